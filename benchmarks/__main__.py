@@ -1,7 +1,5 @@
 """Runs a benchmark, prints its results as tables, and writes them as JSON and into the README."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A server whose jobs run on a cluster of two workers, next to one that converts itself; all on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Measurement of variants in interleaved rounds: throughput, latency, and the CPU time and memory of process trees."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Memory of a server's processes before, during and after bursts of conversions."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

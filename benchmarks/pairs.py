@@ -1,7 +1,5 @@
 """Conversions by the executor, compared with the call of the codec that they replace, in this process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 The tests use them too. They are here because benchmarks run without the dependencies of the tests.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

@@ -1,7 +1,5 @@
 """Visual quality and size of photos in the lossy formats, at their default quality and at others."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Result tables, rows that compare a measured value with a requirement, and the README's section of a mode."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

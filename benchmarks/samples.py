@@ -1,7 +1,5 @@
 """Generated inputs: a picture with the frequencies and noise of a photo, in every input format that can be written."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A `convertd serve` process with all features on: API key, credit ledger, rate limits, sandbox, verification, log."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor

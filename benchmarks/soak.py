@@ -1,7 +1,5 @@
 """A server under a mixed load below its capacity for a long time: what grows meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence

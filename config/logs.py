@@ -1,7 +1,5 @@
 """Logging: one line per record on standard error, as text or JSON, with secrets masked."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """Tiers, credit packs and limits that are not settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """What a conversion resulted in: one value, which the pipeline measures, jobs send, rows store and the API returns."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 

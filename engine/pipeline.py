@@ -1,7 +1,5 @@
 """Runs a plan step by step, measures each step, collects fidelity warnings and maps failures to ConversionError."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

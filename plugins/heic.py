@@ -1,7 +1,5 @@
 """HEIC (HEIF with HEVC pictures)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -26,7 +24,6 @@ from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _heif_boxes, _pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 HEIC = FileFormat(

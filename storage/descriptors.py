@@ -1,7 +1,5 @@
 """Open files by descriptor: blocking work on them in threads, and their content in blocks."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable

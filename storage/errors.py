@@ -1,7 +1,5 @@
 """Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

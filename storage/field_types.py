@@ -1,7 +1,5 @@
 """Types of fields that clients see too, with their JSON Schema. Times are Unix time here, and texts in JSON."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias
 

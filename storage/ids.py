@@ -1,7 +1,5 @@
 """Random ids."""
 
-from __future__ import annotations
-
 import re
 import secrets
 import string

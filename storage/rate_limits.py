@@ -1,7 +1,5 @@
 """Rate limits: a number of requests per window, in memory or with a fallback while Redis is unavailable."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

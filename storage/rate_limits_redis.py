@@ -1,7 +1,5 @@
 """Rate limits shared by several processes: one Lua script in Redis."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 

@@ -1,7 +1,5 @@
 """The structure of the source: which module may import which, and how large files and functions may be."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import re

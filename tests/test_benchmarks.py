@@ -1,7 +1,5 @@
 """The benchmarks run, measure process trees, and write their results."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

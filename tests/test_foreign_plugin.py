@@ -1,7 +1,5 @@
 """A third-party plugin, installed with pip into a separate environment, is loaded and used."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands of "Daily operation" in config/README.md work as printed, for a service with accounts."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The documents are correct: their commands work as printed, and their tables are complete."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

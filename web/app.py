@@ -1,7 +1,5 @@
 """Runs the server: starts the services and the background work, serves requests, and stops everything in order."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import logging

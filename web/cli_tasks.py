@@ -1,7 +1,5 @@
 """The arguments of `convert` and of the commands of tools: which files are read, and where results are written."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The worker process of a cluster, `convertd worker`: joins the cluster, runs jobs of all its servers, and stops."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The texts of the OpenAPI document, and its component schemas with examples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """The routing table."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ The jobs of an account share the memory of the process, its folder and its limit
 has its own descriptors and soft limits. The process refuses jobs of a second account.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """Blob store: bytes by key, in a folder or in an S3-compatible store."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

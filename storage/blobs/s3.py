@@ -1,7 +1,5 @@
 """Blob store on S3-compatible object storage."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

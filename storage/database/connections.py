@@ -1,7 +1,5 @@
 """Connections to SQLite and PostgreSQL: opened from a URL, and the meaning of their errors."""
 
-from __future__ import annotations
-
 import errno
 import sqlite3
 from contextlib import suppress

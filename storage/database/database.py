@@ -1,7 +1,5 @@
 """Database: runs functions in transactions, on SQLite or PostgreSQL. SqliteWriter: the thread that writes to SQLite."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

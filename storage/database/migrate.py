@@ -1,7 +1,5 @@
 """Schema migrations: runs the numbered scripts in `migrations`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A deleted account is a row without email address and name, to which the rows of the ledger refer.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from dataclasses import dataclass
 from typing import Annotated, Any

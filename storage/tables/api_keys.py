@@ -3,8 +3,6 @@
 A key is `cvd_live_`, 32 random characters and a checksum of 6. Only the SHA-256 of keys and tokens is stored.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Batches: files that are uploaded one by one and converted together."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """Email verification: single-use tokens sent to the address that an account is registered with."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass, field
 from typing import Any, Literal

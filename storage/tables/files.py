@@ -1,7 +1,5 @@
 """Stored files: uploads, the results of their conversions, and failures."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Idempotency keys: a repeated request receives the stored response and is not charged again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Invariant: the sum of an account's entries is its balance plus its held credits.
 lock holds before accounts, accounts in the order of their ids, and accounts before sums of usage.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal

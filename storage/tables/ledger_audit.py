@@ -1,7 +1,5 @@
 """Ledger audit: checks the invariants of the ledger, independently of the code that writes it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -4,8 +4,6 @@ Times are Unix time in whole seconds, amounts are credits. Constraints and index
 are named as in the API, columns as in the migrations.
 """
 
-from __future__ import annotations
-
 from peewee import BigIntegerField, BooleanField, CompositeKey, Model, TextField
 
 

@@ -1,7 +1,5 @@
 """Purchases of credit packs, from checkout to credited."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 

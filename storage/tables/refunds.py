@@ -4,8 +4,6 @@ Events arrive in any order and concurrently. Each transaction locks the payment'
 event that names the payment.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

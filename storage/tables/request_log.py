@@ -1,7 +1,5 @@
 """Request log: the latest requests of each account, shown in its dashboard."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 

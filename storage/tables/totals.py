@@ -1,7 +1,5 @@
 """Totals over all accounts, for the metrics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from peewee import fn

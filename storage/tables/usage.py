@@ -1,7 +1,5 @@
 """Usage: one row per finished operation, sums per day, and reports over a period."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime

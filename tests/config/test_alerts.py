@@ -1,7 +1,5 @@
 """Every alert fires for its condition and does not fire just below it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The container image and the compose file. No test runs a container engine."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

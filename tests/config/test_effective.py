@@ -1,7 +1,5 @@
 """The settings report: all settings with their sources, and no secrets."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Grafana dashboard and its provisioning. test_prometheus checks that its expressions return data."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Log lines: their format, masked secrets, and the background thread that writes them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

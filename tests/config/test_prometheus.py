@@ -1,7 +1,5 @@
 """A real Prometheus scrapes a server while faults are injected."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

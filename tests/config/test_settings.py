@@ -1,7 +1,5 @@
 """Settings: sources, validation and error messages."""
 
-from __future__ import annotations
-
 import os
 from ipaddress import ip_network
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The set-up script and the lock files that it installs."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

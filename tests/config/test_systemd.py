@@ -1,7 +1,5 @@
 """The systemd units restrict their services and still allow what the job sandbox needs."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Jobs that crash, hang or use up memory fail alone: real processes, and a plugin that misbehaves on purpose."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The folders of worker processes: which of those of other processes are removed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The fork server: recovery from its end and from hangs, and the end of the executor. Real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

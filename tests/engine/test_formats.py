@@ -1,7 +1,5 @@
 """Formats recognize their payloads, also of types that are imported late."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import pytest

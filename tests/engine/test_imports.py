@@ -1,7 +1,5 @@
 """Jobs import no module, because their processes have imported it ahead. Rare files are an exception in a command."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

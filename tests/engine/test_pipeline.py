@@ -1,7 +1,5 @@
 """Whole results: files for single pages, a size limit, keeping the original, and inspection."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from collections.abc import AsyncIterator, Iterator

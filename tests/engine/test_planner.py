@@ -1,7 +1,5 @@
 """The cheapest path, compared with an exhaustive search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Preloading in a fork server."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

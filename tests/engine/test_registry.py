@@ -1,7 +1,5 @@
 """Names, plans, identification, and plugins that contradict each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

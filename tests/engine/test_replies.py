@@ -1,7 +1,5 @@
 """Replies of worker processes, which a hostile file may have taken over: anything unusual is a crash of the worker."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

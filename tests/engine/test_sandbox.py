@@ -1,7 +1,5 @@
 """Attacks from inside a worker process: each layer alone stops the attacks it covers; without layers they succeed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """The seccomp filters, tried with harmless arguments in a process that has installed them, and interpreted."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

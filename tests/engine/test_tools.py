@@ -1,7 +1,5 @@
 """A tool on a test format: number of inputs, order of opening, and the index of an invalid input."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pytest

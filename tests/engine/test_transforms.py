@@ -1,7 +1,5 @@
 """Transforms on test formats: which paths they take, when they run, and in which order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated
 

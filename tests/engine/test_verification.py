@@ -1,7 +1,5 @@
 """Verification rejects results that are truncated, unreadable, or different from the encoder's input."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from io import BytesIO

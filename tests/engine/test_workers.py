@@ -1,7 +1,5 @@
 """Worker processes: reuse for the same account, and retirement. Real processes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

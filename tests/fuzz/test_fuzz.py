@@ -3,8 +3,6 @@
 `--fuzz-seconds` sets how long all of them take.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from itertools import count

@@ -1,7 +1,5 @@
 """A cluster under load whose workers, servers, scheduler and stores end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Hostile files over HTTP, beside the conversions of another account."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

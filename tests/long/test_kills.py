@@ -1,7 +1,5 @@
 """Processes end while clients convert: no conversion is lost or charged twice."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import signal

@@ -1,7 +1,5 @@
 """Ten times the load that a server can process: it keeps converting, refuses the rest at once, and recovers."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """Clients that disconnect at every stage, or that send slowly or nothing, beside clients that convert."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import socket

@@ -1,7 +1,5 @@
 """The executor of all tests that run jobs, and the browser of those that compare colors."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Frames, durations and loops of animations."""
 
-from __future__ import annotations
-
 import struct
 from io import BytesIO
 

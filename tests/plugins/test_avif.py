@@ -1,7 +1,5 @@
 """AVIF files as other encoders write them, loop counts, and the effort for large pictures."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Damaged, truncated, oversized and misnamed files: each fails promptly with its code and reason."""
 
-from __future__ import annotations
-
 import tempfile
 from io import BytesIO
 from pathlib import Path

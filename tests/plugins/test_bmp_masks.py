@@ -1,7 +1,5 @@
 """BMP whose samples are at any bits of its pixels."""
 
-from __future__ import annotations
-
 import struct
 from io import BytesIO
 

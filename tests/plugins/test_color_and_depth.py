@@ -1,7 +1,5 @@
 """Background, color space and bit depth."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from typing import Literal
 

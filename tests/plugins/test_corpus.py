@@ -1,7 +1,5 @@
 """Real files: independent readers find the expected size, pages and frames in each result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Limits on pixels, frames and sides are checked before decoding, with the limit in the details of the error."""
 
-from __future__ import annotations
-
 import resource
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """Geometry through the whole pipeline: decoders use the requested size, vectors are drawn at it, JPEG is filtered."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """EPS: the bounding box of programs, pages as viewers show them, and compressed pictures."""
 
-from __future__ import annotations
-
 import base64
 import struct
 from collections.abc import Callable

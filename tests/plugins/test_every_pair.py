@@ -1,7 +1,5 @@
 """Every advertised pair: its result, what verification and independent readers find in it, and its memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

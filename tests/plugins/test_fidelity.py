@@ -1,7 +1,5 @@
 """Fidelity of results: orientation, color, depth, transparency, timing, EXIF and XMP."""
 
-from __future__ import annotations
-
 import re
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """Crop, rotation, resizing, background, color space and bit depth: exact sizes, and pixels compared with libvips."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 

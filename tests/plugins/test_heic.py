@@ -1,7 +1,5 @@
 """HEIC: depth, premultiplied alpha, memory of deep pictures, and the effort for large pictures."""
 
-from __future__ import annotations
-
 import tracemalloc
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """Colors that AVIF and HEIC describe by code points, without a profile. For AVIF, as Chromium shows them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from io import BytesIO

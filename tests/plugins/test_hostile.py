@@ -1,7 +1,5 @@
 """Hostile files: each has an allowed outcome, affects no other job, and leaves no processes or files."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

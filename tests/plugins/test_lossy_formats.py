@@ -1,7 +1,5 @@
 """Sizes of lossy files at the default quality, and effort by size."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The option `metadata`: what stays in results and what is removed, as ExifTool reads them."""
 
-from __future__ import annotations
-
 import warnings
 from io import BytesIO
 from typing import Any, Literal, NamedTuple, TypeAlias

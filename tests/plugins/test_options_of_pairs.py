@@ -1,7 +1,5 @@
 """Every option of every pair changes what it should and nothing else. The cases are made from the registry."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

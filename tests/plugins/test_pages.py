@@ -1,7 +1,5 @@
 """Selected pages and frames: in one file where the target holds several, otherwise a file for each of them."""
 
-from __future__ import annotations
-
 import os
 from io import BytesIO
 from pathlib import Path

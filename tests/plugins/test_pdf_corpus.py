@@ -1,7 +1,5 @@
 """Real PDFs: any two can be merged, any page deleted, and the other pages look the same."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache
 

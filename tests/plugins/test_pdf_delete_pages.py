@@ -1,7 +1,5 @@
 """Deleting pages removes their content and references; the other pages and their references are kept."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import pikepdf

@@ -1,7 +1,5 @@
 """Merged PDFs, checked with other readers."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import pikepdf

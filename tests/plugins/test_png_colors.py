@@ -1,7 +1,5 @@
 """Colors that PNG describes by cICP, gAMA and cHRM, as Chromium shows them."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from io import BytesIO

@@ -1,7 +1,5 @@
 """PSD: color modes, saved channels, transparency, depth and metadata, read from built files and written."""
 
-from __future__ import annotations
-
 import struct
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Camera RAW: brightness next to the camera's own picture, film scans, and pictures that are larger than decoded."""
 
-from __future__ import annotations
-
 import struct
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """SVG: notations of CSS, sizes, fonts, warnings, and vectors that stay vectors."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

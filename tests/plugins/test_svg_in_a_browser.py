@@ -1,7 +1,5 @@
 """Pictures of SVGs, compared with those of Chromium."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from io import BytesIO

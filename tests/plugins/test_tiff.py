@@ -1,7 +1,5 @@
 """TIFF: encodings that Pillow does not read, sub-directories, and the compression of results."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 from typing import Any

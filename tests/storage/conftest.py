@@ -1,7 +1,5 @@
 """Fixtures: a database and all rate limiters."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 
 import pytest

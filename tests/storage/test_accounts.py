@@ -1,7 +1,5 @@
 """Accounts: one per address, free credits once."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """API keys: their text form; issue, authenticate, rotate, revoke."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import re

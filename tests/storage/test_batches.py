@@ -1,7 +1,5 @@
 """Batches: files, status and expiry."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

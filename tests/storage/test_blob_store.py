@@ -1,7 +1,5 @@
 """Blob stores: the folder and S3 behave alike."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

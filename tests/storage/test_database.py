@@ -1,7 +1,5 @@
 """Database: threads, transactions, cancellation, locks."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

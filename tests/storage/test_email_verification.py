@@ -1,7 +1,5 @@
 """Email verification."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import fields
 

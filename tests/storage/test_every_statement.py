@@ -1,7 +1,5 @@
 """Every statement about accounts, keys, files, batches and usage runs on both databases."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Stored files: conversions, ownership, expiry and unreferenced blobs."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

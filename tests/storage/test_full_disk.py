@@ -1,7 +1,5 @@
 """A PostgreSQL server with a full disk: transactions fail as a whole and succeed again once there is space."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Idempotency keys."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Ledger: single calls."""
 
-from __future__ import annotations
-
 import peewee
 import pytest
 

@@ -1,7 +1,5 @@
 """Ledger audit, and the constraints of the database."""
 
-from __future__ import annotations
-
 import peewee
 import pytest
 

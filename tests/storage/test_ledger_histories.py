@@ -1,7 +1,5 @@
 """Ledger: random histories with crashes, checked against a simple model."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import ClassVar, Literal, get_args
 

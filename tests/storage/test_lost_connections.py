@@ -1,7 +1,5 @@
 """Lost connections to PostgreSQL, and deadlocks."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Migrations: of an empty, a current and a newer database, and failing ones."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Purchases and reversals, reported repeatedly and in any order."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """Races within one process and between several. Two deliberately broken ledgers must be detected."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Rate limits: properties of all implementations, with real clocks."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

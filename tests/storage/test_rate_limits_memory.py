@@ -1,7 +1,5 @@
 """Rate limits in memory with a simulated clock: exact times and bounds. test_rate_limits has the common properties."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Rate limits in Redis: shared, one command per request, with a local fallback."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -1,7 +1,5 @@
 """Request log: the latest requests of each account."""
 
-from __future__ import annotations
-
 from storage.database import Database
 from storage.tables import request_log
 from storage.tables.request_log import MAX_REQUESTS, LoggedRequest

@@ -1,7 +1,5 @@
 """Dashboard sessions."""
 
-from __future__ import annotations
-
 import pytest
 
 from storage.database import Database

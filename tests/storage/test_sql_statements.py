@@ -1,7 +1,5 @@
 """SQL statements: each runs on both databases and does what its query by models would."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """SqliteWriter: transactions that wait together are committed together, and do not affect each other."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import sqlite3

@@ -1,7 +1,5 @@
 """Usage reports."""
 
-from __future__ import annotations
-
 from calendar import timegm
 
 from storage.database import Database

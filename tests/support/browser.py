@@ -1,7 +1,5 @@
 """A headless browser: Debian's Chromium, driven by Playwright."""
 
-from __future__ import annotations
-
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Runs the `convertd` command in tests."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every error code with its HTTP status and documentation, and the documentation of every warning code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 Errors of the engine and of storage have the same attributes as ApiError: code, reason, param, retryable, details.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Mapping
 from types import MappingProxyType

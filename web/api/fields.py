@@ -3,8 +3,6 @@
 Validation, error messages, the OpenAPI document and the documentation pages are derived from these models.
 """
 
-from __future__ import annotations
-
 import re
 import time
 import unicodedata

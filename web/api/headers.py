@@ -1,7 +1,5 @@
 """Response headers: their values, and one table of all of them for CORS, the OpenAPI document and the handlers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 And the envelope around them: the metadata of a response, and errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, get_args, get_type_hints

@@ -3,8 +3,6 @@
 python web/client/generate.py [FILE]
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

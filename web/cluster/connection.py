@@ -1,7 +1,5 @@
 """The connection of a server to the scheduler of a cluster, and the state of the cluster's workers."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

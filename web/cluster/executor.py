@@ -1,7 +1,5 @@
 """The executor that runs jobs on the workers of a Dask cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Messages have names, keys of blobs, options and limits. Files of at most MAX_INL
 ones are in the blob store.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """/register and /verify: how a client gets an API key; /account: the account, its usage, and its API keys."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 POST /try/convert and /try/preview do the same for the script of the landing page, and are not part of the API.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

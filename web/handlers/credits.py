@@ -1,7 +1,5 @@
 """POST /credits/purchase, the webhook that grants the credits, and the pages of the simulated checkout."""
 
-from __future__ import annotations
-
 import time
 
 from tornado.httputil import split_host_and_port

@@ -1,7 +1,5 @@
 """The dashboard of the signed-in account: balance, usage, requests, API keys and purchases, with forms."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """/files and /batch: upload files, convert them by their ids, download the results."""
 
-from __future__ import annotations
-
 from web.api.errors import InvalidParameter
 from web.api.fields import BatchConversionFields, ConversionFields, IdempotencyHeader
 from web.api.operations import (

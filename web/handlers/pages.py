@@ -1,7 +1,5 @@
 """Pages for people: landing, documentation, registration, status, and static files."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from html import escape

@@ -1,7 +1,5 @@
 """GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths of the API."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any

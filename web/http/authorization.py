@@ -1,7 +1,5 @@
 """Who may send a request: authentication, the origin of forms, rate limits, and the addresses that these apply to."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Collection

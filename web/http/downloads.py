@@ -1,7 +1,5 @@
 """Responses with a file. Stored results: whole, conditional (ETag), or a range (RFC 9110, section 14)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator
 

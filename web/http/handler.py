@@ -4,8 +4,6 @@ The checks, in this order: route and method, API key, rate limit, job queue, bod
 gets its error response before its body has arrived.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping

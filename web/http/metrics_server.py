@@ -1,7 +1,5 @@
 """GET /metrics for Prometheus, on a port of its own that only this machine can reach."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Multipart forms, parsed as they arrive: files become work files, text fields stay in memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

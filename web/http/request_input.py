@@ -1,7 +1,5 @@
 """What a request contains: the body as it arrives, and the validated fields of query, headers and body."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

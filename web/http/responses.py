@@ -1,7 +1,5 @@
 """Content negotiation, JSON, compression, and error responses for requests that reach no handler."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import logging

@@ -1,7 +1,5 @@
 """The HTTP server: Tornado's server with connection limits, timeouts, and JSON responses to refused requests."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

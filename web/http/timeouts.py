@@ -1,7 +1,5 @@
 """Timeouts of a client connection: idle, headers, body rate, and a stalled response."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

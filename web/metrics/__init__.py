@@ -7,8 +7,6 @@ Each server process counts its own work on its own port, so counters can be summ
 shared database are the same in all processes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from prometheus_client import (

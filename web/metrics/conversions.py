@@ -1,7 +1,5 @@
 """Metrics of conversions: outcomes, durations, stages, sizes and errors; the properties of a request for them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

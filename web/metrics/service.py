@@ -3,8 +3,6 @@
 Counters and gauges without logic are public attributes, incremented or set where their event happens.
 """
 
-from __future__ import annotations
-
 import asyncio
 import platform
 from collections import Counter as Counts

@@ -1,7 +1,5 @@
 """The API reference of the docs page, derived from the OpenAPI document of this server."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

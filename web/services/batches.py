@@ -1,7 +1,5 @@
 """Batches: files that are uploaded one by one and converted in one request."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping

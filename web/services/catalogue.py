@@ -1,7 +1,5 @@
 """The catalogue of conversions and tools of this server, as the API returns it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

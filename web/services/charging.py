@@ -1,7 +1,5 @@
 """Charging: credits are held while an operation runs, then settled on success or released on failure."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

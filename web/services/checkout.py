@@ -1,7 +1,5 @@
 """Checkout: the purchase of a credit pack on the payment page of a provider, real or simulated."""
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

@@ -1,7 +1,5 @@
 """Code samples of API requests in several languages. They read the API key from $CONVERTD_API_KEY."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """All services of a server, as one value that handlers receive."""
 
-from __future__ import annotations
-
 import logging
 from functools import cached_property
 from typing import Any

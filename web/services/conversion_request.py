@@ -1,7 +1,5 @@
 """The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from engine.formats import FileFormat

@@ -1,7 +1,5 @@
 """The one chargeable operation: every conversion of every endpoint goes through `Conversions.convert`."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from time import perf_counter

@@ -3,8 +3,6 @@
 Messages are plain ASCII text with one link on a line of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import ssl

@@ -3,8 +3,6 @@
 Plain data structures without waiting.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field

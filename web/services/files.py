@@ -1,7 +1,5 @@
 """Stored files: rows in the database, content in the blob store; and safe file names."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

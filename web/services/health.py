@@ -1,7 +1,5 @@
 """Readiness of this process: essential checks, and checks whose failure only degrades the service."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -4,8 +4,6 @@
 from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

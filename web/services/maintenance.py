@@ -1,7 +1,5 @@
 """Maintenance: periodic deletion of expired rows and files, and updates of the total metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import logging

@@ -1,7 +1,5 @@
 """Requests in progress, so that a shutdown can wait for them, and the logs of completed requests."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

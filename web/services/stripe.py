@@ -1,7 +1,5 @@
 """Payments through Stripe: checkout sessions, webhook events, and the choice of the payment provider."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ One account, which no one can sign in to, pays for all of them. It gets its cred
 job queue, so that trials from many addresses do not delay clients with an API key.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """The figures of the dashboard: charts, rates and summaries of an account's usage."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time

@@ -1,7 +1,5 @@
 """Accounts, API keys, ledger, usage and idempotency keys."""
 
-from __future__ import annotations
-
 from peewee import Database
 
 STATEMENTS = (

@@ -1,7 +1,5 @@
 """Files and batches."""
 
-from __future__ import annotations
-
 from peewee import Database
 
 STATEMENTS = (

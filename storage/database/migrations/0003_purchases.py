@@ -1,7 +1,5 @@
 """Purchases, payments and reversals."""
 
-from __future__ import annotations
-
 from peewee import Database
 
 STATEMENTS = (

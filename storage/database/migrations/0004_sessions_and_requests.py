@@ -1,7 +1,5 @@
 """Dashboard sessions and the request log."""
 
-from __future__ import annotations
-
 from peewee import Database
 
 STATEMENTS = (

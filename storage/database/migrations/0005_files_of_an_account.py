@@ -1,7 +1,5 @@
 """An index for the stored files of an account."""
 
-from __future__ import annotations
-
 from peewee import Database
 
 

@@ -3,8 +3,6 @@
 A trigger keeps them, so that they stay right while servers of the previous release still run.
 """
 
-from __future__ import annotations
-
 from peewee import Database, SqliteDatabase
 
 CREATE_TABLE = """

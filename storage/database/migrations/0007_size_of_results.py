@@ -1,7 +1,5 @@
 """The size of each result, which counts towards the storage quota of its account."""
 
-from __future__ import annotations
-
 from peewee import Database, SqliteDatabase
 
 

@@ -4,8 +4,6 @@ Arguments: a folder, a JSON list of Landlock versions to emulate one after the o
 their arguments, where "server" is the process ID of this process. The output has an object per version.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

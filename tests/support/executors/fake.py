@@ -1,7 +1,5 @@
 """Executors that run no jobs."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

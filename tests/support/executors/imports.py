@@ -4,8 +4,6 @@ Argument: "all" for what a fork server imports, "plan" for what a worker process
 a fork of a process that has imported only these modules and the plugins' declarations.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Executors whose processes load the misbehaving plugin, and jobs on files."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager

@@ -1,7 +1,5 @@
 """Requests for the data of an account."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

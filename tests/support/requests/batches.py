@@ -1,7 +1,5 @@
 """Requests for batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.servers.in_process import Running

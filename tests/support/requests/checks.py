@@ -1,7 +1,5 @@
 """Assertions that hold for every response."""
 
-from __future__ import annotations
-
 import re
 
 import httpx

@@ -1,7 +1,5 @@
 """Calls the synchronous and the asynchronous client in the same way."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Checks responses against the OpenAPI document: undocumented statuses, headers and properties are errors."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """The functions of httpx for plain HTTP, without loading certificates, which takes 20 ms per request."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import httpx

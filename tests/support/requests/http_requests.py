@@ -1,7 +1,5 @@
 """Unusual and malformed HTTP requests as bytes."""
 
-from __future__ import annotations
-
 from tests.support.samples.forms import FILE, FORM, TARGET, form, part, picture
 
 BODY = form(FILE, TARGET)

@@ -1,7 +1,5 @@
 """The log of servers in this process."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Conversions of bytes in this process, and a look at their results."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 from PIL import Image

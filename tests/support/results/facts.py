@@ -1,7 +1,5 @@
 """What can be seen of a result without its pixels, and the colors of its corners. Options are tested by both."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Independent readers of results, which share no code with the writers."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The corpus: real files with known properties. It is optional."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -1,7 +1,5 @@
 """Pictures, and multipart forms with them."""
 
-from __future__ import annotations
-
 import io
 
 from PIL import Image

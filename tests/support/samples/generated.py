@@ -1,7 +1,5 @@
 """A small generated file of every input format: four quadrants, red and green above blue and gray."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO

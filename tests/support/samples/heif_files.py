@@ -1,7 +1,5 @@
 """HEIF files (HEIC and AVIF): reads and changes their boxes, and makes grids."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from io import BytesIO

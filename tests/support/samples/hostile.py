@@ -1,7 +1,5 @@
 """Hostile files: decompression bombs, loops, false sizes, and attempts to read, write or fetch other resources."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import struct

@@ -1,7 +1,5 @@
 """Mutations of files: flipped bits, overwritten, cut or repeated bytes, and parts of other files."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 _TELLING = (

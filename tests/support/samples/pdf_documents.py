@@ -1,7 +1,5 @@
 """Generated PDFs with all kinds of references to pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds PSD and PSB files from their channels, as Photoshop lays them out."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Mapping

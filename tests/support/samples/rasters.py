@@ -1,7 +1,5 @@
 """Rasters of generated pictures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sample values for tests of storage."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import count

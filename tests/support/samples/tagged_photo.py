@@ -1,7 +1,5 @@
 """A photo with EXIF and XMP of every kind, and ExifTool, which reads and writes them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Sequence

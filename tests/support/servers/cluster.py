@@ -3,8 +3,6 @@
 Run as a program, this module is a worker: `python -m tests.support.servers.cluster SCHEDULER FOLDER JOBS`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

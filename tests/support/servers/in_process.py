@@ -1,7 +1,5 @@
 """A real server in a thread, and raw requests to it."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import socket

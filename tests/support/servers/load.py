@@ -1,7 +1,5 @@
 """Clients that convert until they succeed while something fails, and what must hold afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from collections import Counter

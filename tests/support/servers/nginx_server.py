@@ -1,7 +1,5 @@
 """A real nginx with the provided configuration, on free ports."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The emails that a server without SMTP leaves in its outbox."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A PostgreSQL server in a temporary folder, on a free port."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

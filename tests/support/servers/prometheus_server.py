@@ -1,7 +1,5 @@
 """A real Prometheus with the provided configuration and alerts, on a free port."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A real Redis on a free port."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An S3-compatible store on a free port."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 

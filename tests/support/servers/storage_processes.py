@@ -1,7 +1,5 @@
 """Processes that share a database: `python -m tests.support.servers.storage_processes race|convert URL`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

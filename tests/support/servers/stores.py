@@ -1,7 +1,5 @@
 """The stores that several servers can share: PostgreSQL, S3 and Redis."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

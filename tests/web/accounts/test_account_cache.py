@@ -1,7 +1,5 @@
 """Authentication without a write transaction: cached accounts, revoked keys, and the last use of a key."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """/account/keys: issue, rotate and revoke API keys."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """/account and /account/usage."""
 
-from __future__ import annotations
-
 import csv
 import re
 from datetime import UTC, datetime

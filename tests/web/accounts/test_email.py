@@ -1,7 +1,5 @@
 """Email texts, and headers that an address or a subject cannot forge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from email.errors import HeaderParseError
 

@@ -1,7 +1,5 @@
 """EmailQueue: retries, shutdown and dropped emails."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from pathlib import Path

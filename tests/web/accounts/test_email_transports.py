@@ -1,7 +1,5 @@
 """Email transports, with a real mail server, with none, and with a folder."""
 
-from __future__ import annotations
-
 import logging
 import ssl
 from pathlib import Path

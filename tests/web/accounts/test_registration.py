@@ -1,7 +1,5 @@
 """Registration, the verification email, and the exchange of its token for an API key."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from pathlib import Path

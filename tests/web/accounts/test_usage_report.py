@@ -1,7 +1,5 @@
 """The charts and figures of the dashboard."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """The API reference, derived from an OpenAPI document."""
 
-from __future__ import annotations
-
 from web.services.api_reference import endpoints
 
 DOCUMENT = {

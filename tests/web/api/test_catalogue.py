@@ -1,7 +1,5 @@
 """GET /formats and /tools."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.requests import http

@@ -1,7 +1,5 @@
 """Code samples: they run, in the languages installed on this machine."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

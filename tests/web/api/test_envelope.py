@@ -1,7 +1,5 @@
 """All errors have the same envelope and the same headers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.requests import http

@@ -1,7 +1,5 @@
 """Every code of the table, produced over HTTP with its status, envelope and headers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Request fields and content negotiation."""
 
-from __future__ import annotations
-
 import pytest
 
 from web.api.errors import InvalidParameter

@@ -1,7 +1,5 @@
 """Clients generated from the OpenAPI document convert files and read errors."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

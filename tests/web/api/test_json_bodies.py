@@ -1,7 +1,5 @@
 """Strict parsing of JSON bodies."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.requests import http

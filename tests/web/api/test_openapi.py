@@ -1,7 +1,5 @@
 """The OpenAPI document is valid, complete, and describes existing endpoints only."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Schemathesis: valid and invalid requests generated from the OpenAPI document, with all its checks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

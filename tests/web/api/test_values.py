@@ -1,7 +1,5 @@
 """Values of the API: dataclasses whose fields make both the JSON and its schema."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

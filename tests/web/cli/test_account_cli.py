@@ -1,7 +1,5 @@
 """The `convertd account` commands, next to a running server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """The `convertd` command without a server."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Inputs and outputs of `convertd convert`: folders, standard streams, existing files, and files that fail."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from io import BytesIO

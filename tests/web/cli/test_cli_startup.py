@@ -1,7 +1,5 @@
 """What the command prints before it does any work: its version, completions, and why it cannot start."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The commands of tools: one for each tool that plugins declare."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The worker process of a `convertd convert` command with one file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`convertd convert --remote`: the same results and messages as without a server."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Python client against a real server: all calls of both clients."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The distribution of the Python client: its files, its generated module, and its examples."""
 
-from __future__ import annotations
-
 import doctest
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The Python client with network faults and an overloaded server: no request is lost or charged twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

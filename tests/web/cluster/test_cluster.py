@@ -1,7 +1,5 @@
 """Jobs on the workers of a cluster: their files, errors, placement and cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

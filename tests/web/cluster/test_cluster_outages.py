@@ -1,7 +1,5 @@
 """Workers, the scheduler or the blob store of a cluster are lost, stop, or do not fit."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from itertools import count

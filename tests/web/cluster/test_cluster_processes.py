@@ -1,7 +1,5 @@
 """`convertd serve` and `convertd worker` as processes: conversions on a worker, and none without one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

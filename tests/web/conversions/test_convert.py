@@ -1,7 +1,5 @@
 """POST /convert and the download of its results."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os

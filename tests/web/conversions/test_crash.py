@@ -1,7 +1,5 @@
 """A server that is killed under load: every response is charged exactly once."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

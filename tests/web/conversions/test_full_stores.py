@@ -1,7 +1,5 @@
 """A full blob store and a full database: requests are refused without a charge, and no files are left."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import suppress
 from pathlib import Path

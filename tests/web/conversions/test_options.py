@@ -1,7 +1,5 @@
 """Options of conversions, over all endpoints that take them."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -1,7 +1,5 @@
 """POST /pdf/merge and /pdf/delete-pages."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trial conversions without an API key: POST /try/convert and /try/preview."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Work files: their content, and limits on memory, disk space and open files."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import mmap

@@ -1,7 +1,5 @@
 """Charging: authentication, credits, and idempotency keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

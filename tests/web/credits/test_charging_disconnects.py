@@ -1,7 +1,5 @@
 """Cancellation while a charge is being settled."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Charges during an outage of the database: its content decides the outcome once it is reachable again."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator

@@ -1,7 +1,5 @@
 """POST /credits/purchase, with Stripe and during its outages."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

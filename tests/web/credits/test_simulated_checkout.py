@@ -1,7 +1,5 @@
 """The simulated checkout is available from the local machine only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """POST /webhooks/stripe: signatures, effects and repeated events."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

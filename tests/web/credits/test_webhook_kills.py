@@ -1,7 +1,5 @@
 """A server that is killed during webhook deliveries: repeated events are credited once."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

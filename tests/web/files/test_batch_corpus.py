@@ -1,7 +1,5 @@
 """A full batch of real files, some of them broken."""
 
-from __future__ import annotations
-
 import pytest
 
 from storage.tables import ledger_audit

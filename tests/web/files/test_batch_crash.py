@@ -1,7 +1,5 @@
 """A server that is killed during a batch: a repeat with the same idempotency key is charged once."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Batches: states, limits and failures of single files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Names of results, and the header that carries them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

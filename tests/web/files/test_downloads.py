@@ -1,7 +1,5 @@
 """Range and conditional requests for downloads."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.requests.checks import problem

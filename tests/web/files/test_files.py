@@ -1,7 +1,5 @@
 """Stored files: every state, and every status of each endpoint."""
 
-from __future__ import annotations
-
 import io
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

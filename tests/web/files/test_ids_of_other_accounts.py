@@ -1,7 +1,5 @@
 """No endpoint that takes an id gives access to resources of another account."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Expired files cannot be read and are deleted, also after failures."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

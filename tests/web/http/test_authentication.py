@@ -1,7 +1,5 @@
 """Requests without a valid key reach only public endpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

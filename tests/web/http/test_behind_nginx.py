@@ -1,7 +1,5 @@
 """The service behind nginx with config/nginx.conf."""
 
-from __future__ import annotations
-
 import re
 import socket
 import ssl

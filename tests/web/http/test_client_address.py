@@ -1,7 +1,5 @@
 """Client addresses behind proxies, and client networks."""
 
-from __future__ import annotations
-
 from ipaddress import ip_network
 
 import pytest

@@ -1,7 +1,5 @@
 """Compression of text and JSON with gzip."""
 
-from __future__ import annotations
-
 import gzip
 from typing import Any
 

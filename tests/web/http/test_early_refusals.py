@@ -1,7 +1,5 @@
 """Requests that are refused before their body arrives, and malformed requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

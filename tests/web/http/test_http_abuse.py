@@ -1,7 +1,5 @@
 """Malformed and unusual HTTP requests: each gets an error in the envelope, and the next request succeeds."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Multipart forms: well-formed, malformed and truncated."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Redis is killed or stalls under load: no request is refused, and limits are shared again afterwards."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Rate limits per minute."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.requests import http

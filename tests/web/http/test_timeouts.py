@@ -1,7 +1,5 @@
 """Timeouts of slow clients, and limits on connections."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """The dashboard over plain HTTP: sessions, new keys, purchases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dashboard in a real browser."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The pages over plain HTTP: security headers, caching, errors and forms."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

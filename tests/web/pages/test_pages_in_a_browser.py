@@ -1,7 +1,5 @@
 """The pages in a real browser. Screenshots are saved in the folder given by --screenshots."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """The try-it form of the landing page in a real browser. Screenshots are saved in the folder given by --screenshots."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

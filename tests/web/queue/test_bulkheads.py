@@ -1,7 +1,5 @@
 """Slow uploads and endless jobs of some accounts do not affect the conversions of others."""
 
-from __future__ import annotations
-
 import select
 import socket
 import threading

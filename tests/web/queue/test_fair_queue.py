@@ -1,7 +1,5 @@
 """FairQueue: no limit is exceeded, no slot stays idle without need, no account starves another."""
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,7 +1,5 @@
 """JobQueue: limits, timeouts and refusals."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Memory estimates and deadlines of jobs, and the memory budget of the machine."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

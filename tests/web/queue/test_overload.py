@@ -1,7 +1,5 @@
 """A server with a full queue: refused requests, and their bodies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """/readyz: essential and optional checks, and checks that hang."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """The log of a server: one line per request, request ids, and no secrets."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The Prometheus metrics: every event is counted, and no label value comes from a client."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """CONVERTD_SANDBOX on kernels that lack a layer: `doctor` reports it, and `required` refuses to start."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

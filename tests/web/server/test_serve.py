@@ -1,7 +1,5 @@
 """`convertd serve` as a process: log messages and graceful shutdown."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

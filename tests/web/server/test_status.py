@@ -1,7 +1,5 @@
 """/healthz, /readyz, /version."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Responses about accounts: what the web layer adds to the values of the database."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Responses about files, conversions and batches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 

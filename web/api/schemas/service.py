@@ -1,7 +1,5 @@
 """Responses about the service: supported conversions, tools, health, version."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired

@@ -1,7 +1,5 @@
 """Requests with retries, the parsing of responses, and the base of all errors."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import secrets
