@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -26,9 +24,7 @@ def _with_detail(size: tuple[int, int]) -> Image.Image:
 
 
 def _webp(image: Image.Image, method: int) -> bytes:
-    file = BytesIO()
-    image.save(file, "WEBP", quality=80, method=method)
-    return file.getvalue()
+    return saved(image, "WEBP", quality=80, method=method)
 
 
 @pytest.mark.parametrize(
