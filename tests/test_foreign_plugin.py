@@ -20,8 +20,11 @@ from PIL import Image
 from convertd_client import Client, InvalidParameter
 from tests.support.readme import read
 from tests.support.requests import http
+from tests.support.samples.generated import saved
 
 _ROOT = Path(__file__).parents[1]
+_PNG = saved(Image.new("RGB", (3, 2), "orange"), "PNG")
+_PPM = saved(Image.new("RGB", (30, 10), "blue"), "PPM")
 
 
 @pytest.fixture(scope="module")
@@ -118,15 +121,15 @@ class TestTheOptionOfThePlugin:
                 cast(Any, {"plain": True}),
                 cast(Any, {"plan": True}),
             )  # options that the client does not know
-            result = client.convert(_png(), "ppm", **right)
+            result = client.convert(_PNG, "ppm", **right)
             with pytest.raises(InvalidParameter) as caught:
-                client.convert(_png(), "ppm", **wrong)
+                client.convert(_PNG, "ppm", **wrong)
 
         assert result.content.startswith(b"P3 3 2 255\n2")
         assert caught.value.details["available"][0] == "plain"
 
     def test_in_the_command_with_a_server(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "in.png").write_bytes(_png())
+        (tmp_path / "in.png").write_bytes(_PNG)
         environment = {"CONVERTD_API_KEY": (binaries / "key").read_text()}
         command: list[str | Path] = [binaries / "convertd", "convert", "--remote", url, "--plain", "in.png", "out.ppm"]
         subprocess.run(command, check=True, cwd=tmp_path, env=environment)
@@ -134,7 +137,7 @@ class TestTheOptionOfThePlugin:
         assert (tmp_path / "out.ppm").read_bytes().startswith(b"P3 ")
 
     def test_in_the_command(self, binaries: Path, tmp_path: Path) -> None:
-        (tmp_path / "in.png").write_bytes(_png())
+        (tmp_path / "in.png").write_bytes(_PNG)
         command: list[str | Path] = [binaries / "convertd", "convert", "-y", "in.png", "out.ppm"]
         for flag, start in (("--plain", b"P3 "), ("--no-plain", b"P6 ")):
             subprocess.run([*command, flag], check=True, cwd=tmp_path)
@@ -153,7 +156,7 @@ class TestTheToolOfThePlugin:
 
     def test_over_http(self, binaries: Path, url: str) -> None:
         key = {"Authorization": f"Bearer {(binaries / 'key').read_text().strip()}"}
-        files = {"file": ("photo.ppm", _ppm()), "stamp": ("mark.png", _png())}
+        files = {"file": ("photo.ppm", _PPM), "stamp": ("mark.png", _PNG)}
         path = f"{url}/api/v1/tools/ppm-tiles"
         answer = http.post(path, headers=key, files=files, data={"columns": "3"})
         described = http.post(f"{path}/json", headers=key, files=files).json()["data"]
@@ -185,8 +188,8 @@ class TestTheToolOfThePlugin:
         assert "cutIntoTiles" in http.get(f"{url}/docs").text
 
     def test_in_the_command_and_the_client(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "photo.ppm").write_bytes(_ppm())
-        (tmp_path / "mark.png").write_bytes(_png())
+        (tmp_path / "photo.ppm").write_bytes(_PPM)
+        (tmp_path / "mark.png").write_bytes(_PNG)
         key = (binaries / "key").read_text().strip()
         command: list[str | Path] = [
             binaries / "convertd",
@@ -210,8 +213,8 @@ class TestTheToolOfThePlugin:
                 assert len(archive.namelist()) == 3
 
     def test_the_commands_of_the_readme(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "photo.ppm").write_bytes(_ppm())
-        (tmp_path / "mark.png").write_bytes(_png())
+        (tmp_path / "photo.ppm").write_bytes(_PPM)
+        (tmp_path / "mark.png").write_bytes(_PNG)
         environment = {**os.environ, "CONVERTD_API_KEY": (binaries / "key").read_text().strip()}
         for command in read("plugins/README.md").section("Declaring a tool").commands():
             here = command.replace("http://localhost:8000", url).replace("localhost:8000", url)
@@ -221,18 +224,6 @@ class TestTheToolOfThePlugin:
             with ZipFile(tmp_path / "tiles.zip") as archive:
                 assert len(archive.namelist()) == 3
             (tmp_path / "tiles.zip").unlink()
-
-
-def _ppm() -> bytes:
-    file = BytesIO()
-    Image.new("RGB", (30, 10), "blue").save(file, "PPM")
-    return file.getvalue()
-
-
-def _png() -> bytes:
-    file = BytesIO()
-    Image.new("RGB", (3, 2), "orange").save(file, "PNG")
-    return file.getvalue()
 
 
 def test_the_doctor_lists_the_plugin(binaries: Path) -> None:

@@ -16,15 +16,9 @@ from psd_tools import PSDImage
 from engine.executor import preload
 from engine.executor.disk_quota import reachable_by_jobs
 from engine.registry import load_registry
-from tests.support.samples.generated import quadrants, sample
+from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.pdf_documents import document
 from tests.support.samples.raw_samples import CAMERAS
-
-
-def _encode(image: Image.Image, encoder: str, **parameters: object) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, encoder, **parameters)
-    return buffer.getvalue()
 
 
 def _tiff(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
@@ -50,16 +44,16 @@ def _write_files(folder: Path) -> None:
     svg = sample("svg").decode()
     formats = load_registry().formats.keys() - [*CAMERAS][1:]  # one function decodes all RAW formats
     files = {fmt: sample(fmt) for fmt in formats} | {
-        "jpeg-cmyk": _encode(picture.convert("CMYK"), "JPEG"),
-        "jpeg-exif": _encode(picture, "JPEG", exif=exif),
-        "jpeg-pictures": _encode(picture, "MPO", save_all=True, append_images=[picture]),
-        "png-gray": _encode(Image.fromarray(samples[..., 0]), "PNG"),
+        "jpeg-cmyk": saved(picture.convert("CMYK"), "JPEG"),
+        "jpeg-exif": saved(picture, "JPEG", exif=exif),
+        "jpeg-pictures": saved(picture, "MPO", save_all=True, append_images=[picture]),
+        "png-gray": saved(Image.fromarray(samples[..., 0]), "PNG"),
         "png-deep": bytes(imagecodecs.png_encode(samples)),
-        "png-palette": _encode(picture.quantize(), "PNG", transparency=1),
-        "png-frames": _encode(picture, "PNG", save_all=True, append_images=[picture.rotate(180)]),
-        "gif-frames": _encode(picture, "GIF", save_all=True, append_images=[picture.rotate(180)]),
-        "webp-alpha": _encode(picture.convert("RGBA"), "WEBP", exif=exif),
-        "tiff-cmyk": _encode(picture.convert("CMYK"), "TIFF", compression="tiff_lzw"),
+        "png-palette": saved(picture.quantize(), "PNG", transparency=1),
+        "png-frames": saved(picture, "PNG", save_all=True, append_images=[picture.rotate(180)]),
+        "gif-frames": saved(picture, "GIF", save_all=True, append_images=[picture.rotate(180)]),
+        "webp-alpha": saved(picture.convert("RGBA"), "WEBP", exif=exif),
+        "tiff-cmyk": saved(picture.convert("CMYK"), "TIFF", compression="tiff_lzw"),
         "tiff-deep": _tiff(samples),
         "tiff-float": _tiff(samples.astype(np.float32)),
         "psd-alpha": _psd(picture.convert("RGBA")),

@@ -23,7 +23,8 @@ from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify
 from tests.support.executors.isolated import FileJob, run_files
-from tests.support.samples.generated import sample
+from tests.support.results.conversions import convert
+from tests.support.samples.generated import sample, saved
 from tests.support.samples.raw_samples import raw_sample
 
 _REGISTRY = load_registry()
@@ -33,14 +34,7 @@ _PIXELS = np.random.default_rng(1).integers(0, 255, (96, 96, 3), np.uint8)
 
 
 def _encoded(encoder: str, **parameters: object) -> bytes:
-    file = BytesIO()
-    Image.fromarray(_PIXELS).save(file, encoder, **parameters)
-    return file.getvalue()
-
-
-def _run(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
-    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
-    return pipeline.run(plan, [data], options)
+    return saved(Image.fromarray(_PIXELS), encoder, **parameters)
 
 
 def _codes(result: PipelineResult) -> list[str]:
@@ -116,13 +110,13 @@ def test_each_file_is_verified() -> None:
 @pytest.mark.parametrize("target", _LOSSY)
 def test_the_best_quality_that_fits(target: str) -> None:
     source = _encoded("PNG")
-    limit = len(_run(source, target, quality=40).data)
+    limit = len(convert(source, target, quality=40).data)
 
-    result = _run(source, target, max_bytes=limit)
+    result = convert(source, target, max_bytes=limit)
 
     assert (len(result.data) <= limit, result.outcome.quality_used is not None, _codes(result)) == (True, True, [])
-    assert result.data == _run(source, target, quality=result.outcome.quality_used or 0).data
-    assert len(_run(source, target, quality=(result.outcome.quality_used or 0) + 1).data) > limit
+    assert result.data == convert(source, target, quality=result.outcome.quality_used or 0).data
+    assert len(convert(source, target, quality=(result.outcome.quality_used or 0) + 1).data) > limit
 
 
 def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
@@ -146,10 +140,10 @@ def test_a_size_limit_takes_few_encodings_and_one_decoding() -> None:
 
 @pytest.mark.parametrize("quality", [1, 30])
 def test_a_given_quality_is_the_upper_limit(quality: int) -> None:
-    result = _run(_encoded("PNG"), "jpeg", quality=quality, max_bytes=1_000_000)
+    result = convert(_encoded("PNG"), "jpeg", quality=quality, max_bytes=1_000_000)
 
     assert result.outcome.quality_used == quality
-    assert result.data == _run(_encoded("PNG"), "jpeg", quality=quality).data
+    assert result.data == convert(_encoded("PNG"), "jpeg", quality=quality).data
 
 
 def test_an_animation_is_decoded_once_for_a_size_limit() -> None:
@@ -157,7 +151,7 @@ def test_an_animation_is_decoded_once_for_a_size_limit() -> None:
     source = BytesIO()
     frames[0].save(source, "PNG", save_all=True, append_images=frames[1:], duration=[100, 200, 300])
 
-    result = _run(source.getvalue(), "webp", max_bytes=20_000)
+    result = convert(source.getvalue(), "webp", max_bytes=20_000)
 
     assert len(result.data) <= 20_000
     assert getattr(Image.open(BytesIO(result.data)), "n_frames", 1) == 3
@@ -167,16 +161,16 @@ def test_an_animation_is_decoded_once_for_a_size_limit() -> None:
 @pytest.mark.parametrize("options", [{}, {"quality": 50}])
 def test_a_size_that_no_quality_reaches(options: dict[str, OptionValue]) -> None:
     with pytest.raises(ConversionError) as raised:
-        _run(_encoded("PNG"), "jpeg", max_bytes=1000, **options)
+        convert(_encoded("PNG"), "jpeg", max_bytes=1000, **options)
 
     error = raised.value
     assert (error.code, error.reason, error.retryable) == ("processing_failed", "target_unreachable", False)
-    assert error.details == {"max_bytes": 1000, "smallest": len(_run(_encoded("PNG"), "jpeg", quality=1).data)}
+    assert error.details == {"max_bytes": 1000, "smallest": len(convert(_encoded("PNG"), "jpeg", quality=1).data)}
     assert ConversionError.from_json(error.as_json()).reason == "target_unreachable"
 
 
 def test_a_size_limit_has_no_effect_on_lossless_targets() -> None:
-    result = _run(_encoded("PNG"), "bmp", max_bytes=1000)
+    result = convert(_encoded("PNG"), "bmp", max_bytes=1000)
 
     assert (_codes(result), result.outcome.quality_used) == (["option_ignored"], None)
     assert "max_bytes" in result.outcome.warnings[0].message
@@ -199,7 +193,7 @@ _SMALL = {
 @pytest.mark.parametrize("name", _SMALL)
 @pytest.mark.parametrize("options", [{}, {"quality": 90}, {"max_bytes": 1_000_000}])
 def test_recompressing_never_makes_a_file_larger(name: str, options: dict[str, OptionValue]) -> None:
-    result = _run(_SMALL[name], name, **options)
+    result = convert(_SMALL[name], name, **options)
 
     assert result.data == _SMALL[name]
     assert (_codes(result), result.outcome.quality_used) == (["kept_original"], None)
@@ -207,7 +201,7 @@ def test_recompressing_never_makes_a_file_larger(name: str, options: dict[str, O
 
 def test_a_smaller_result_replaces_the_original() -> None:
     original = _encoded("JPEG", quality=95)
-    result = _run(original, "jpeg", quality=20)
+    result = convert(original, "jpeg", quality=20)
 
     assert (len(result.data) < len(original), _codes(result)) == (True, [])
 
@@ -244,7 +238,7 @@ def test_an_original_with_metadata_is_not_kept(name: str, data: bytes) -> None:
     raster = pipeline.open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), data)
 
     assert not raster.bare or not _REGISTRY.formats[name].is_complete(data)  # type: ignore[misc]
-    assert "kept_original" not in _codes(_run(data, name, quality=100))
+    assert "kept_original" not in _codes(convert(data, name, quality=100))
 
 
 @pytest.mark.parametrize(("name", "encoder"), [("jpeg", "JPEG"), ("png", "PNG"), ("tiff", "TIFF"), ("gif", "GIF")])
@@ -256,11 +250,9 @@ def test_a_file_of_pixels_only_is_bare(name: str, encoder: str) -> None:
 
 def test_an_original_of_which_pages_are_selected_is_not_kept() -> None:
     frames = [Image.new("L", (8, 8), 50 * number) for number in range(3)]
-    file = BytesIO()
-    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], duration=50)
-    data = file.getvalue()
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=50)
 
-    result = _run(data, "gif", pages="2")
+    result = convert(data, "gif", pages="2")
 
     assert (_codes(result), getattr(Image.open(BytesIO(result.data)), "n_frames", 1)) == ([], 1)
 

@@ -13,7 +13,7 @@ from engine.executor import worker
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify
-from tests.support.samples.generated import sample
+from tests.support.samples.generated import sample, saved
 
 _REGISTRY = load_registry()
 _PNG = _REGISTRY.formats["png"]
@@ -21,10 +21,8 @@ _TARGETS = [fmt.name for fmt in _REGISTRY.targets(_PNG)]
 
 
 def _gif(frames: int, size: tuple[int, int] = (8, 8)) -> bytes:
-    buffer = BytesIO()
     images = [Image.new("L", size, 50 * number) for number in range(frames)]
-    images[0].save(buffer, "GIF", save_all=True, append_images=images[1:], duration=50)
-    return buffer.getvalue()
+    return saved(images[0], "GIF", save_all=True, append_images=images[1:], duration=50)
 
 
 def _refused(target: str, source: bytes, data: bytes) -> None:

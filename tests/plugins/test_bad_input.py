@@ -1,7 +1,6 @@
 """Damaged, truncated, oversized and misnamed files: each fails promptly with its code and reason."""
 
 import tempfile
-from io import BytesIO
 from pathlib import Path
 from time import monotonic
 
@@ -14,7 +13,7 @@ from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import Entry, load_corpus
-from tests.support.samples.generated import sample
+from tests.support.samples.generated import sample, saved
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -99,11 +98,10 @@ async def test_too_many_pixels_on_a_page(executor: LocalExecutor) -> None:
 
 async def test_too_many_frames(executor: LocalExecutor) -> None:
     frames = [Image.new("L", (4, 4), index % 251) for index in range(501)]
-    buffer = BytesIO()
-    frames[0].save(buffer, "TIFF", save_all=True, append_images=frames[1:])
+    data = saved(frames[0], "TIFF", save_all=True, append_images=frames[1:])
 
-    assert await _refused(executor, buffer.getvalue(), target="pdf") == ("file_too_large", "pages")
-    assert await _convert(executor, buffer.getvalue(), "file", "png") == {"pages_dropped"}
+    assert await _refused(executor, data, target="pdf") == ("file_too_large", "pages")
+    assert await _convert(executor, data, "file", "png") == {"pages_dropped"}
 
 
 async def test_entities_that_multiply(executor: LocalExecutor) -> None:

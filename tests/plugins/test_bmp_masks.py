@@ -1,15 +1,14 @@
 """BMP whose samples are at any bits of its pixels."""
 
 import struct
-from io import BytesIO
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
 
-from engine import CorruptInput, pipeline
+from engine import CorruptInput
 from engine.registry import load_registry
+from tests.support.results.conversions import convert, opened
 
 _REGISTRY = load_registry()
 _BIT_FIELDS, _ALPHA_BIT_FIELDS = 3, 6
@@ -40,11 +39,6 @@ def _bmp(pixels: NDArray[np.unsignedinteger], masks: list[int], header: int, com
     return struct.pack("<2sIII", b"BM", offset + len(body), 0, offset) + info + body
 
 
-def _convert(data: bytes) -> Image.Image:
-    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], "png")
-    return Image.open(BytesIO(pipeline.run(plan, [data]).data))
-
-
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize(("header", "compression"), _HEADERS)
 def test_samples_are_read_at_any_bits(layout: str, header: int, compression: int) -> None:
@@ -56,7 +50,7 @@ def test_samples_are_read_at_any_bits(layout: str, header: int, compression: int
     if not masks[3] or (header < 56 and compression == _BIT_FIELDS):
         expected[3] = np.full(pixels.shape, 255.0)
 
-    image = _convert(_bmp(pixels, masks, header, compression, top_down=header == 108))
+    image = opened(convert(_bmp(pixels, masks, header, compression, top_down=header == 108), "png").data)
 
     assert np.abs(np.asarray(image.convert("RGBA")) - np.dstack(expected)).max() <= 1
     assert image.info["dpi"] == pytest.approx((100, 100), abs=0.1)
@@ -67,4 +61,4 @@ def test_damaged_masks_are_refused() -> None:
     for masks in ([0xF0F0, 0xF00, 0xF, 0], [0xFFFF0000, 0xF0, 0xF, 0]):
         whole = _bmp(pixels, masks, 40, _BIT_FIELDS, top_down=False)
         with pytest.raises(CorruptInput):
-            _convert(whole if masks[0] < 1 << 16 else whole[:-8])
+            opened(convert(whole if masks[0] < 1 << 16 else whole[:-8], "png").data)

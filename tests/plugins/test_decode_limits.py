@@ -1,7 +1,6 @@
 """Limits on pixels, frames and sides are checked before decoding, with the limit in the details of the error."""
 
 import resource
-from io import BytesIO
 
 import pytest
 from PIL import Image
@@ -9,6 +8,7 @@ from PIL import Image
 from engine import Frame, Raster, TooLarge, pipeline
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.registry import load_registry
+from tests.support.samples.generated import saved
 from tests.support.samples.hostile import hostile_files, png
 
 _REGISTRY = load_registry()
@@ -22,9 +22,7 @@ def _refusal(data: bytes, target: str) -> TooLarge:
 
 
 def _line(length: int, *, across: int = 2) -> bytes:
-    buffer = BytesIO()
-    Image.new("L", (length, across), 99).save(buffer, "PNG")
-    return buffer.getvalue()
+    return saved(Image.new("L", (length, across), 99), "PNG")
 
 
 @pytest.mark.parametrize(

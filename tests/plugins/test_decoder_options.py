@@ -16,7 +16,7 @@ from plugins.jpeg import filter_segments
 from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import opened
-from tests.support.samples.generated import SIZE, quadrants, sample
+from tests.support.samples.generated import SIZE, quadrants, sample, saved
 from tests.support.samples.tagged_photo import exiftool, tagged_photo
 
 _REGISTRY = load_registry()
@@ -31,9 +31,7 @@ def _convert(data: bytes, target: str, **options: str | float | bool) -> Pipelin
 def _jpeg(image: Image.Image, orientation: int = 1) -> bytes:
     tags = Image.Exif()
     tags[0x0112] = orientation
-    buffer = BytesIO()
-    image.save(buffer, "JPEG", quality=95, subsampling="4:4:4", exif=tags.tobytes())
-    return buffer.getvalue()
+    return saved(image, "JPEG", quality=95, subsampling="4:4:4", exif=tags.tobytes())
 
 
 def _difference(first: Image.Image, second: Image.Image) -> float:
@@ -58,13 +56,12 @@ def _difference(first: Image.Image, second: Image.Image) -> float:
 def test_a_jpeg_gives_the_same_as_a_lossless_picture(orientation: int, options: dict[str, str | int]) -> None:
     stored = quadrants((1601, 1067))
     data = _jpeg(stored, orientation)
-    upright = BytesIO()
     turns = {1: None, 6: Image.Transpose.ROTATE_270, 8: Image.Transpose.ROTATE_90}
     turn = turns[orientation]
-    (stored.transpose(turn) if turn is not None else stored).save(upright, "PNG")
+    upright = saved(stored.transpose(turn) if turn is not None else stored, "PNG")
 
     seen = opened(_convert(data, "png", **options).data)
-    expected = opened(_convert(upright.getvalue(), "png", **options).data)
+    expected = opened(_convert(upright, "png", **options).data)
 
     assert seen.size == expected.size
     assert _difference(seen, expected) < 3
@@ -209,9 +206,7 @@ def test_metadata_of_documents_is_filtered() -> None:
 
 
 def test_segments_of_a_jpeg() -> None:
-    buffer = BytesIO()
-    quadrants().save(buffer, "JPEG", progressive=True, comment=b"private", quality=90)
-    plain = buffer.getvalue()
+    plain = saved(quadrants(), "JPEG", progressive=True, comment=b"private", quality=90)
     trailer = plain + b"trailer with a position"
 
     safe = filter_segments(trailer, "safe")

@@ -19,6 +19,7 @@ from engine.registry import load_registry
 from plugins._jpeg_embedding import PLACEMENTS
 from plugins._postscript import picture_program
 from tests.support.results import readers
+from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.rasters import swapped_profile
 
@@ -37,7 +38,7 @@ _SIZE = (417, 313)  # 200 x 150 points at 150 dpi
 
 @cache
 def _convert(data: bytes, target: str) -> bytes:
-    return pipeline.run(_REGISTRY.plan([_REGISTRY.identify_content(data)], target), [data]).data
+    return convert(data, target).data
 
 
 def _program(header: bytes, trailer: bytes, first: bytes = _EPSF) -> bytes:

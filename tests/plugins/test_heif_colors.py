@@ -14,9 +14,9 @@ import pyvips
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from engine import pipeline
 from engine.registry import load_registry
 from tests.support.browser import Screenshots
+from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import edited, with_property
 from tests.support.samples.rasters import photo
@@ -80,9 +80,8 @@ def _heic(points: CodePoints, bits: int = 8) -> bytes:
 
 
 def _convert(data: bytes, target: str) -> tuple[bytes, set[str]]:
-    source = _REGISTRY.identify_content(data)
-    result = pipeline.run(_REGISTRY.plan([source], target), [data])
-    return result.data, {warned.code for warned in result.outcome.warnings}
+    result = convert(data, target)
+    return result.data, codes(result)
 
 
 def _difference(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:

@@ -1,7 +1,5 @@
 """Sizes of lossy files at the default quality, and effort by size."""
 
-from io import BytesIO
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -24,9 +22,7 @@ def _with_detail(size: tuple[int, int]) -> Image.Image:
 
 
 def _webp(image: Image.Image, method: int) -> bytes:
-    file = BytesIO()
-    image.save(file, "WEBP", quality=80, method=method)
-    return file.getvalue()
+    return saved(image, "WEBP", quality=80, method=method)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import pytest
 from PIL import Image
 
-from engine import FidelityWarning, Frame, OptionValues, Raster, pipeline
+from engine import FidelityWarning, Frame, Raster
 from engine.registry import load_registry
 from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
+from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants
 from tests.support.samples.tagged_photo import (
     KEPT,
@@ -39,9 +40,8 @@ _REGISTRY = load_registry()
 
 
 def _convert(data: bytes, target: str, choice: Choice) -> bytes:
-    source = _REGISTRY.identify_content(data)
-    options: OptionValues = {} if choice == "safe" else {"metadata": choice}  # safe is the default
-    return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options).data
+    options = {} if choice == "safe" else {"metadata": choice}  # safe is the default
+    return convert(data, target, **options).data
 
 
 def _values(tags: dict[str, Any]) -> set[str]:

@@ -11,14 +11,15 @@ import pytest
 import tifffile
 from PIL import Image, ImageSequence
 
-from engine import InvalidOption, pipeline
+from engine import InvalidOption
 from engine.executor import JobResult, worker
 from engine.media import RASTER
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests.support.results.conversions import codes
+from tests.support.results.conversions import codes, convert
+from tests.support.samples.generated import saved
 
 _REGISTRY = load_registry()
 _WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognized
@@ -42,24 +43,19 @@ def _tiff(bits: int = 8) -> bytes:
 
 
 def _animation(encoder: str) -> bytes:
-    file = BytesIO()
     frames = [Image.new("RGB", (16, 16), (60 * number, 0, 0)) for number in range(4)]
-    frames[0].save(file, encoder, save_all=True, append_images=frames[1:], duration=[100, 200, 300, 400], lossless=True)
-    return file.getvalue()
+    durations = [100, 200, 300, 400]
+    return saved(frames[0], encoder, save_all=True, append_images=frames[1:], duration=durations, lossless=True)
 
 
 def _heic() -> bytes:
     pillow_heif.register_heif_opener()
     images = [Image.new("RGB", (64, 64), (60 * number, 0, 0)) for number in range(4)]
-    file = BytesIO()
-    images[0].save(file, "HEIF", save_all=True, append_images=images[1:], quality=-1)
-    return file.getvalue()
+    return saved(images[0], "HEIF", save_all=True, append_images=images[1:], quality=-1)
 
 
 def _run(data: bytes, target: str, pages: str | None) -> PipelineResult:
-    options: dict[str, OptionValue] = {} if pages is None else {"pages": pages}
-    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
-    return pipeline.run(plan, [data], options)
+    return convert(data, target) if pages is None else convert(data, target, pages=pages)
 
 
 def _convert(data: bytes, target: str, pages: str, folder: Path, **options: OptionValue) -> tuple[JobResult, Path]:

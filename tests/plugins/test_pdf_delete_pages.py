@@ -3,7 +3,6 @@
 from io import BytesIO
 
 import pikepdf
-import pypdfium2
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, String
 
@@ -19,13 +18,10 @@ from tests.support.samples.pdf_documents import (
     named,
     opened,
     outline,
+    page_texts,
     saved,
     tagged,
 )
-
-
-def _texts(data: bytes) -> list[str]:
-    return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
 
 
 def _plain(data: bytes) -> bytes:
@@ -43,7 +39,7 @@ def _plain(data: bytes) -> bytes:
 def test_the_other_pages_are_kept(pages: str, left: list[int]) -> None:
     result = delete(document("A", 4), pages)
 
-    assert _texts(result.data) == [f"A page {number}" for number in left]
+    assert page_texts(result.data) == [f"A page {number}" for number in left]
     assert (result.outcome.original_page_count, result.outcome.page_count) == (4, len(left))
     assert sorted([*(result.outcome.deleted_pages or ()), *left]) == [1, 2, 3, 4]
     assert result.outcome.warnings == ()

@@ -21,20 +21,17 @@ from tests.support.samples.pdf_documents import (
     named,
     opened,
     outline,
+    page_texts,
     saved,
     tagged,
 )
-
-
-def _texts(data: bytes) -> list[str]:
-    return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
 
 
 def test_pages_are_in_the_given_order() -> None:
     result = merge(document("A", 2), document("B", 1), document("C", 3))
 
     expected = ["A page 1", "A page 2", "B page 1", "C page 1", "C page 2", "C page 3"]
-    assert _texts(result.data) == expected
+    assert page_texts(result.data) == expected
     assert (result.outcome.original_page_count, result.outcome.page_count) == (6, 6)
     assert result.outcome.warnings == ()
     opened(result.data)
@@ -249,7 +246,7 @@ def test_encryption_is_dropped_with_a_warning(password: str, locked: int) -> Non
     result = merge(*inputs, password=password)
 
     assert [warned.code for warned in result.outcome.warnings] == ["encryption_dropped"]
-    assert _texts(result.data) == ["A page 1", "B page 1"]
+    assert page_texts(result.data) == ["A page 1", "B page 1"]
     with pikepdf.open(BytesIO(result.data)) as merged:
         assert not merged.is_encrypted
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from engine import pipeline
 from engine.registry import load_registry
 from tests.support.browser import Screenshots
+from tests.support.results.conversions import codes, convert
+from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
 Chunk: TypeAlias = tuple[bytes, bytes]
@@ -51,9 +52,7 @@ def _iccp() -> Chunk:
 
 def _png(image: Image.Image, *chunks: Chunk, bits: int = 8) -> bytes:
     """A PNG with these chunks after its header."""
-    file = BytesIO()
-    image.save(file, "PNG")
-    data = file.getvalue() if bits == 8 else imagecodecs.png_encode(np.asarray(image).astype(np.uint16) * 257)
+    data = saved(image, "PNG") if bits == 8 else imagecodecs.png_encode(np.asarray(image).astype(np.uint16) * 257)
     added = (
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
     )
@@ -61,9 +60,8 @@ def _png(image: Image.Image, *chunks: Chunk, bits: int = 8) -> bytes:
 
 
 def _convert(data: bytes, target: str, **options: Any) -> tuple[bytes, set[str]]:
-    source = _REGISTRY.identify_content(data)
-    result = pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
-    return result.data, {warned.code for warned in result.outcome.warnings}
+    result = convert(data, target, **options)
+    return result.data, codes(result)
 
 
 _DESCRIPTIONS: dict[str, list[Chunk]] = {

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 from engine import ConversionError, pipeline
 from engine.registry import load_registry
 from tests.support.samples.corpus import Entry, load_corpus
+from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 from tests.support.samples.raw_samples import Shot, preview_jpeg, raw_sample
 
@@ -45,11 +46,10 @@ def _with_preview(exponent: float, *, bars: int = 0) -> tuple[bytes, Image.Image
     changed = scene.point([round(255 * (value / 255) ** exponent) for value in range(256)] * 3).resize((126, 90))
     framed = Image.new("RGB", (changed.width, changed.height + 2 * bars))
     framed.paste(changed, (0, bars))
-    file = BytesIO()
-    framed.save(file, "JPEG", quality=50)
+    preview = saved(framed, "JPEG", quality=50)
     assert data.count(stored) == 1
-    assert len(file.getvalue()) <= len(stored)
-    return data.replace(stored, file.getvalue().ljust(len(stored), b"\0")), changed
+    assert len(preview) <= len(stored)
+    return data.replace(stored, preview.ljust(len(stored), b"\0")), changed
 
 
 @pytest.mark.parametrize("exponent", [0.85, 1.0])

@@ -14,7 +14,7 @@ from PIL import Image
 from engine import CorruptInput, UnknownFormat, pipeline
 from engine.options import OptionValue
 from engine.registry import load_registry
-from tests.support.samples.generated import sample
+from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
@@ -274,12 +274,6 @@ def _bilevel() -> Image.Image:
     return image
 
 
-def _encoded(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
-    file = BytesIO()
-    image.save(file, encoder, **parameters)
-    return file.getvalue()
-
-
 def _first_page(data: bytes) -> tuple[str, int, NDArray[np.bool_]]:
     """Compression, bits and pixels, where True is white."""
     with tifffile.TiffFile(BytesIO(data)) as file:
@@ -293,9 +287,9 @@ def test_1_bit_stays_1_bit_by_group_4(source: str, tmp_path: Path) -> None:
     image = _bilevel()
     pixels = np.asarray(image)
     data = {
-        "png": lambda: _encoded(image, "PNG"),
-        "tiff_g4": lambda: _encoded(image, "TIFF", compression="group4"),
-        "tiff_lsb": lambda: _encoded(image, "TIFF", compression="group4", tiffinfo={266: 2}),
+        "png": lambda: saved(image, "PNG"),
+        "tiff_g4": lambda: saved(image, "TIFF", compression="group4"),
+        "tiff_lsb": lambda: saved(image, "TIFF", compression="group4", tiffinfo={266: 2}),
         "tiff_min_is_black": lambda: _written(pixels, photometric="minisblack", compression="packbits"),
     }[source]()
     fmt = _REGISTRY.identify_content(data)
@@ -313,7 +307,7 @@ def test_1_bit_stays_1_bit_by_group_4(source: str, tmp_path: Path) -> None:
 def test_dithered_pixels_are_deflated() -> None:
     dithered = photo((200, 200)).convert("1")
 
-    result = _convert(_encoded(dithered, "TIFF"), "tiff")
+    result = _convert(saved(dithered, "TIFF"), "tiff")
 
     compression, bits, seen = _first_page(result)
     assert (compression, bits) == ("ADOBE_DEFLATE", 1)
@@ -322,7 +316,7 @@ def test_dithered_pixels_are_deflated() -> None:
 
 @pytest.mark.parametrize(("compression", "name"), [("none", "NONE"), ("lzw", "LZW"), ("deflate", "ADOBE_DEFLATE")])
 def test_a_requested_compression_is_that_of_1_bit_too(compression: str, name: str) -> None:
-    result = _convert(_encoded(_bilevel(), "TIFF", compression="group4"), "tiff", compression=compression)
+    result = _convert(saved(_bilevel(), "TIFF", compression="group4"), "tiff", compression=compression)
 
     seen_name, bits, seen = _first_page(result)
     assert (seen_name, bits) == (name, 1)
@@ -336,7 +330,7 @@ def test_photos_are_predicted_and_drawings_are_not(compression: str) -> None:
     smooth = Image.fromarray(np.tile(np.arange(400, dtype=np.uint8), (300, 1))).convert("RGB")
 
     def predictor(image: Image.Image) -> int:
-        with tifffile.TiffFile(BytesIO(_convert(_encoded(image, "TIFF"), "tiff", compression=compression))) as file:
+        with tifffile.TiffFile(BytesIO(_convert(saved(image, "TIFF"), "tiff", compression=compression))) as file:
             np.testing.assert_array_equal(file.asarray(), np.asarray(image))
             return int(file.pages.first.predictor)
 

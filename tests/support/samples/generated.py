@@ -33,12 +33,7 @@ def quadrants(size: tuple[int, int] = SIZE) -> Image.Image:
 
 
 def _pillow(encoder: str, **parameters: object) -> Callable[[], bytes]:
-    def make() -> bytes:
-        buffer = BytesIO()
-        quadrants().save(buffer, encoder, **parameters)
-        return buffer.getvalue()
-
-    return make
+    return lambda: saved(quadrants(), encoder, **parameters)
 
 
 def _heic() -> bytes:

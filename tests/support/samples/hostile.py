@@ -16,7 +16,7 @@ import tifffile
 from PIL import Image
 
 from engine.mupdf import pymupdf
-from tests.support.samples.generated import sample
+from tests.support.samples.generated import sample, saved
 from tests.support.samples.heif_files import grid
 
 DONE = ("done", "")
@@ -84,17 +84,13 @@ def _uses(levels: int, fan: int) -> bytes:
 
 
 def _gif(frames: int, side: int) -> bytes:
-    buffer = BytesIO()
-    Image.new("P", (side, side)).save(buffer, "GIF")
-    data = buffer.getvalue()
+    data = saved(Image.new("P", (side, side)), "GIF")
     start = data.rindex(b",\0\0\0\0" + struct.pack("<HH", side, side))
     return data[:start] + data[start:-1] * frames + b";"
 
 
 def _many_scans() -> bytes:
-    buffer = BytesIO()
-    Image.effect_noise((64, 64), 50).save(buffer, "JPEG", progressive=True)
-    data = buffer.getvalue()
+    data = saved(Image.effect_noise((64, 64), 50), "JPEG", progressive=True)
     last = data.rindex(b"\xff\xda")
     return data[:-2] + data[last:-2] * 2000 + b"\xff\xd9"
 
@@ -118,10 +114,9 @@ def _grid(name: str, side: int, tile: int, _canary: Canary) -> bytes:
 
 def _avif_sequence_claim(side: int) -> bytes:
     """An animation without primary picture, whose track has this size."""
-    buffer = BytesIO()
     frames = [Image.new("L", (64, 64), shade) for shade in (0, 255)]
-    frames[0].save(buffer, "AVIF", save_all=True, append_images=frames[1:])
-    data = bytearray(buffer.getvalue().replace(b"meta", b"free"))
+    animation = saved(frames[0], "AVIF", save_all=True, append_images=frames[1:])
+    data = bytearray(animation.replace(b"meta", b"free"))
     start = data.index(b"tkhd") - 4
     struct.pack_into(">II", data, start + int.from_bytes(data[start : start + 4]) - 8, side << 16, side << 16)
     return bytes(data)
@@ -219,10 +214,8 @@ def _webp(side: int) -> bytes:
 
 
 def _webp_frames(count: int) -> bytes:
-    buffer = BytesIO()
     frames = [Image.new("RGB", (4, 4), (index % 256, index // 256, 0)) for index in range(count)]
-    frames[0].save(buffer, "WEBP", save_all=True, append_images=frames[1:], duration=20, lossless=True)
-    return buffer.getvalue()
+    return saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=20, lossless=True)
 
 
 def hostile_files() -> Iterator[Hostile]:

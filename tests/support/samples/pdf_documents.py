@@ -5,6 +5,7 @@ from io import BytesIO
 from typing import Any
 
 import pikepdf
+import pypdfium2
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import pipeline
@@ -28,6 +29,11 @@ def opened(data: bytes, password: str = "") -> Pdf:
     document = pikepdf.open(BytesIO(data), password=password)
     assert document.check_pdf_syntax() == []
     return document
+
+
+def page_texts(data: bytes) -> list[str]:
+    """The text of each page, as PDFium reads it."""
+    return [page.get_textpage().get_text_bounded().strip() for page in pypdfium2.PdfDocument(data)]
 
 
 def without_object_streams(data: bytes) -> bytes:

@@ -17,6 +17,7 @@ from PIL import Image, ImageChops
 from benchmarks.processes import ConvertdServer, process_status, process_tree
 from storage.database import Database, Transaction
 from storage.tables import accounts, api_keys, ledger, ledger_audit, totals
+from tests.support.samples.generated import saved
 from tests.support.servers.in_process import eventually, open_work_files
 
 Color = tuple[int, int, int]
@@ -101,10 +102,9 @@ async def repeat(count: int, interval: float, action: Callable[[], object]) -> N
 
 def picture(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
     """Returns a PNG of one color with noise, which takes codecs longer than flat areas."""
-    file, noise = BytesIO(), Image.effect_noise(size, _NOISE)
+    noise = Image.effect_noise(size, _NOISE)
     image = ImageChops.add(Image.new("RGB", size, color), Image.merge("RGB", (noise,) * 3), offset=-128)
-    image.save(file, "PNG", compress_level=1)
-    return file.getvalue()
+    return saved(image, "PNG", compress_level=1)
 
 
 def _is_picture(content: bytes, size: tuple[int, int], color: Color) -> bool:

@@ -1,7 +1,6 @@
 """POST /convert and the download of its results."""
 
 import asyncio
-import io
 import os
 from pathlib import Path
 
@@ -11,14 +10,12 @@ from PIL import Image
 
 from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
 from tests.support.requests import http
+from tests.support.results.conversions import opened
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
+from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running, Servers, eventually
 
 JSON = {"Accept": "application/json"}
-
-
-def opened(content: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(content))
 
 
 def test_the_response_is_the_converted_file(server: Running) -> None:
@@ -33,12 +30,11 @@ def test_the_response_is_the_converted_file(server: Running) -> None:
 
 
 def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
-    transparent = io.BytesIO()
-    Image.new("RGBA", (8, 8), (255, 0, 0, 128)).save(transparent, "PNG")
-    response = server.convert(transparent.getvalue(), "jpeg")
+    transparent = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 128)), "PNG")
+    response = server.convert(transparent, "jpeg")
     assert response.headers["X-Warnings"] == "alpha_flattened"
     assert "X-Warnings" in response.headers["Access-Control-Expose-Headers"]
-    stored = server.convert(transparent.getvalue(), "jpeg", headers=JSON).json()["data"]
+    stored = server.convert(transparent, "jpeg", headers=JSON).json()["data"]
     downloaded = server.request("GET", f"/files/{stored['file_id']}/download")
     assert downloaded.headers["X-Warnings"] == "alpha_flattened"
     assert "X-Warnings" not in server.convert(picture(), "webp").headers
@@ -75,18 +71,15 @@ def test_large_files_leave_nothing(servers: Servers, data_dir: Path, headers: di
 
 
 def test_a_large_result_is_complete(server: Running) -> None:
-    file = io.BytesIO()
-    Image.frombytes("RGB", (1500, 1000), os.urandom(4_500_000)).save(file, "PNG")
-    response = server.convert(file.getvalue(), "bmp")
+    large = saved(Image.frombytes("RGB", (1500, 1000), os.urandom(4_500_000)), "PNG")
+    response = server.convert(large, "bmp")
     assert len(response.content) > 4_500_000
-    assert opened(response.content).tobytes() == opened(file.getvalue()).tobytes()
+    assert opened(response.content).tobytes() == opened(large).tobytes()
 
 
 def test_quality_reaches_the_encoder(server: Running) -> None:
-    noise = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
-    file = io.BytesIO()
-    noise.save(file, "PNG")
-    low, high = (server.convert(file.getvalue(), "jpeg", quality=q) for q in ("10", "95"))
+    noise = saved(Image.frombytes("RGB", (200, 200), os.urandom(120_000)), "PNG")
+    low, high = (server.convert(noise, "jpeg", quality=q) for q in ("10", "95"))
     assert len(low.content) < len(high.content) / 2
 
 

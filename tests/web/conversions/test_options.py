@@ -7,21 +7,13 @@ import pytest
 from PIL import Image
 
 from tests.support.requests.checks import problem
+from tests.support.results.conversions import opened
 from tests.support.samples.forms import picture
+from tests.support.samples.generated import saved
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running
 
 JSON = {"Accept": "application/json"}
-
-
-def _opened(content: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(content))
-
-
-def noise() -> bytes:
-    image, file = Image.effect_noise((200, 150), 60), io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
 
 
 def test_pages_of_a_document_are_sent_as_a_zip(server: Running) -> None:
@@ -32,7 +24,7 @@ def test_pages_of_a_document_are_sent_as_a_zip(server: Running) -> None:
     assert 'filename="my report.zip"' in response.headers["Content-Disposition"]
     with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
         assert archive.namelist() == [f"my report-{number:02}.png" for number in (1, 2, 3)]
-        assert all(_opened(archive.read(name)).format == "PNG" for name in archive.namelist())
+        assert all(opened(archive.read(name)).format == "PNG" for name in archive.namelist())
 
 
 def test_stored_results_describe_their_container(server: Running) -> None:
@@ -51,7 +43,7 @@ def test_stored_results_describe_their_container(server: Running) -> None:
 
 
 def test_the_quality_for_a_size_is_returned(server: Running) -> None:
-    photo = noise()
+    photo = saved(Image.effect_noise((200, 150), 60), "PNG")
     large = len(server.convert(photo, "jpeg", quality="95").content)
     data = server.convert(photo, "jpeg", quality="95", max_bytes=str(large // 2), headers=JSON).json()["data"]
     assert data["processed_size"] <= large // 2
@@ -83,7 +75,7 @@ def test_idempotency_compares_options(server: Running) -> None:
     again = server.convert(picture(), "png", width="10", **once)
     assert again.headers["Idempotency-Replayed"] == "true"
     assert again.content == first.content
-    assert _opened(first.content).width == 10
+    assert opened(first.content).width == 10
     problem(server.convert(picture(), "png", width="20", **once), 422, "idempotency_key_reused")
 
 

@@ -10,6 +10,7 @@ import pytest
 from storage.tables import ledger_audit
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
+from tests.support.samples.pdf_documents import saved
 from tests.support.servers.in_process import Running
 
 JSON = {"Accept": "application/json"}
@@ -17,11 +18,10 @@ JSON = {"Accept": "application/json"}
 
 def document(pages: int, width: int = 100, **save: Any) -> bytes:
     """A PDF whose pages differ in height: the first is 201 points high."""
-    made, file = pikepdf.new(), io.BytesIO()
+    made = pikepdf.new()
     for number in range(pages):
         made.add_blank_page(page_size=(width, 201 + number))
-    made.save(file, **save)
-    return file.getvalue()
+    return saved(made, **save)
 
 
 def heights(content: bytes, password: str = "") -> list[int]:

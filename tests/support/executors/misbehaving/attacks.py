@@ -11,7 +11,6 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,10 +23,15 @@ _FS_IOC_RESVSP = 0x40305828
 _KEEP_SIZE = 1
 
 
+def is_attack(name: str) -> bool:
+    """Whether this module has an attack of that name: the function with the name after an underscore."""
+    return f"_{name}" in globals()
+
+
 def outcome(attack: str, argument: str) -> str:
     """Runs an attack. Returns the color for its outcome. `argument` is for example a path, a process id or a port."""
     try:
-        ATTACKS[attack](argument)
+        globals()[f"_{attack}"](argument)
     except OSError:
         return REFUSED
     return SUCCEEDED
@@ -262,7 +266,8 @@ def _try_all(attacks: str) -> None:
     for attack in attacks.splitlines():
         name, _, argument = attack.partition(" ")
         with suppress(OSError):
-            return ATTACKS[name](argument)
+            globals()[f"_{name}"](argument)
+            return
     raise PermissionError
 
 
@@ -283,43 +288,3 @@ def _answer(kind: str) -> None:
     reply = json.dumps({"error": error} if kind == "not_a_number" else {"result": result})
     os.write(_CONNECTION, ("[" * 30_000 if kind == "deep" else reply).encode())
     os._exit(0)
-
-
-ATTACKS: Mapping[str, Callable[[str], None]] = {
-    "connect": _connect,
-    "make_socket": _make_socket,
-    "run": _run,
-    "run_copy": _run_copy,
-    "run_script": _run_script,
-    "load": _load,
-    "fork": _fork,
-    "read": _read,
-    "list": _list,
-    "write": _write,
-    "kill": _kill,
-    "trace": _trace,
-    "link": _link,
-    "pipe": _pipe,
-    "remember": _remember,
-    "become_root": _become_root,
-    "fill": _fill,
-    "find_open_folder": _find_open_folder,
-    "try_all": _try_all,
-    "answer": _answer,
-    "burrow": _burrow,
-    "swarm": _swarm,
-    "hide": _hide,
-    "displace": _displace,
-    "loosen": _loosen,
-    "redate": _redate,
-    "touch": _touch,
-    "watch": _watch,
-    "point": _point,
-    "point_connection": _point_connection,
-    "allocate": _allocate,
-    "reserve": _reserve,
-    "lock": _lock,
-    "multiply": _multiply,
-    "keep_in_memory": _keep_in_memory,
-    "litter": _litter,
-}

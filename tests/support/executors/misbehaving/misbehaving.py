@@ -35,7 +35,7 @@ LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher
 def decode(data: bytes) -> Raster:
     _, deed, argument = f"{data.decode()} ".split(" ", 2)
     argument = argument.strip()
-    if deed in attacks.ATTACKS:
+    if attacks.is_attack(deed):
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if deed in leftovers.LEFTOVERS:
         leftovers.LEFTOVERS[deed]()
