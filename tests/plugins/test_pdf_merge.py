@@ -251,18 +251,6 @@ def test_encryption_is_dropped_with_a_warning(password: str, locked: int) -> Non
         assert not merged.is_encrypted
 
 
-@pytest.mark.parametrize("password", [None, "wrong"])
-def test_the_error_names_the_encrypted_file(password: str | None) -> None:
-    plain = pikepdf.open(BytesIO(document("B", 1)))
-    locked = saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
-
-    with pytest.raises(ConversionError) as raised:
-        merge(document("A", 1), locked, password=password)
-
-    assert (raised.value.reason, raised.value.details) == ("pdf_encrypted", {"index": 1})
-    assert "wrong" not in str(raised.value)
-
-
 @pytest.mark.parametrize("bad", [document("B", 3)[:700], b"%PDF-1.7\n", saved(Pdf.new())])
 def test_the_error_names_the_corrupt_file(bad: bytes) -> None:
     with pytest.raises(ConversionError) as raised:

@@ -181,16 +181,6 @@ def test_a_shortfall_is_not_taken_from_later_credits(database: Database) -> None
     assert now(database, account) == (5, 2000)
 
 
-def test_a_won_dispute(database: Database) -> None:
-    account, purchase = buy(database)
-    pay(database, purchase)
-    reverse(database, purchase, PRICE, at=1, id="dp", kind="dispute")
-    assert now(database, account) == (0, 2000)
-    reverse(database, purchase, 0, at=1, id="dp", kind="dispute", final=True)
-    reverse(database, purchase, PRICE, at=1, id="dp", kind="dispute")
-    assert now(database, account) == (2000, 2000)
-
-
 def test_a_refund_is_not_counted_twice(database: Database) -> None:
     account, purchase = buy(database)
     pay(database, purchase)

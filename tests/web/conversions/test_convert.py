@@ -8,7 +8,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
+from tests.support.executors.fake import RecordingExecutor
 from tests.support.requests import http
 from tests.support.results.conversions import opened
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
@@ -145,18 +145,6 @@ async def test_many_at_once(server: Running) -> None:
         answers = await asyncio.gather(*(one() for _ in range(12)))
     assert [response.status_code for response in answers] == [200] * 12
     assert len({response.headers["X-Request-Id"] for response in answers}) == 12
-
-
-def test_a_disconnect_cancels_the_job(servers: Servers, data_dir: Path) -> None:
-    endless = EndlessExecutor()
-    with servers.running(data_dir, executor=endless) as server:
-        body = form(FILE, TARGET)
-        with server.connect() as connection:
-            connection.sendall(conversion_request(server.posting, body))
-            assert eventually(lambda: endless.running == 1)
-            assert server.work_files()
-        assert eventually(lambda: endless.cancelled == 1)
-        assert eventually(lambda: not server.work_files())
 
 
 def test_a_disconnect_during_the_download_removes_files(server: Running) -> None:

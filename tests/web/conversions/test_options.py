@@ -61,24 +61,6 @@ def test_options_in_json(server: Running) -> None:
     problem(refused, 400, "invalid_parameter", param="quality", reason="not_an_integer")
 
 
-def test_options_of_a_batch(server: Running) -> None:
-    batch = server.request("POST", "/batch", json={"output_format": "jpeg"}).json()["data"]["batch_id"]
-    ids = [server.upload(document("page", 2), f"{n}.pdf", f"/batch/{batch}/files")["file_id"] for n in range(2)]
-    body = {"output_format": "png", "file_ids": ids, "pages": "1-2"}
-    results = server.request("POST", f"/batch/{batch}/convert", json=body).json()["data"]["results"]
-    assert [result["file_count"] for result in results] == [2, 2]
-
-
-def test_idempotency_compares_options(server: Running) -> None:
-    once = {"headers": {"Idempotency-Key": "options"}}
-    first = server.convert(picture(), "png", width="10", **once)
-    again = server.convert(picture(), "png", width="10", **once)
-    assert again.headers["Idempotency-Replayed"] == "true"
-    assert again.content == first.content
-    assert opened(first.content).width == 10
-    problem(server.convert(picture(), "png", width="20", **once), 422, "idempotency_key_reused")
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -127,7 +127,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
 
 
 @pytest.mark.both_databases
-def test_a_disconnected_client_is_not_charged(servers: Servers, url: str, data_dir: Path) -> None:
+def test_a_disconnect_cancels_the_job_and_is_not_charged(servers: Servers, url: str, data_dir: Path) -> None:
     executor = EndlessExecutor()
     with servers.running(data_dir, executor, database_url=url) as server:
         key = server.account(credits=3)
@@ -135,7 +135,9 @@ def test_a_disconnected_client_is_not_charged(servers: Servers, url: str, data_d
             with server.connect() as connection:
                 connection.sendall(conversion_request(replace(server, key=key).posting, form(FILE, TARGET)))
                 assert eventually(lambda: executor.running == 1)
+                assert server.work_files()
             assert eventually(lambda: executor.running == 0)
+            assert eventually(lambda: not server.work_files())
         assert eventually(lambda: _settled(server, key))
         assert remaining(server, key) == 3
     assert executor.cancelled == 3
@@ -166,6 +168,7 @@ def test_an_idempotency_key_of_another_request_is_refused(paying: Running) -> No
     assert paying.convert(picture(), headers=once).status_code == 200
     problem(paying.convert(picture(), "webp", headers=once), 422, "idempotency_key_reused", param="Idempotency-Key")
     problem(paying.convert(picture("BMP"), headers=once), 422, "idempotency_key_reused")
+    problem(paying.convert(picture(), width="20", headers=once), 422, "idempotency_key_reused")
     problem(paying.convert(picture(), headers=bearer(key, **{"Idempotency-Key": "x" * 256})), 400, "invalid_parameter")
     other = bearer(paying.account(), **{"Idempotency-Key": "order"})
     assert "Idempotency-Replayed" not in paying.convert(picture(), headers=other).headers
