@@ -14,7 +14,7 @@ import pytest_asyncio
 from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.local import reopen
-from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files
+from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files, trouble_job
 from tests.support.samples.generated import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,12 +27,6 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         yield made
 
 
-def _job(folder: Path, deed: str, target: str = "png", *, isolated: bool = False) -> FileJob:
-    source = folder / f"{deed}.trouble"
-    source.write_bytes(b"TROUBLE " + deed.encode())
-    return FileJob(Job(("trouble",), target, isolated=isolated), [source], folder / f"{deed}.out")
-
-
 async def _failure(executor: LocalExecutor, job: FileJob, limits: JobLimits = JobLimits()) -> ConversionError:
     with pytest.raises(ConversionError) as raised:
         await run_files(executor, job, limits)
@@ -41,7 +35,7 @@ async def _failure(executor: LocalExecutor, job: FileJob, limits: JobLimits = Jo
 
 
 async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) -> None:
-    job = _job(tmp_path, "behave")
+    job = trouble_job(tmp_path, "behave")
 
     done = await run_files(executor, job)
 
@@ -63,7 +57,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
     ],
 )
 async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
-    error = await _failure(executor, _job(tmp_path, deed), JobLimits(memory=512 << 20))
+    error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(memory=512 << 20))
 
     assert (error.code, error.reason) == ("processing_failed", reason)
     assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
@@ -73,9 +67,9 @@ async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_p
     """The memory limit follows the number of pixels in the header, up to the job's limit."""
     size = 640 << 20
 
-    assert (await _failure(executor, _job(tmp_path, f"claim 8 {size}"))).reason == "out_of_memory"
-    await run_files(executor, _job(tmp_path, f"claim 8000 {size}"))
-    error = await _failure(executor, _job(tmp_path, f"claim 8001 {size}"), JobLimits(memory=size // 2))
+    assert (await _failure(executor, trouble_job(tmp_path, f"claim 8 {size}"))).reason == "out_of_memory"
+    await run_files(executor, trouble_job(tmp_path, f"claim 8000 {size}"))
+    error = await _failure(executor, trouble_job(tmp_path, f"claim 8001 {size}"), JobLimits(memory=size // 2))
     assert error.reason == "out_of_memory"
 
 
@@ -105,7 +99,7 @@ for _ in range(5):
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])
 async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
-    error = await _failure(executor, _job(tmp_path, deed), JobLimits(seconds=1))
+    error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(seconds=1))
 
     assert error.reason == "timeout"
     assert not await _sleepers()
@@ -129,7 +123,7 @@ def _sleeping() -> list[bytes]:
 
 
 async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_path: Path) -> None:
-    job = _job(tmp_path, "bloat", "bmp")
+    job = trouble_job(tmp_path, "bloat", "bmp")
 
     await run_files(executor, job)
     error = await _failure(executor, job, JobLimits(output=1 << 20))
@@ -140,7 +134,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
 
 async def test_the_files_of_a_job_can_be_used_again(executor: LocalExecutor, tmp_path: Path) -> None:
     """A job depends neither on the position of a file nor on earlier content of the output."""
-    job = _job(tmp_path, "behave")
+    job = trouble_job(tmp_path, "behave")
     with job.inputs[0].open("r+b", buffering=0) as source, job.output.open("w+b", buffering=0) as output:
         output.write(bytes(1 << 20))
         for _ in range(2):
@@ -186,7 +180,7 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 2
     limits = JobLimits(seconds=1, memory=512 << 20)
-    bad = [asyncio.create_task(_failure(executor, _job(tmp_path, deed), limits)) for deed in deeds]
+    bad = [asyncio.create_task(_failure(executor, trouble_job(tmp_path, deed), limits)) for deed in deeds]
     good = [
         run_files(executor, FileJob(Job(("png",), "jpeg"), [source], tmp_path / f"{number}.jpg"))
         for number in range(12)
@@ -197,7 +191,7 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
 
 
 async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: Path) -> None:
-    task = asyncio.create_task(run_files(executor, _job(tmp_path, "child")))
+    task = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "child")))
     await asyncio.sleep(0.5)
 
     task.cancel()

@@ -15,6 +15,7 @@ from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import SIZE, quadrants, sample, saved
+from tests.support.samples.rasters import swapped_profile
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
@@ -68,17 +69,9 @@ def test_the_exif_of_raw_is_kept(raw: str, target: str) -> None:
     assert tags.get_ifd(0x8769)[0x9003] == "2024:05:01 12:00:00"
 
 
-def _profile() -> bytes:
-    """A profile with red and green swapped, so that ignoring it changes the colors."""
-    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
-    red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
-    profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
-    return bytes(profile)
-
-
 @pytest.mark.parametrize("target", ["jpeg", "png", "webp", "avif", "heic", "tiff", "psd"])
 def test_profiles_are_kept_if_supported(target: str) -> None:
-    profile = _profile()
+    profile = swapped_profile()
     data = saved(quadrants(), "PNG", icc_profile=profile)
 
     assert opened(convert(data, target).data).info["icc_profile"] == profile
@@ -86,7 +79,7 @@ def test_profiles_are_kept_if_supported(target: str) -> None:
 
 @pytest.mark.parametrize("target", ["bmp", "gif"])
 def test_profiles_are_applied_if_not_supported(target: str) -> None:
-    data = saved(quadrants(), "PNG", icc_profile=_profile())
+    data = saved(quadrants(), "PNG", icc_profile=swapped_profile())
 
     image = opened(convert(data, target).data).convert("RGB")
 

@@ -81,11 +81,11 @@ async def run_files(
             raise
 
 
-def trouble_job(folder: Path, deed: str, *, isolated: bool = False) -> FileJob:
+def trouble_job(folder: Path, deed: str, target: str = "png", *, isolated: bool = False) -> FileJob:
     """A job of the misbehaving plugin."""
     source = folder / f"{deed}.trouble"
     source.write_bytes(b"TROUBLE " + deed.encode())
-    return FileJob(Job(("trouble",), "png", isolated=isolated), [source], folder / f"{deed}.out")
+    return FileJob(Job(("trouble",), target, isolated=isolated), [source], folder / f"{deed}.out")
 
 
 def serving_process(forkserver: ForkServer) -> int:

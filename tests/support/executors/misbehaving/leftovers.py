@@ -4,11 +4,19 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 _PR_SET_NAME = 15
 _kept: list[object] = []
+
+
+def is_leftover(name: str) -> bool:
+    """Whether this module has a step of that name: the function with the name after an underscore."""
+    return f"_{name}" in globals()
+
+
+def leave(name: str) -> None:
+    globals()[f"_{name}"]()
 
 
 def _leave_file() -> None:
@@ -47,16 +55,3 @@ def _grow_in_disguise() -> None:
     """Grows, with a name that looks like the memory in the status file of the process."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"RssAnon: 1 kB")
     _grow()
-
-
-LEFTOVERS: Mapping[str, Callable[[], None]] = {
-    "leave_file": _leave_file,
-    "leave_thread": _leave_thread,
-    "leave_child": _leave_child,
-    "leave_orphan": _leave_orphan,
-    "leave_descriptor": _leave_descriptor,
-    "change_environment": _change_environment,
-    "change_folder": _change_folder,
-    "grow": _grow,
-    "grow_in_disguise": _grow_in_disguise,
-}

@@ -37,8 +37,8 @@ def decode(data: bytes) -> Raster:
     argument = argument.strip()
     if attacks.is_attack(deed):
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
-    if deed in leftovers.LEFTOVERS:
-        leftovers.LEFTOVERS[deed]()
+    if leftovers.is_leftover(deed):
+        leftovers.leave(deed)
     elif deed == "crash":
         os.abort()
     elif deed == "exit":
