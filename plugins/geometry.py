@@ -1,5 +1,7 @@
 """Crop, rotation, resizing, background, color space and bit depth of pictures, applied in this order."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
