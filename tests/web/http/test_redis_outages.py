@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,15 +31,14 @@ class Load:
     @contextmanager
     def running(self, clients: int = 3) -> Iterator[None]:
         ended = threading.Event()
-        threads = [threading.Thread(target=self._ask, args=(ended,)) for _ in range(clients)]
+        with ThreadPoolExecutor(clients) as pool:
+            threads = [pool.submit(self._ask, ended) for _ in range(clients)]
+            try:
+                yield
+            finally:
+                ended.set()
         for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join()
+            thread.result()
 
     def _ask(self, ended: threading.Event) -> None:
         with http.Client() as client:

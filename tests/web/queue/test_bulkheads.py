@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -97,15 +98,14 @@ def _endless_jobs(server: Running, keys: Sequence[str]) -> Iterator[None]:
         while not ended.is_set():
             problem(_convert(server, key, endless), 500, "processing_failed", reason="timeout")
 
-    threads = [threading.Thread(target=send, args=(key,)) for key in (*keys, *keys)]
+    with ThreadPoolExecutor(2 * len(keys)) as pool:
+        threads = [pool.submit(send, key) for key in (*keys, *keys)]
+        try:
+            yield
+        finally:
+            ended.set()
     for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+        thread.result()
 
 
 def _convert(server: Running, key: str, content: bytes) -> httpx.Response:
