@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ _BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to deci
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
+_EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
+_CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
 _XMP = "XML:com.adobe.xmp"
 
 
@@ -89,10 +92,15 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
     """The rows as PNG stores them before compression, each after the number of its filter."""
     import numpy as np
     from imagecodecs import PNG as LIBPNG
-    from imagecodecs import png_encode
+    from imagecodecs import PngError, png_encode
 
     if filtered:
-        return _split(bytes(png_encode(np.ascontiguousarray(samples), level=0, filter=LIBPNG.FILTER.ALL)))[1]
+        # The size of a file without compression; imagecodecs would reserve less for narrow pictures.
+        size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
+        with suppress(PngError):  # the picture can be written without filters
+            # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
+            contiguous = samples.ravel().reshape(samples.shape)
+            return _split(bytes(png_encode(contiguous, level=0, filter=LIBPNG.FILTER.ALL, out=size)))[1]
     big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
     rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
     view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)
