@@ -31,13 +31,18 @@ _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "
 _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 _CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
 _XMP = "XML:com.adobe.xmp"
+HOLDS = TargetCapabilities(
+    ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
+    deep_modes=tuple(_COLOR_TYPES),
+    icc=True,
+    animation_modes=("RGBA",),
+)
+"""What a PNG can store."""
 
 
 def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = False) -> bytes:
     level = _LEVELS[effort - 1]
-    modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
-    deep = () if raster.animated else ("L", "LA", "RGB", "RGBA")
-    frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
+    frames = list(raster.frames)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
         return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
