@@ -105,22 +105,44 @@ def convert_for(
 ) -> tuple[Image.Image, bytes | None]:
     """Converts `image` to one of `modes`. Returns it with its ICC profile, None unless `keep_profile`.
 
-    Unsupported color spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto
-    `background`, a color in sRGB, with a FidelityWarning.
+    Unsupported color spaces and profiles are converted to sRGB, but CMYK without its profile stays CMYK. Unsupported
+    transparency is flattened onto `background`, a color in sRGB. Issues a FidelityWarning for each loss.
     """
     image = standard_mode(image)
     profile = matching_profile(image.mode, profile)
     if profile and not keep_profile:
-        image, profile = to_srgb(image, profile), None
+        if image.mode == "CMYK" and image.mode in modes:
+            warn_profile_dropped()
+        else:
+            image = reduced_to_srgb(image, profile)
+        profile = None
     if not any(mode in modes for mode in ("LA", "RGBA", "PA")):
         image, profile = _flatten_alpha(image, profile, background)
     mode = _smallest_mode(image, modes)
     if mode is None or (profile and _color_space(mode) != _color_space(image.mode)):
-        image, profile = to_srgb(image, profile), None
+        image, profile = reduced_to_srgb(image, profile), None
         mode = _smallest_mode(image, modes) or modes[-1]
     if mode != "PA" and mode != image.mode:
         image = image.convert(mode)
     return image, profile
+
+
+def warn_profile_dropped() -> None:
+    """Issues the warning for CMYK that loses its profile."""
+    FidelityWarning.issue("profile_dropped", "The target holds CMYK, but not its color profile.")
+
+
+def reduced_to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
+    """As `to_srgb`, where sRGB was not requested. Issues a FidelityWarning for CMYK and Lab."""
+    warn_converted(image.mode)
+    return to_srgb(image, profile)
+
+
+def warn_converted(mode: str) -> None:
+    """Issues a FidelityWarning if colors of `mode` are CMYK or Lab, because they are converted to sRGB."""
+    space = _color_space(mode)
+    if space in ("CMYK", "Lab"):
+        FidelityWarning.issue("color_converted", f"The colors were converted from {space} to sRGB.")
 
 
 def to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:

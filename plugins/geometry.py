@@ -246,7 +246,7 @@ def _continuous(image: Image.Image) -> Image.Image:
     """`image` in a mode whose samples can be averaged: without palette, not 1 bit per sample."""
     image = color.standard_mode(image)
     if image.mode == "LAB":
-        return color.to_srgb(image, None)
+        return color.reduced_to_srgb(image, None)
     if image.mode == "P":
         return image.convert("RGBA" if "transparency" in image.info else "RGB")
     return image.convert("L") if image.mode == "1" else image

@@ -69,7 +69,7 @@ def decode(
     return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500))
 def encode(
     raster: Raster,
     *,
