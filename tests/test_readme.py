@@ -59,7 +59,8 @@ def test_the_readme_has_commands() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert _README.text.count("\n") <= 200
+    """Without its tables, which have a row for each format and warning."""
+    assert sum(not line.startswith("|") for line in _README.text.splitlines()) <= 165
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ def profile() -> bytes:
     document = pymupdf.open(stream=convert(saved(_inks(), "TIFF"), "pdf").data)
     for xref in range(1, document.xref_length()):
         if document.xref_is_stream(xref) and document.xref_get_key(xref, "N") == ("int", "4"):
-            return document.xref_stream(xref)
+            stream: bytes = document.xref_stream(xref)
+            return stream
     raise AssertionError
 
 
