@@ -282,6 +282,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
+        "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
         "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
