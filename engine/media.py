@@ -137,9 +137,8 @@ class Raster:
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
-    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`.
+    from vectors, at the size requested. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the
+    number in the source of `deep_frames`.
     """
 
     frames: Iterable[Frame]
@@ -154,7 +153,6 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
-    background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
     sizes: Sequence[Size] = ()
@@ -320,6 +318,5 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
