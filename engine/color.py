@@ -191,6 +191,8 @@ def standard_mode(image: Image.Image) -> Image.Image:
         return _to_8_bit_gray(image)
     if mode == "La":
         return image.convert("LA")
+    if mode in ("1", "L"):
+        return image.convert("LA")
     return image.convert("RGBA" if mode in ("PA", "RGBa") or "transparency" in image.info else "RGB")
 
 

@@ -138,7 +138,7 @@ class Raster:
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the
-    number in the source of `deep_frames`.
+    number in the source of `deep_frames`, or of gray with fewer than 8.
     """
 
     frames: Iterable[Frame]
