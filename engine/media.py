@@ -102,10 +102,10 @@ class Raster:
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
-    drawn from vectors, at the size requested. `resized`: the request determines the sizes. `background` (red,
-    green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of bits
-    per sample, `source_bit_depth` the number in the source of `deep_frames`. `sample` is a frame of one transparent
-    pixel with the mode, depth and profile of the frames, if the header states them.
+    drawn from vectors, at the size requested. `resized`: the request determines the sizes. `bit_depth` is the
+    requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray with
+    fewer than 8. `sample` is a frame of one transparent pixel with the mode, depth and profile of the frames, if the
+    header states them.
     """
 
     frames: Iterable[Frame]
@@ -121,7 +121,6 @@ class Raster:
     bare: bool = False
     scalable: bool = False
     resized: bool = False
-    background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
     sample: Frame | None = None
@@ -338,6 +337,5 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
