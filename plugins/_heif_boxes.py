@@ -6,7 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import engine
-from engine import Raster, Size
+from engine import FidelityWarning, Raster, Size
 from plugins import _cicp, _exif
 
 _PICTURE = 1  # the first item of a file of libavif
@@ -20,6 +20,9 @@ _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
 _CODE_POINTS = 4  # bytes of primaries and transfer in the color property
+
+_GAIN_MAP = b"urn:com:apple:photo:2020:aux:hdrgainmap\0"  # type of an auxiliary picture
+_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 
 Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
@@ -112,6 +115,29 @@ def with_colors(raster: Raster, data: bytes) -> Raster:
         return raster
     light_level = int.from_bytes(dict(properties).get(b"clli", b"")[:2])  # cd/m²
     return _cicp.with_colors(raster, primaries, transfer, light_level or _cicp.DEFAULT_PEAK)
+
+
+def warn_of_gain_map(data: bytes) -> None:
+    """Warns that a gain map is lost: an auxiliary picture of Apple, or one of ISO 21496-1."""
+    if _TONE_MAPPED in _item_types(data) or _GAIN_MAP in _auxiliary_types(data):
+        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+
+
+def _item_types(data: bytes) -> Iterator[bytes]:
+    items = _find(data, b"meta", b"iinf")
+    if items is not None:
+        count_size = 4 if data[items.content : items.content + 1] > b"\0" else 2
+        for box in _boxes(data, items.content + _VERSION + count_size, items.end):
+            number_size = 4 if data[box.content : box.content + 1] > b"\2" else 2
+            start = box.content + _VERSION + number_size + 2  # after the index of the protection
+            yield data[start : start + 4]
+
+
+def _auxiliary_types(data: bytes) -> Iterator[bytes]:
+    properties = _find(data, b"meta", b"iprp", b"ipco")
+    for box in _children(data, properties) if properties else ():
+        if box.kind == b"auxC":
+            yield data[box.content + _VERSION : box.end]
 
 
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:

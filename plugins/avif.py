@@ -49,6 +49,7 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
+    _heif_boxes.warn_of_gain_map(data)
     data = _heif_boxes.repair(data)
     return _heif_boxes.with_colors(_decode(data, pages), data)
 

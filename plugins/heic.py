@@ -57,6 +57,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
     _heif_boxes.check_size(data)
+    _heif_boxes.warn_of_gain_map(data)
     header = _pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
     if not header["primary"]:
