@@ -14,6 +14,7 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.hdr import HdrColors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,13 +96,14 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `max_side` is the longest side in pixels.
+    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
     deep_modes: tuple[str, ...] = ()
     deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
+    hdr: bool = False
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
@@ -113,7 +115,7 @@ class TargetCapabilities:
 
     def for_animation(self) -> TargetCapabilities:
         """What the format can store in the frames of an animation."""
-        return replace(self, modes=self.animation_modes, deep_modes=())
+        return replace(self, modes=self.animation_modes, deep_modes=(), hdr=False)
 
 
 @dataclass
@@ -130,7 +132,7 @@ class Raster:
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
     support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`.
+    `deep_frames`. `hdr` is what the samples mean if they are of high dynamic range; frames then have no profile.
     """
 
     frames: Iterable[Frame]
@@ -148,6 +150,7 @@ class Raster:
     background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    hdr: HdrColors | None = None
     sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
@@ -178,10 +181,24 @@ class Raster:
         raster = self._select_frames(target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def tone_mapped(self) -> Raster:
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        hdr = self.hdr
+        if hdr is None:
+            return self
+        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
 
     def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
@@ -306,3 +323,16 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
+    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
+    import numpy as np
+
+    if isinstance(pixels, DeepPixels):
+        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
+        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
+    image = color.standard_mode(pixels)
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return Image.fromarray(hdr.to_srgb(np.asarray(image)))

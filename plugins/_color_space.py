@@ -18,6 +18,7 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
 
     if color_space == "keep":
         return raster
+    raster = raster.tone_mapped()
     gray = color_space == "gray"
     if gray and len(set(raster.background)) > 1:
         luminance, _ = color.srgb_to_gray(np.array([[raster.background]], np.uint8), "RGB")

@@ -129,6 +129,8 @@ def resize(
     fill = color.parse(background) if background else None
 
     box = (width, height) if width and height else None
+    if box and fit == "contain":
+        raster = raster.tone_mapped()  # the color around it is in sRGB
 
     def sizes(size: Size) -> tuple[Size, Size]:
         """The size of the whole picture after scaling, and the part of it that is kept."""
