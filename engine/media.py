@@ -139,9 +139,10 @@ class Raster:
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
-    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`. `hdr` is what the samples mean if they are of high dynamic range; frames then have no profile.
+    from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits are no
+    loss. `background` (red, green, blue) replaces transparency that a target does not support. `bit_depth` is the
+    requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`. `hdr` is what the
+    samples mean if they are of high dynamic range; frames then have no profile.
     """
 
     frames: Iterable[Frame]
@@ -156,6 +157,7 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    developed: bool = False
     background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
@@ -261,7 +263,7 @@ class Raster:
             return self.bit_depth
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source:
+        if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
