@@ -240,6 +240,18 @@ def _with_single_associations(data: bytes, properties: _Box) -> bytes:
     return data[: properties.start] + content + _box(b"free", bytes(spare - 8)) + data[properties.end :]
 
 
+def frame_count(data: bytes) -> int:
+    """The number of frames of the sequence in a file, in the track of pictures that has the most; 0 without."""
+    movie = _find(data, b"moov")
+    counts = [0]
+    for track in _children(data, movie) if movie else ():
+        handler = _find(data, b"mdia", b"hdlr", inside=track)
+        samples = _find(data, b"mdia", b"minf", b"stbl", b"stsz", inside=track)
+        if handler and samples and data[handler.content + 8 : handler.content + 12] == b"pict":
+            counts.append(int.from_bytes(data[samples.content + 8 : samples.content + 12]))
+    return max(counts)
+
+
 def loop_count(data: bytes) -> int:
     """How often a sequence plays, from the edit list of its first track; 0: forever."""
     track = _find(data, b"moov", b"trak")

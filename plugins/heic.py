@@ -10,6 +10,7 @@ from engine import (
     Brands,
     CorruptInput,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -54,6 +55,9 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
     _heif_boxes.check_size(data)
     _heif_boxes.warn_of_gain_map(data)
+    frames = _heif_boxes.frame_count(data)
+    if frames > 1:
+        FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
     header = _pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
     if not header["primary"]:
