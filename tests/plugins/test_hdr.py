@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import boxes, edited, with_property
@@ -133,6 +134,24 @@ def test_hdr_with_eight_bits_stays_exact(mode: str) -> None:
         assert _described(result.data, target) == _PQ
         seen, expected = (np.asarray(opened(one).convert("RGBA")) for one in (result.data, data))
         np.testing.assert_array_equal(seen[::-1], expected)
+
+
+def test_a_browser_shows_the_kept_colors(screenshots: Screenshots) -> None:
+    cases: list[tuple[str, dict[str, Any], float]] = [
+        ("png", {}, 0.5),
+        ("avif", {"lossless": True}, 0.5),
+        ("avif", {}, 4),
+    ]
+    sources = [_SOURCES[source](points) for source, points in product(("png", "avif"), (_PQ, _HLG, _P3_PQ))]
+    results = [
+        convert(data, target, flip="vertical", **options).data for data in sources for target, options, _ in cases
+    ]
+
+    shown = screenshots(*sources, *results)
+
+    pairs = zip(product(shown[: len(sources)], cases), shown[len(sources) :], strict=True)
+    for (expected, (target, options, tolerance)), seen in pairs:
+        assert np.abs(seen[::-1] - expected).mean() < tolerance, (target, options)
 
 
 def test_ten_bits_of_avif_stay_exact_in_png() -> None:
