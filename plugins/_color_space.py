@@ -16,6 +16,7 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     """Converts each frame to sRGB or gray with its profile."""
     if color_space == "keep":
         return raster
+    raster = raster.tone_mapped()
     gray = color_space == "gray"
     return map_frames(raster, lambda frame: in_color_space(frame, gray=gray))
 

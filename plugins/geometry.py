@@ -130,6 +130,8 @@ def resize(
         return raster
     fill = color.parse(background) if background else None
     padded = box if fit == "contain" else None
+    if padded:
+        raster = raster.tone_mapped()  # the color around it is in sRGB
     sizes = partial(_fitted_sizes, width=width, height=height, fit=fit, enlarge=enlarge or raster.scalable)
 
     def new_size(size: Size) -> Size:
