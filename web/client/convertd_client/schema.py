@@ -135,7 +135,7 @@ class Batch:
     """A batch and its files, in upload order."""
 
     batch_id: str  # The batch's id.
-    output_format: str  # The canonical name of the target format.
+    output_format: str  # The canonical name of the target format of the latest run.
     created_at: str  # UTC.
     updated_at: str  # UTC.
     expires_at: str  # UTC.
