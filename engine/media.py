@@ -194,25 +194,23 @@ class Raster:
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
-        decoded to find out.
+        If they depend on the pixels, as transparency does, pictures of up to `max_pixels` are decoded to find out.
         """
-        sample = self.sample and replace(self.sample, full_size=None)
-        stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
-        if self.deep_frames is not None:
-            stand_in.deep_frames = stand_in.frames
         with catch_warnings(record=True) as caught:
             simplefilter("always")
+            sample = self.sample and replace(self.sample, full_size=None)
+            stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
+            if self.deep_frames is not None:
+                stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
-        if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
+        proven = [one for one in foreseen if not one.code.startswith("alpha_")]
+        if (sample is None or proven != foreseen) and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
             return
-        for one in foreseen:
-            if not one.code.startswith("alpha_"):
-                FidelityWarning.issue(one.code, one.message)
+        for one in proven:
+            FidelityWarning.issue(one.code, one.message)
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -220,9 +218,8 @@ class Raster:
         Raises TooLarge if the frames exceed the limits on frames or pixels.
         """
         check_count(self.count, self.sizes, self.kind)
-        sizes_known = len(self.sizes) == self.count
         for index in range(self.count):
-            yield self._next_frame(self.sizes[index : index + 1] if sizes_known else ())
+            yield self._next_frame(self.sizes[index : index + 1])
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
@@ -298,7 +295,7 @@ class Pictures:
 def pictures(payload: Any) -> Pictures | None:
     """The pictures of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Pictures(payload.count, payload.sizes[0] if payload.sizes else None)
+        return Pictures(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
     return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 

@@ -46,7 +46,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     same_count = 1 <= actual.count <= expected.count if merges_frames else actual.count == expected.count
     if not same_count or (actual.size and expected.size and actual.size != expected.size):
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
-    return Pictures(actual.count) if isinstance(payload, Raster) and payload.scalable else actual
+    return actual
 
 
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:

@@ -180,6 +180,7 @@ def render(
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,
+        sample=_pillow.sample("RGB"),
         sizes=[size for size, _ in drawn],
         drawn_sizes=[size for _, size in drawn],
     )
