@@ -14,6 +14,7 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +126,8 @@ class Raster:
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
     support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`.
+    `deep_frames`. `origin`: the file of one picture from which the frame was decoded; its encoding is kept by an encoder
+    of the same format.
     """
 
     frames: Iterable[Frame]
@@ -143,6 +145,7 @@ class Raster:
     background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    origin: Origin | None = None
     sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
@@ -184,6 +187,7 @@ class Raster:
             frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
             deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
+            origin=self.origin and self.origin.changed(),
         )
 
     def split(self) -> Iterator[Raster]:

@@ -41,6 +41,10 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     if crop is None:
         return raster
     rectangle = _parse_crop(crop)
+    origin = raster.origin
+    if origin:
+        _check_crop(rectangle, origin.size)
+        origin = origin.cropped(*rectangle)
 
     def cut(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
@@ -53,7 +57,8 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
         return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
 
-    return _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    raster = _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    return replace(raster, origin=origin)
 
 
 def _parse_crop(crop: str) -> tuple[int, int, int, int]:
@@ -81,15 +86,13 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
         return raster
     if rotate != 180 and raster.dpi:
         raster = replace(raster, dpi=raster.dpi[::-1])
-    return _color_space.map_frames(
-        raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate)
-    )
+    return _turn(raster, _ROTATIONS[rotate])
 
 
 @transform(RASTER, after=rotate)
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
-    return _color_space.map_frames(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
+    return _turn(raster, _FLIPS[flip]) if flip else raster
 
 
 def rotated_size(size: Size, rotate: int) -> Size:
@@ -97,12 +100,21 @@ def rotated_size(size: Size, rotate: int) -> Size:
     return (size[1], size[0]) if rotate % 180 else size
 
 
-def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
-    turned = method in (_EXACT.ROTATE_90, _EXACT.ROTATE_270)
-    full_size = rotated_size(frame.full_size, 90) if frame.full_size and turned else frame.full_size
+def _turn(raster: Raster, method: Image.Transpose) -> Raster:
+    orientation = _ORIENTATIONS[method]
+    turned = _color_space.map_frames(
+        raster,
+        lambda frame: _transpose(frame, method, orientation),
+        lambda size: size[::-1] if orientation >= 5 else size,
+    )
+    return replace(turned, origin=raster.origin and raster.origin.turned(orientation))
+
+
+def _transpose(frame: Frame, method: Image.Transpose, orientation: int) -> Frame:
+    full_size = frame.full_size[::-1] if frame.full_size and orientation >= 5 else frame.full_size
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        array = _pillow.apply_orientation(pixels.array, _ORIENTATIONS[method])
+        array = _pillow.apply_orientation(pixels.array, orientation)
         return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
     return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
 
@@ -142,7 +154,10 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
 
-    return _color_space.map_frames(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
+    resized = _color_space.map_frames(
+        raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1]
+    )
+    return replace(resized, origin=raster.origin) if resized.sizes == raster.sizes else resized
 
 
 def _check_result(size: Size) -> None:
