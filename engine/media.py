@@ -91,10 +91,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """What a target format can store. `Raster.converted_for` reduces a raster to it.
+    """What a target format can store. An encoder that declares it as `holds` receives a raster reduced to it.
 
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
+    `animation_modes` are the modes of animations; none if the format has no animations.
     `max_side` is the longest side in pixels.
     """
 
@@ -102,7 +103,7 @@ class TargetCapabilities:
     deep_modes: tuple[str, ...] = ()
     deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
-    animation: bool = False
+    animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
 
@@ -110,6 +111,10 @@ class TargetCapabilities:
     def bit_depths(self) -> tuple[int, ...]:
         """The supported numbers of bits per sample, in ascending order."""
         return (8, *self.deep_bits) if self.deep_modes else (8,)
+
+    def for_animation(self) -> TargetCapabilities:
+        """What the format can store in the frames of an animation."""
+        return replace(self, modes=self.animation_modes, deep_modes=())
 
 
 @dataclass
@@ -173,8 +178,9 @@ class Raster:
         The result's `bit_depth` is the depth of its frames. Raises InvalidOption if the target does not support the
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
-        depth = self._bit_depth_for(target)
         raster = self._select_frames(target)
+        target = target.for_animation() if raster.animated and target.animation_modes else target
+        depth = self._bit_depth_for(target)
         check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
@@ -210,10 +216,10 @@ class Raster:
                 deep_frames, given_deep = tee(deep_frames)
             yield replace(self, frames=given, deep_frames=given_deep)
 
-    def first_frame(self, target: TargetCapabilities) -> Frame:
-        """The first frame, reduced to what `target` supports."""
+    def first_frame(self, target: TargetCapabilities | None = None) -> Frame:
+        """The first frame; reduced to what `target` supports, which encoders leave to their declaration."""
         # Reading to the end releases what the decoder and the steps after it hold.
-        frame, *_ = self.converted_for(target).frames
+        frame, *_ = (self.converted_for(target) if target else self).frames
         return frame
 
     def _bit_depth_for(self, target: TargetCapabilities) -> int:
@@ -236,8 +242,8 @@ class Raster:
         return depth
 
     def _select_frames(self, target: TargetCapabilities) -> Raster:
-        if self.count == 1 or target.pages or (self.animated and target.animation):
-            if self.count > 1 and self.animated and not target.animation:
+        if self.count == 1 or target.pages or (self.animated and target.animation_modes):
+            if self.count > 1 and self.animated and not target.animation_modes:
                 FidelityWarning.issue("timing_dropped", "Frames become pages without durations.")
             return self
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"

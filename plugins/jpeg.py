@@ -69,7 +69,7 @@ def decode(
     return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL)
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
 def encode(
     raster: Raster,
     *,
@@ -78,7 +78,7 @@ def encode(
     progressive: Progressive = False,
     subsampling: Subsampling | None = None,
 ) -> bytes:
-    frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+    frame = raster.first_frame()
     return _pillow.encode_jpeg(
         frame.image,
         quality=quality,

@@ -19,6 +19,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    OptionValues,
     Raster,
     Signature,
     Size,
@@ -169,13 +170,17 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
 
 
 # Few readers support LA with 16 bits.
-_CAPABILITIES = TargetCapabilities(
+_LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
 )
-_JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2)
+def _holds(options: OptionValues) -> TargetCapabilities:
+    return _JPEG_HOLDS if options.get("compression") == "jpeg" else _LOSSLESS_HOLDS
+
+
+@conversion(RASTER, TIFF, cost=2, holds=_holds)
 def encode(
     raster: Raster,
     *,
@@ -190,10 +195,9 @@ def encode(
         FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
     if compression not in (None, "deflate") and effort != _EFFORT:
         FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
-    converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     tags = _exif.parse(raster.exif)
     with _tifffile.Writer() as writer:
-        for number, frame in enumerate(converted.frames):
+        for number, frame in enumerate(raster.frames):
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": raster.dpi,
