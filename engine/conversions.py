@@ -18,8 +18,10 @@ from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_inp
 if TYPE_CHECKING:
     from engine.media import TargetCapabilities
 
-QUALITY, MAX_BYTES = "quality", "max_bytes"
+QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
 """Options of encoders that the pipeline reads too."""
+ENCODING_OPTIONS = frozenset({QUALITY, MAX_BYTES, LOSSLESS})
+"""Options that replace the encoding of the input, where a conversion into the same format keeps it."""
 
 MaxBytes: TypeAlias = Annotated[
     int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
@@ -76,6 +78,7 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     holds: Holds | None = None
+    keeps_encoding: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
@@ -112,6 +115,7 @@ def conversion(
     memory: float = _MEMORY,
     isolated: bool = False,
     holds: Holds | None = None,
+    keeps_encoding: bool = False,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -120,14 +124,28 @@ def conversion(
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
     process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. An encoder
-    declares what its target `holds`; the function receives a raster that is reduced to it.
+    declares what its target `holds`; the function receives a raster that is reduced to it. One that `keeps_encoding`
+    reads the `origin` of a raster, which has none if an option of ENCODING_OPTIONS is given.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, holds, options)
+        return Conversion(
+            source,
+            target,
+            run,
+            loss,
+            cost,
+            terminal,
+            programs,
+            memory,
+            isolated,
+            holds,
+            keeps_encoding,
+            options,
+        )
 
     return declare
 

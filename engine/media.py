@@ -131,8 +131,8 @@ class Raster:
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
     support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`. `origin`: the file of one picture from which the frame was decoded; its encoding is kept by an encoder
-    of the same format.
+    `deep_frames`. `origin` is the file of one picture from which the frame was decoded, for encoders of the same
+    format.
     """
 
     frames: Iterable[Frame]

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import chain, count
 from typing import Any, TypeAlias
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
+from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
 from engine.formats import AnyFormat, FileFormat
 from engine.options import Option, OptionValue, OptionValues, join_options, options_schema
 
@@ -78,7 +78,10 @@ class Plan:
         """The options of all steps, with the defaults that apply."""
         tool = (self.tool,) if self.tool else ()
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *self.steps)
-        return join_options(step.options for step in steps)
+        options = join_options(step.options for step in steps)
+        if self.source == self.target and self.conversions[-1].keeps_encoding:
+            options |= {name: replace(options[name], default=None) for name in ENCODING_OPTIONS & options.keys()}
+        return options
 
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
         """The values with which the plan runs, by name: those given and defaults. Without secrets."""

@@ -49,5 +49,6 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
 def _encoded_pictures(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
     """The number and first size of the pictures that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
-        return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
+        # An encoder that takes the data of the raster's origin decodes nothing.
+        return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else pictures(payload)
     return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None

@@ -58,18 +58,18 @@ TURBOJPEG = Requirement(
 def transform(
     data: bytes, *, orientation: int = 1, box: tuple[int, int, int, int] | None = None, progressive: bool
 ) -> bytes | None:
-    """The JPEG with the same coefficients, cut to `box` (left, top, right and bottom) and then turned, without metadata.
+    """The JPEG with its coefficients, cut to `box` (left, top, right and bottom) and then turned, without metadata.
 
     None if that is impossible: the left and top of the box are not on borders of blocks, blocks are incomplete at an
     edge that becomes the left or top one, the file is damaged, or the library is not installed.
     """
+    coding = _PROGRESSIVE if progressive else 0
     if box is not None:
         left, top, right, bottom = box
-        cut = _run(data, 1, _CROP | (_PROGRESSIVE if progressive else 0), _Region(left, top, right - left, bottom - top))
-        if cut is None or orientation == 1:
-            return cut
-        data = cut
-    return _run(data, orientation, _PROGRESSIVE if progressive else 0, _Region())
+        cut = _run(data, 1, coding | _CROP, _Region(left, top, right - left, bottom - top))
+        # The library would judge the edges of the whole picture if it cut and turned at once.
+        return cut if cut is None or orientation == 1 else _run(cut, orientation, coding, _Region())
+    return _run(data, orientation, coding, _Region())
 
 
 def _run(data: bytes, orientation: int, options: int, region: _Region) -> bytes | None:

@@ -154,9 +154,7 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
 
-    resized = _color_space.map_frames(
-        raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1]
-    )
+    resized = _color_space.map_frames(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
     return replace(resized, origin=raster.origin) if resized.sizes == raster.sizes else resized
 
 
