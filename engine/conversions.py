@@ -78,6 +78,7 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     holds: Holds | None = None
+    without: tuple[str, ...] = ()
     keeps_encoding: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
@@ -115,6 +116,7 @@ def conversion(
     memory: float = _MEMORY,
     isolated: bool = False,
     holds: Holds | None = None,
+    without: tuple[str, ...] = (),
     keeps_encoding: bool = False,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
@@ -124,8 +126,9 @@ def conversion(
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
     process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. An encoder
-    declares what its target `holds`; the function receives a raster that is reduced to it. One that `keeps_encoding`
-    reads the `origin` of a raster, which has none if an option of ENCODING_OPTIONS is given.
+    declares what its target `holds`; the function receives a raster that is reduced to it. `without` are the names of
+    options of transforms that have no effect on the payload. An encoder that `keeps_encoding` reads the `origin` of a
+    raster, which has none if an option of ENCODING_OPTIONS is given.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
@@ -143,6 +146,7 @@ def conversion(
             memory,
             isolated,
             holds,
+            without,
             keeps_encoding,
             options,
         )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat, tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from PIL import Image
+from pydantic import Field
 
 from engine import color
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.options import Option
 from engine.origin import Origin
 
 if TYPE_CHECKING:
@@ -106,6 +108,13 @@ class TargetCapabilities:
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
+
+    def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
+        """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
+        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths]}
+        if self.max_side:
+            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
+        return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
 
     @property
     def bit_depths(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from PIL import Image
 
 from engine.option_types import Metadata
 from plugins import _exif, _pillow
-from plugins.jpeg import check_decodable, check_scans, filter_segments, inspect_coding
+from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable
 
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
 
@@ -45,8 +45,8 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
     uses_huffman, is_complete = inspect_coding(data)
     if not uses_huffman:
         data = _encode_again(image)
-    elif not is_complete:
-        check_decodable(image)
+    elif not (is_complete or is_decodable(image)):
+        raise OSError("truncated")
     return EmbeddableJpeg(filter_segments(data, metadata), size, mode, orientation, dpi, profile)
 
 

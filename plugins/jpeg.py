@@ -55,6 +55,7 @@ _JFIF, _ADOBE = 0xE0, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
 _SAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's number
+_MAX_GROWTH = 1.01  # more shows that the library wrote a baseline file without the optimal tables of its source
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
@@ -113,7 +114,7 @@ def encode(
         source = _pillow.open_image(raster.origin.data, "JPEG")
         parameters |= _encoding_of(source, raster.origin.orientation)
         if subsampling in (None, parameters["subsampling"]):
-            kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive, optimize=optimize)
+            kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
                 return kept
         progressive, optimize = progressive or "progressive" in source.info, True  # the file must not grow
@@ -149,39 +150,31 @@ def _encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:
     return {"subsampling": _SAMPLINGS[sampling]} | ({"quality": -1, "qtables": tables} if tables else {})
 
 
-def _keep_coefficients(
-    raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool, optimize: bool
-) -> bytes | None:
+def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool) -> bytes | None:
     """The file, cut and turned as its pixels were. None if the coefficients do not allow that, or are damaged."""
-    uses_huffman, is_complete = inspect_coding(origin.data)
-    if not (origin.exact and uses_huffman and is_complete):
+    if not (origin.exact and all(inspect_coding(origin.data))):
         return None
     box = None if origin.box == (0, 0, *source.size) else origin.box
     was_progressive = "progressive" in source.info
-    is_same = box is None and origin.orientation == 1 and progressive <= was_progressive
-    if is_same and not optimize:
-        try:
-            check_decodable(source)
-        except OSError:
-            return None
-        return _with_metadata(origin.data, source, raster)
-    limit = len(origin.data) * _MAX_GROWTH
-    for coding in dict.fromkeys((progressive or was_progressive, True)):
-        data = transform(origin.data, orientation=origin.orientation, box=box, progressive=coding)
-        if data is None or len(data) <= limit:
-            break  # otherwise, the library has written a baseline file without optimal tables
-    if data and is_same and len(data) > len(origin.data)
-    return data and _with_metadata(data, source, raster)
+    if box is None and origin.orientation == 1 and progressive <= was_progressive:
+        data = origin.data if is_decodable(source) else None
+    else:
+        change = partial(transform, origin.data, orientation=origin.orientation, box=box)
+        data = change(progressive=progressive or was_progressive)
+        if data is not None and len(data) > len(origin.data) * _MAX_GROWTH:
+            data = change(progressive=True)
+    return None if data is None else _with_metadata(data, source, raster)
 
 
 def _with_metadata(data: bytes, source: Image.Image, raster: Raster) -> bytes:
     """A JPEG with the metadata of the raster and the profile of its source, instead of its own."""
     profile = color.matching_profile(source.mode, source.info.get("icc_profile"))
     smallest = _pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
+    left_out = {_ADOBE} if _may_have_jfif(source) and (raster.dpi or "jfif" in source.info) else {_ADOBE, _JFIF}
     added = b"".join(
         smallest[start:end]
         for code, start, end in read_segments(smallest)
-        if _is_metadata(code) and code != _ADOBE and (code != _JFIF or _may_have_jfif(source))
+        if _is_metadata(code) and code not in left_out
     )
     return _map_segments(data, lambda code, body: body if code == _ADOBE else None, added)
 
@@ -200,10 +193,14 @@ def inspect_coding(data: bytes) -> tuple[bool, bool]:
     return next((code for code in codes if code in _FRAMES), None) in _HUFFMAN, _SCAN[1] in codes and codes[-1] == END
 
 
-def check_decodable(image: Image.Image) -> None:
-    """Raises OSError for a truncated or damaged JPEG, at a lower cost than decoding, and leaves it at a lower size."""
+def is_decodable(image: Image.Image) -> bool:
+    """Whether a JPEG is neither truncated nor damaged. Leaves its picture at a lower size, which takes less time."""
     image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
-    image.load()
+    try:
+        image.load()
+    except OSError:
+        return False
+    return True
 
 
 def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -142,7 +142,7 @@ def to_bytes(document: pymupdf.Document) -> bytes:
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, without=("enlarge",))
 def render(
     document: pymupdf.Document,
     *,

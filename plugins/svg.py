@@ -52,7 +52,7 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, without=("enlarge",))
 def render(
     data: bytes,
     *,
