@@ -55,7 +55,7 @@ _JFIF, _ADOBE = 0xE0, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
 _SAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's number
-_MAX_GROWTH = 1.01  # more shows that the library wrote a baseline file without the optimal tables of its source
+_MAX_GROWTH = 1.02  # more shows that the library wrote a baseline file without the optimal tables of its source
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
