@@ -89,7 +89,10 @@ def decode(
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
     raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin)
-    return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
+    if scale == 1:
+        return raster
+    reduced = raster.map(lambda frame: replace(frame, full_size=size))
+    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
 @conversion(
