@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from engine.option_types import Metadata
+from engine.option_types import Flip, Metadata, Rotate
 from plugins import _exif, _pillow
+from plugins.geometry import orientation_after
 from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable
 
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
@@ -33,14 +34,15 @@ class EmbeddableJpeg:
         return self.size[::-1] if self.orientation >= 5 else self.size
 
 
-def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
+def prepare(data: bytes, metadata: Metadata, *, rotate: Rotate = 0, flip: Flip | None = None) -> EmbeddableJpeg:
     """The JPEG with filtered metadata and unchanged pixels; encoded again if few readers decode its coding process.
 
     Raises OSError if the file is truncated, TooLarge if it has too many pixels or scans.
     """
     check_scans(data)
     image = _pillow.open_image(data, "JPEG")
-    orientation, dpi, profile = _exif.read_orientation(image), _pillow.read_dpi(image), image.info.get("icc_profile")
+    orientation = orientation_after(_exif.read_orientation(image), rotate=rotate, flip=flip)
+    dpi, profile = _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode
     uses_huffman, is_complete = inspect_coding(data)
     if not uses_huffman:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
 
-from engine import MAX_PIXELS, RASTER, DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size, color, transform
+from engine import (
+    MAX_PIXELS,
+    RASTER,
+    DeepPixels,
+    FidelityWarning,
+    Frame,
+    InvalidOption,
+    Raster,
+    Size,
+    color,
+    combined_orientation,
+    transform,
+)
 from engine.option_types import Background, BitDepth, Crop, Enlarge, Fit, Flip, Gravity, Height, Rotate, Width
 from plugins import _color_space, _pillow
 
@@ -20,16 +32,15 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 _REDUCING_GAP = 3.0  # Pillow averages whole pixels down to this multiple of the size before it filters
 _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this multiple of the size
-_EXACT = Image.Transpose
-_ROTATIONS = {90: _EXACT.ROTATE_270, 180: _EXACT.ROTATE_180, 270: _EXACT.ROTATE_90}  # Pillow counts counterclockwise
-_FLIPS = {"horizontal": _EXACT.FLIP_LEFT_RIGHT, "vertical": _EXACT.FLIP_TOP_BOTTOM}
-# The EXIF orientations that have the same effect.
-_ORIENTATIONS = {
-    _EXACT.ROTATE_270: 6,
-    _EXACT.ROTATE_180: 3,
-    _EXACT.ROTATE_90: 8,
-    _EXACT.FLIP_LEFT_RIGHT: 2,
-    _EXACT.FLIP_TOP_BOTTOM: 4,
+# The EXIF orientations that have the same effect, and Pillow's methods for them, which turn counterclockwise.
+_ROTATIONS = {90: 6, 180: 3, 270: 8}
+_FLIPS = {"horizontal": 2, "vertical": 4}
+_METHODS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    6: Image.Transpose.ROTATE_270,
+    8: Image.Transpose.ROTATE_90,
 }
 
 
@@ -100,23 +111,28 @@ def rotated_size(size: Size, rotate: int) -> Size:
     return (size[1], size[0]) if rotate % 180 else size
 
 
-def _turn(raster: Raster, method: Image.Transpose) -> Raster:
-    orientation = _ORIENTATIONS[method]
+def orientation_after(orientation: int, *, rotate: Rotate, flip: Flip | None) -> int:
+    """The EXIF orientation with the effect of another one, followed by the options `rotate` and `flip`."""
+    orientation = combined_orientation(orientation, _ROTATIONS[rotate]) if rotate else orientation
+    return combined_orientation(orientation, _FLIPS[flip]) if flip else orientation
+
+
+def _turn(raster: Raster, orientation: int) -> Raster:
     turned = _color_space.map_frames(
         raster,
-        lambda frame: _transpose(frame, method, orientation),
+        lambda frame: _transpose(frame, orientation),
         lambda size: size[::-1] if orientation >= 5 else size,
     )
     return replace(turned, origin=raster.origin and raster.origin.turned(orientation))
 
 
-def _transpose(frame: Frame, method: Image.Transpose, orientation: int) -> Frame:
+def _transpose(frame: Frame, orientation: int) -> Frame:
     full_size = frame.full_size[::-1] if frame.full_size and orientation >= 5 else frame.full_size
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
         array = _pillow.apply_orientation(pixels.array, orientation)
         return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
-    return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
+    return replace(frame, pixels=pixels.transpose(_METHODS[orientation]), full_size=full_size)
 
 
 @transform(RASTER, after=flip, memory=8)

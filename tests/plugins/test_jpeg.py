@@ -1,9 +1,11 @@
 """JPEG to JPEG: coefficients that stay, tables and sampling where they cannot, and metadata beside untouched scans."""
 
 from functools import cache
+from io import BytesIO
 from typing import Any
 
 import numpy as np
+import pikepdf
 import pytest
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageCms, JpegImagePlugin
@@ -12,9 +14,10 @@ from engine import CorruptInput, InvalidOption
 from engine.options import OptionValue
 from plugins import _pillow
 from plugins.jpeg import read_segments
+from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import ink_profile, photo
 
 _ROTATIONS = {90: 6, 180: 3}  # the EXIF orientations with the same effect
 _FLIPPED = 4  # vertically
@@ -246,3 +249,61 @@ def test_the_profile_stays() -> None:
 
     for options in ({}, {"rotate": 90}, {"crop": "3,3,50,50"}):
         assert opened(convert(data, "jpeg", **options).data).info["icc_profile"] == profile
+
+
+@pytest.mark.parametrize("options", [{}, {"color_space": "keep", "rotate": 90}, {"crop": "3,5,100,80"}], ids=str)
+def test_inks_and_their_profile_stay(options: dict[str, OptionValue]) -> None:
+    data = _jpeg(_photo("CMYK"), icc_profile=ink_profile())
+
+    result = opened(convert(data, "jpeg", **options).data)
+
+    assert (result.mode, result.info["icc_profile"]) == ("CMYK", ink_profile())
+
+
+@pytest.mark.parametrize("encoder", ["TIFF", "JPEG"])
+def test_inks_of_other_files_stay(encoder: str) -> None:
+    parameters = {"compression": "tiff_lzw"} if encoder == "TIFF" else {"quality": 98, "subsampling": 0}
+    data = saved(_photo("CMYK"), encoder, icc_profile=ink_profile(), **parameters)
+
+    result = convert(data, "jpeg", quality=90)
+
+    found = opened(result.data)
+    assert (found.mode, found.info["icc_profile"], codes(result)) == ("CMYK", ink_profile(), set())
+    assert np.abs(_pixels(result.data) - _pixels(data)).mean() < 4
+
+
+@pytest.mark.parametrize(
+    "options", [{"rotate": 90}, {"rotate": 180, "flip": "vertical"}, {"flip": "horizontal"}], ids=str
+)
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_pdf_shows_the_unchanged_jpeg_turned(options: dict[str, OptionValue], orientation: int) -> None:
+    tags = Image.Exif()
+    tags[ExifTags.Base.Orientation] = orientation
+    data = _jpeg(exif=tags.tobytes(), dpi=(72, 36))
+
+    result = convert(data, "pdf", **options).data
+
+    with pikepdf.open(BytesIO(result)) as document:
+        (picture,) = document.pages[0].get_images().values()
+        assert _picture(picture.read_raw_bytes()) == _picture(data)
+    shown = readers.read("pdf", result)
+    turned = convert(data, "png", **options).data
+    assert shown.size == tuple(round(side / dpi * 72) for side, dpi in zip(*_size_and_dpi(turned), strict=True))
+    expected = opened(turned).resize((shown.pixels.shape[1], shown.pixels.shape[0]), Image.Resampling.BOX)
+    assert np.abs(np.asarray(expected, int) - shown.pixels).mean() < 6
+
+
+def _size_and_dpi(data: bytes) -> tuple[tuple[int, int], tuple[float, float]]:
+    image = opened(data)
+    return image.size, image.info["dpi"]
+
+
+def test_all_parts_of_a_large_profile_are_embedded() -> None:
+    """Parts have at most 65,519 bytes of the profile."""
+    profile = ink_profile() + bytes(18 * 65_519 - len(ink_profile()) - 100)
+    data = _jpeg(_photo("CMYK"), icc_profile=profile)
+
+    with pikepdf.open(BytesIO(convert(data, "pdf").data)) as document:
+        (picture,) = document.pages[0].get_images().values()
+        assert opened(picture.read_raw_bytes()).info["icc_profile"] == profile
+    assert opened(convert(data, "jpeg").data).info["icc_profile"] == profile
