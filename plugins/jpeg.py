@@ -144,7 +144,7 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
 def _encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:
     """Pillow's parameters for the tables and the sampling of a JPEG, for its pixels turned by an EXIF orientation."""
     assert isinstance(source, JpegImagePlugin.JpegImageFile)
-    sampling = JpegImagePlugin.get_sampling(source)
+    sampling = JpegImagePlugin.get_sampling(source) if len(source.layer) == 3 else -1
     if sampling < 0 or (sampling == 1 and orientation >= 5):
         sampling = 0  # which loses nothing, in contrast to others that Pillow can write
     tables = [source.quantization[number] for number in sorted(source.quantization)]

@@ -243,6 +243,14 @@ def test_truncated_files_are_refused(options: dict[str, OptionValue]) -> None:
         convert(data[: len(data) // 2], "jpeg", **options)
 
 
+def test_a_missing_component_is_refused() -> None:
+    data = _jpeg()
+    frame = data.index(b"\xff\xc0\0\x11")
+
+    with pytest.raises(CorruptInput):
+        convert(data[: frame + 3] + b"\x0e" + data[frame + 4 : frame + 16] + data[frame + 19 :], "jpeg")
+
+
 def test_the_profile_stays() -> None:
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     data = _jpeg(icc_profile=profile)
