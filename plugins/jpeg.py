@@ -99,8 +99,7 @@ def decode(
     RASTER,
     JPEG,
     loss=Loss.DETAIL,
-    holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500),
-    keeps_encoding=True,
+    holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500, encoding=True),
 )
 def encode(
     raster: Raster,
