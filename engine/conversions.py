@@ -22,7 +22,12 @@ ENCODING_OPTIONS = frozenset({QUALITY, MAX_BYTES, LOSSLESS})
 """Options that replace the encoding of the input, where a conversion into the same format keeps it."""
 
 MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
+    int,
+    Field(
+        ge=1000,
+        examples=[200_000],
+        description="Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.",
+    ),
 ]
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy

@@ -33,6 +33,7 @@ from engine.planner import Conversions, Plan
 PAGES, METADATA = "pages", "metadata"
 
 _MAX_MESSAGES = 3
+_MAX_QUALITY = 100  # if an encoder has no default
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
@@ -86,7 +87,7 @@ def run(
     inputs: Iterable[bytes],
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
-    on_file: Callable[[EncodedFile], None] = lambda _file: None,
+    on_file: Callable[[EncodedFile], object] = lambda _file: None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
@@ -287,12 +288,13 @@ def _encode(
 def _encode_within(
     encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
 ) -> tuple[bytes, Any, int]:
-    """Encodes with the best quality whose file has at most `max_bytes`; the option `quality` is the upper limit.
+    """Encodes with the best quality whose file has at most `max_bytes`, up to the option `quality` or its default.
 
     Returns the file, the payload that the encoder received, and the quality. Raises ConversionError, reason
     `target_unreachable`.
     """
-    max_bytes, upper = int(options[MAX_BYTES]), int(options.get(QUALITY, 100))
+    max_bytes = int(options[MAX_BYTES])
+    upper = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
     best: tuple[bytes, Any, int] | None = None
     lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
     lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size
