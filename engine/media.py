@@ -17,6 +17,7 @@ from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, chec
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
 from engine.hdr import HdrColors
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +108,8 @@ class Raster:
     are no loss. `resized`: the request determines the sizes. `bit_depth` is the requested number of bits per sample,
     `source_bit_depth` the number in the source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the
     samples mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent
-    pixel with the mode, depth and profile of the frames, if the header states them.
+    pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one picture
+    from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -128,6 +130,7 @@ class Raster:
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
     sample: Frame | None = None
+    origin: Origin | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -189,6 +192,7 @@ class Raster:
             sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
+            origin=self.origin and self.origin.changed(),
         )
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:

@@ -52,5 +52,6 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:
     """The pictures that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
-        return Pictures(len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
+        sizes = payload.decoded_sizes or payload.sizes  # encoders that take the data of the origin decode nothing
+        return Pictures(len(sizes), sizes[0]) if sizes else None
     return Pictures(payload.page_count if paged else 1) if DOCUMENT.holds(payload) else None
