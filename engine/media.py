@@ -105,9 +105,10 @@ class Raster:
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
     from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits are no
     loss. `background` (red, green, blue) replaces transparency that a target does not support. `bit_depth` is the
-    requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`. `hdr` is what the
-    samples mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent
-    pixel with the mode, depth and profile of the frames, if the header states them.
+    requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`; if it is above
+    16, these issue a FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic
+    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
+    the frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -194,8 +195,8 @@ class Raster:
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
-        decoded to find out.
+        Whether a picture with alpha is transparent, or 16 bits hold samples of more, is only known from its pixels.
+        Those of up to `max_pixels` are decoded to find out.
         """
         sample = self.sample and replace(self.sample, full_size=None)
         stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
@@ -205,7 +206,7 @@ class Raster:
             simplefilter("always")
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
+        depends_on_pixels = self.source_bit_depth > 16 or any(one.code.startswith("alpha_") for one in foreseen)
         if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
@@ -253,7 +254,7 @@ class Raster:
                     details={"available": list(available)},
                 )
             return self.bit_depth
-        source = 8 if self.deep_frames is None else self.source_bit_depth
+        source = 8 if self.deep_frames is None else min(self.source_bit_depth, 16)
         depth = next((bits for bits in available if bits >= source), available[-1])
         if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
