@@ -161,6 +161,19 @@ def test_gain_maps_of_heic_are_told() -> None:
         assert _told(_with_auxiliary_type(file.getvalue(), kind), "png") == expected
 
 
+@pytest.mark.parametrize("target", ["jpeg", "png", "webp"])
+@pytest.mark.parametrize("version", [b' hdrgm:Version="1.0">', b"><hdrgm:Version>1.0</hdrgm:Version>"])
+def test_results_announce_no_gain_map(target: str, version: bytes) -> None:
+    packet = b'<x xmlns:hdrgm="http://ns.adobe.com/hdr-gain-map/1.0/"' + version + b"</x>"
+    gain_map = _UNDEFINED, _jpeg(_xmp(_ADOBE), mode="L")
+
+    result = convert(_multi_picture(_jpeg(_xmp(packet)), gain_map), target, metadata="all")
+
+    assert codes(result) == {"hdr_reduced"}
+    assert b"xmlns:hdrgm" in result.data
+    assert b"hdrgm:Version" not in result.data
+
+
 @pytest.mark.parametrize("target", _TARGETS)
 def test_gain_maps_of_cameras_are_told(target: str) -> None:
     for file in (
