@@ -97,18 +97,18 @@ class Raster:
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
-    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
+    are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
-    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits are no
-    loss. `background` (red, green, blue) replaces transparency that a target does not support. `bit_depth` is the
-    requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`; if it is above
-    16, these issue a FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic
-    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
-    the frames, if the header states them.
+    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
+    drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
+    are no loss. `resized`: the request determines the sizes. `bit_depth` is the requested number of bits per sample,
+    `source_bit_depth` the number in the source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these
+    issue a FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic range;
+    frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of the
+    frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -124,7 +124,7 @@ class Raster:
     bare: bool = False
     scalable: bool = False
     developed: bool = False
-    background: tuple[int, int, int] = color.WHITE
+    resized: bool = False
     bit_depth: int | None = None
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
@@ -163,8 +163,8 @@ class Raster:
         if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
-        for size in raster.sizes if target.max_side else ():
-            check_side(size, target.max_side)
+        if target.max_side:
+            _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
@@ -327,6 +327,19 @@ def copies(payload: Any) -> Iterator[Any]:
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
+def _check_sides(raster: Raster, max_side: int) -> None:
+    """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
+    for size in raster.sizes:
+        if raster.resized and max(size) > max_side:
+            raise InvalidOption(
+                f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
+                reason="out_of_range",
+                param="width" if size[0] > max_side else "height",
+                details={"max": max_side},
+            )
+        check_side(size, max_side)
+
+
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
@@ -343,7 +356,6 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
 

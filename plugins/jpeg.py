@@ -73,7 +73,7 @@ def decode(
     return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500))
 def encode(
     raster: Raster,
     *,

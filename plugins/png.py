@@ -30,7 +30,8 @@ PNG = FileFormat(
 )
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-_DEPTH = 24  # offset of the bits per sample
+_DEPTH = 24  # offset of the bits per sample, before the color type
+_GRAY = 0  # color type
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
@@ -60,6 +61,11 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data))
+    depth, color_type = data[_DEPTH : _DEPTH + 2]
+    if color_type == _GRAY and depth < 8:
+        raster = replace(raster, source_bit_depth=depth)
+        if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
+            image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return _with_colors(raster, data)
 
 

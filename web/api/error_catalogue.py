@@ -282,6 +282,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
+        "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
+        "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
         "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
@@ -297,6 +299,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
         "pictures_dropped": "further pictures of a JPEG, such as the second one of a stereo pair",
+        "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
