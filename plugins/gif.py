@@ -65,7 +65,7 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS, in_dry_run=True)
 def encode(raster: Raster) -> bytes:
     """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
     frames = list(raster.frames)
