@@ -213,16 +213,30 @@ def _to_8_bit_gray(image: Image.Image) -> Image.Image:
 
 
 def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
-    """Samples of any type scaled to 16 bits: floats up to 1 from the range 0 to 1, others from their own range."""
+    """Samples of any type scaled to 16 bits: floats up to 1 from the range 0 to 1, others from their own range.
+
+    Issues a FidelityWarning if other values than the given ones would result from scaling them back.
+    """
     import numpy as np
 
     finite = np.nan_to_num(values.astype(np.float64), posinf=1.0, neginf=0.0)
     low, high = float(finite.min()), float(finite.max())
-    if values.dtype.kind == "f" and high <= 1.0:
+    is_float = values.dtype.kind == "f"
+    if is_float and high <= 1.0:
         low, high = 0.0, 1.0
     span = (high - low) or 1.0
-    scaled = np.clip((finite - low) / span, 0.0, 1.0) * 65535 + 0.5
-    return np.ascontiguousarray(scaled, dtype=np.uint16)
+    scaled = np.ascontiguousarray(np.clip((finite - low) / span, 0.0, 1.0) * 65535 + 0.5, dtype=np.uint16)
+    for top in range(0, len(values), _STRIP):
+        back = low + scaled[top : top + _STRIP] * (span / 65535)
+        if not np.array_equal((back if is_float else np.rint(back)).astype(values.dtype), values[top : top + _STRIP]):
+            warn_of_depth(16)
+            break
+    return scaled
+
+
+def warn_of_depth(bits: int) -> None:
+    """Issues the FidelityWarning that samples are reduced to this number of bits."""
+    FidelityWarning.issue("depth_reduced", f"The picture has more than {bits} bits per sample, which were reduced.")
 
 
 def _smallest_mode(image: Image.Image, modes: tuple[str, ...]) -> str | None:

@@ -16,6 +16,7 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.hdr import HdrColors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,16 +97,18 @@ class Raster:
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
-    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
+    are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
-    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `background` (red, green, blue, alpha) is the color to lay under the frames.
-    `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`, or of gray with fewer than 8. `sample` is a frame of one transparent pixel with the mode, depth and
-    profile of the frames, if the header states them.
+    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
+    drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
+    are no loss. `resized`: the request determines the sizes. `background` (red, green, blue, alpha) is the color to lay
+    under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
+    source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic
+    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
+    the frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -120,9 +123,12 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    developed: bool = False
+    resized: bool = False
     background: tuple[int, int, int, int] | None = None
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    hdr: HdrColors | None = None
     sample: Frame | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
@@ -155,12 +161,28 @@ class Raster:
         raster = self._select_frames(target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
+        opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
+        if not target.hdr or few_bits or (raster.background and not opaque):  # the background is in sRGB
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
-        for size in raster.sizes if target.max_side else ():
-            check_side(size, target.max_side)
+        if target.max_side:
+            _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def tone_mapped(self) -> Raster:
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        hdr = self.hdr
+        if hdr is None:
+            return self
+        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
 
     def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
@@ -237,7 +259,7 @@ class Raster:
             return self.bit_depth
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source:
+        if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
@@ -308,6 +330,19 @@ def copies(payload: Any) -> Iterator[Any]:
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
+def _check_sides(raster: Raster, max_side: int) -> None:
+    """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
+    for size in raster.sizes:
+        if raster.resized and max(size) > max_side:
+            raise InvalidOption(
+                f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
+                reason="out_of_range",
+                param="width" if size[0] > max_side else "height",
+                details={"max": max_side},
+            )
+        check_side(size, max_side)
+
+
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
@@ -340,3 +375,16 @@ def _on_background(frame: Frame, background: tuple[int, int, int, int]) -> Frame
     image = color.standard_mode(pixels)
     image, profile = color.on_background(image, color.matching_profile(image.mode, frame.icc_profile), background)
     return replace(frame, pixels=image, icc_profile=profile)
+
+
+def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
+    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
+    import numpy as np
+
+    if isinstance(pixels, DeepPixels):
+        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
+        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
+    image = color.standard_mode(pixels)
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return Image.fromarray(hdr.to_srgb(np.asarray(image)))

@@ -18,6 +18,7 @@ def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
 
     if color_space == "keep":
         return raster
+    raster = raster.tone_mapped()
     gray = color_space == "gray"
     if gray and raster.background:
         luminance, _ = color.srgb_to_gray(np.array([[raster.background[:3]]], np.uint8), "RGB")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, PngImagePlugin
 
-from engine import DeepPixels, FidelityWarning, Frame, Raster, TargetCapabilities
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive
 from plugins import _exif, _pillow
 
@@ -33,10 +33,13 @@ _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 _CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
 _GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
+RGB, _FULL_RANGE = 0, 1  # of the chunk cICP
+LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
 HOLDS = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
     deep_modes=tuple(_COLOR_TYPES),
     icc=True,
+    hdr=True,
     animation_modes=("RGBA",),
 )
 """What a PNG can store."""
@@ -66,7 +69,9 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
         pnginfo=info,
         **parameters,
     )
-    return _compress(data, level, _encode_passes(image) if progressive else ()) if len(frames) == 1 else data
+    if len(frames) > 1:
+        return data
+    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if progressive else ())
 
 
 def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
@@ -143,6 +148,7 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
 
 def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
     """The metadata as chunks to insert before the pixels."""
+    yield from _hdr_chunks(raster.hdr)
     if frame.icc_profile:
         yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(frame.icc_profile))
     if raster.dpi:
@@ -151,6 +157,16 @@ def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
         yield _chunk(b"eXIf", raster.exif.removeprefix(_exif.PREFIX))
     if raster.xmp:
         yield _chunk(b"iTXt", _XMP.encode() + b"\0\0\0\0\0" + raster.xmp)
+
+
+def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
+    """The chunks that describe HDR; none for other pictures."""
+    if hdr is not None:
+        yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
+        if hdr.mastering_display:
+            yield _chunk(b"mDCV", hdr.mastering_display)
+        if hdr.light_levels:
+            yield _chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
@@ -174,14 +190,17 @@ def _encode_passes(image: Image.Image) -> Iterator[bytes]:
         yield _pillow.encode(part, "PNG", compress_level=0)
 
 
-def _compress(data: bytes, level: int, passes: Iterable[bytes] = ()) -> bytes:
+def _compress(data: bytes, level: int, colors: Iterable[bytes], passes: Iterable[bytes]) -> bytes:
     """Compresses a still that was written with compression level 0, interlaced if there are `passes`.
+
+    `colors` are chunks that precede the palette.
 
     libdeflate takes a third of the time of the zlib in Pillow and libpng.
     """
     from imagecodecs import deflate_encode
 
     before, rows, after = _split(data)
+    before[2:2] = colors
     del data  # free memory before compression
     interlaced = bytearray().join(_split(part)[1] for part in passes)
     if interlaced:

@@ -130,6 +130,8 @@ def resize(
         return raster
     fill = color.parse(background) if background else None
     padded = box if fit == "contain" else None
+    if padded:
+        raster = raster.tone_mapped()  # the color around it is in sRGB
     sizes = partial(_fitted_sizes, width=width, height=height, fit=fit, enlarge=enlarge or raster.scalable)
 
     def new_size(size: Size) -> Size:
@@ -144,7 +146,7 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return _color_space.map_frames(raster, fitted, new_size)
+    return replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:

@@ -62,6 +62,13 @@ def test_an_opaque_picture_loses_nothing_on_a_background(deep: bool) -> None:
     np.testing.assert_array_equal(np.asarray(frame.image), np.asarray(image))
 
 
+@pytest.mark.parametrize("target", ["png", "jpeg", "gif", "tiff"])
+def test_an_opaque_file_has_no_warning_of_a_background(target: str) -> None:
+    data = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 255)), "PNG")
+
+    assert not codes(convert(data, target, background="#00f"))
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
     image = Image.new("RGBA", (8, 8))
