@@ -17,6 +17,7 @@ from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, chec
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
 from engine.hdr import HdrColors
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,7 +109,8 @@ class Raster:
     under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
     source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic
     range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
-    the frames, if the header states them.
+    the frames, if the header states them. `origin` is the file of one picture from which it was decoded, for encoders
+    of its format.
     """
 
     frames: Iterable[Frame]
@@ -130,6 +132,7 @@ class Raster:
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
     sample: Frame | None = None
+    origin: Origin | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -193,30 +196,29 @@ class Raster:
             sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
+            origin=self.origin and self.origin.changed(),
         )
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
-        decoded to find out.
+        If they depend on the pixels, as transparency does, pictures of up to `max_pixels` are decoded to find out.
         """
-        sample = self.sample and replace(self.sample, full_size=None)
-        stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
-        if self.deep_frames is not None:
-            stand_in.deep_frames = stand_in.frames
         with catch_warnings(record=True) as caught:
             simplefilter("always")
+            sample = self.sample and replace(self.sample, full_size=None)
+            stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
+            if self.deep_frames is not None:
+                stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
-        if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
+        proven = [one for one in foreseen if not one.code.startswith("alpha_")]
+        if (sample is None or proven != foreseen) and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
             return
-        for one in foreseen:
-            if not one.code.startswith("alpha_"):
-                FidelityWarning.issue(one.code, one.message)
+        for one in proven:
+            FidelityWarning.issue(one.code, one.message)
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -224,9 +226,8 @@ class Raster:
         Raises TooLarge if the frames exceed the limits on frames or pixels.
         """
         check_count(self.count, self.sizes, self.kind)
-        sizes_known = len(self.sizes) == self.count
         for index in range(self.count):
-            yield self._next_frame(self.sizes[index : index + 1] if sizes_known else ())
+            yield self._next_frame(self.sizes[index : index + 1])
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
@@ -302,7 +303,7 @@ class Pictures:
 def pictures(payload: Any) -> Pictures | None:
     """The pictures of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Pictures(payload.count, payload.sizes[0] if payload.sizes else None)
+        return Pictures(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
     return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 

@@ -22,7 +22,13 @@ def _check_color(text: str) -> str:
 
 
 Quality: TypeAlias = Annotated[
-    int, Field(ge=1, le=100, examples=[80], description="Quality of a lossy encoder; higher is better and larger.")
+    int,
+    Field(
+        ge=1,
+        le=100,
+        examples=[80],
+        description="Quality of a lossy encoder; higher is better and larger. A JPEG as JPEG keeps its own by default.",
+    ),
 ]
 Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
 Effort: TypeAlias = Annotated[
