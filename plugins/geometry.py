@@ -270,15 +270,10 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
-@transform(RASTER, after=resize, memory=8)
+@transform(RASTER, after=resize, memory=0)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
-    """Lays each frame on a color. The result has alpha only if the color is translucent."""
-    if background is None:
-        return raster
-    fill = color.parse(background)
-    if raster.sample is None or raster.sample.image.has_transparency_data:
-        raster = raster.tone_mapped()  # the color is in sRGB
-    return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
+    """Sets the color under the frames. The result has alpha only if the color is translucent."""
+    return replace(raster, background=color.parse(background)) if background else raster
 
 
 color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)

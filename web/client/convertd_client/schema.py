@@ -32,7 +32,7 @@ class ConvertOptions(TypedDict, total=False):
     enlarge: bool  # Whether a picture may become larger than its source.
     # The part of the picture that `cover` keeps, and its position in `contain`.
     gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
-    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     progressive: bool  # Lets viewers show the picture before it is complete.
