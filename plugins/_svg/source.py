@@ -28,6 +28,7 @@ _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
 _REFERENCE = re.compile(rb"&([A-Za-z_][\w.:-]*);")
 _PREDEFINED = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
 _MAX_DEPTH = 8
+_LINK = re.compile(r"#|https?:|mailto:", re.IGNORECASE)
 _URL = re.compile(r"url\(\s*(?!['\"]?\s*#)[^)]*\)", re.IGNORECASE)
 
 
@@ -71,9 +72,12 @@ class _Reader:
         for name, value in element.items():
             if name in HREFS:
                 link = value.strip()
-                if link[:5].lower() == "data:":
+                if element.tag == f"{SVG}a":
+                    if not _LINK.match(link):
+                        del element.attrib[name]
+                elif link[:5].lower() == "data:":
                     element.set(name, self._embedded(link))
-                elif link[:1] != "#" and element.tag != f"{SVG}a":
+                elif link[:1] != "#":
                     del element.attrib[name]
                     self.removed = True
             elif "url(" in value and _URL.search(value):

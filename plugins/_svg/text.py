@@ -55,13 +55,13 @@ class Families:
         """The families used in place of those that are not installed."""
 
     def resolve(self, value: str) -> str:
-        """The installed family for a value of `font-family`."""
+        """The installed family for a value of `font-family`, followed by the families that the value names."""
         if value not in self._resolved:
             self._resolved[value] = self._resolve(value)
         return self._resolved[value]
 
     def _resolve(self, value: str) -> str:
-        named = [name.strip().strip("\"'").strip() for name in value.split(",")]
+        named = [re.sub("[\"']", "", name).strip() for name in value.split(",")]
         families = [name for name in named if name]
         for name in families:
             lower = name.lower()
@@ -73,7 +73,8 @@ class Families:
         known = {name.lower() for name in families} - _GENERIC.keys()
         if known and found.lower() not in known:
             self.substituted[next(name for name in families if name.lower() in known)] = found
-        return found
+        others = (name if name.lower() in _GENERIC else f"'{name}'" for name in families if name != found)
+        return ", ".join([found, *others])
 
     def _first(self, names: Iterable[str]) -> str | None:
         return next((self._names[name.lower()] for name in names if name.lower() in self._names), None)
@@ -114,8 +115,10 @@ def _write_right_to_left(text: etree._Element) -> None:
     """Expresses the direction by anchors and control characters, because renderers ignore the property."""
     text.set("text-anchor", inherited(text, "text-anchor", "start"))
     for part in text.iter(etree.Element):
+        part.attrib.pop("direction", None)
         if "text-anchor" in part.attrib:
             part.set("text-anchor", _OPPOSITE.get(part.get("text-anchor", ""), "start"))
+    text.set("direction", "ltr")
     if not any(len(re.split(r"[\s,]+", part.get("x", "").strip())) > 1 for part in text.iter(etree.Element)):
         # A new absolute position starts a paragraph of its own.
         for part in [text, *(part for part in text.iter(etree.Element) if "x" in part.attrib and part is not text)]:

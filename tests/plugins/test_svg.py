@@ -128,13 +128,21 @@ def test_style_sheets(rules: str) -> None:
             {"effects_dropped"},
         ),
         ('<g clip-path="circle(20px)">' + _RECT + "</g>", {"effects_dropped"}),
+        ('<rect width="9" height="9" transform="translate(50%)"/>', {"effects_dropped"}),
+        ('<rect width="9" height="9" style="transform-box:fill-box;transform-origin:center"/>', {"effects_dropped"}),
+        ('<path d="M0 0H9" pathLength="1" stroke-dasharray=".5" mask-image="none"/>', {"effects_dropped"}),
+        ('<g transform="scale(2 1)"><path vector-effect="non-scaling-stroke" d="M0 0H9"/></g>', {"effects_dropped"}),
         ('<image href="http://127.0.0.1:9/a.png" width="9" height="9"/>', {"effects_dropped"}),
         ('<image href="other.png" width="9" height="9"/>', {"effects_dropped"}),
         ("<style>@import url(a.css);</style>" + _RECT, {"effects_dropped"}),
     ],
 )
 def test_warnings(body: str, expected: set[str]) -> None:
-    assert codes(_convert(body)) == expected
+    redrawn = _convert(body, "svg")
+
+    assert codes(_convert(body)) == codes(redrawn) == expected
+    # The result of the first time has nothing that is lost.
+    assert codes(pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [redrawn.data])) == set()
 
 
 _BLUR = '<filter id="f"><feGaussianBlur stdDeviation="2"/></filter>'
@@ -142,22 +150,33 @@ _MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
 
 
 @pytest.mark.parametrize(
-    "effect",
+    ("effect", "becomes_picture"),
     [
-        _BLUR + '<rect width="50" height="50" filter="url(#f)"/>',
-        _MASK + '<rect width="50" height="50" mask="url(#m)"/>',
-        '<rect width="50" height="50" style="mix-blend-mode:multiply"/>',
-        '<text y="20" textLength="80">ab</text>',
-        '<text x="90" y="20" direction="rtl">שלום</text>',
-        '<text y="20" stroke="red" paint-order="stroke">ab</text>',
+        (_BLUR + '<rect width="50" height="50" filter="url(#f)"/>', True),
+        (_BLUR + '<rect width="50" height="50" filter="none"/>', False),
+        (_MASK + '<rect width="50" height="50" mask="url(#m)"/>', False),
+        ('<rect width="50" height="50" style="mix-blend-mode:multiply"/>', False),
+        ('<text y="20" textLength="80">ab</text>', False),
+        ('<text x="90" y="20" direction="rtl">שלום</text>', False),
+        ('<text y="20" stroke="red" paint-order="stroke">ab</text>', False),
     ],
 )
-@pytest.mark.parametrize("target", ["pdf", "svg"])
-def test_effects_become_pictures_among_vectors(effect: str, target: str) -> None:
-    result = _convert(effect, target)
+def test_only_filters_become_pictures(effect: str, becomes_picture: bool) -> None:
+    pdf, svg = _convert(effect, "pdf"), _convert(effect, "svg")
 
-    assert codes(result) == {"effects_rasterized"}
-    assert _image_widths(result.data) if target == "pdf" else b"<image" in result.data
+    assert (codes(pdf), bool(_image_widths(pdf.data))) == (
+        {"effects_rasterized"} if becomes_picture else set(),
+        becomes_picture,
+    )
+    assert codes(svg) == set()
+    assert b"<image" not in svg.data
+
+
+def test_an_effect_in_an_embedded_svg_is_told() -> None:
+    inner = f"<svg {_NAMES} width='50' height='50'>{_BLUR}<rect width='9' height='9' filter='url(#f)'/></svg>"
+    quoted = inner.replace("#", "%23").replace('"', "'").replace("<", "%3C")
+
+    assert codes(_convert(f'<image href="data:image/svg+xml,{quoted}"/>', "pdf")) == {"effects_rasterized"}
 
 
 def test_only_the_part_with_an_effect_becomes_a_picture() -> None:
