@@ -76,6 +76,7 @@ class Conversion(Generic[S, T]):
     memory: float = _MEMORY
     isolated: bool = False
     holds: Holds | None = None
+    without: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
@@ -112,6 +113,7 @@ def conversion(
     memory: float = _MEMORY,
     isolated: bool = False,
     holds: Holds | None = None,
+    without: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -120,14 +122,17 @@ def conversion(
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
     process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. An encoder
-    declares what its target `holds`; the function receives a raster that is reduced to it.
+    declares what its target `holds`; the function receives a raster that is reduced to it. `without` are the names of
+    options of transforms that have no effect on the payload.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, holds, options)
+        return Conversion(
+            source, target, run, loss, cost, terminal, programs, memory, isolated, holds, without, options
+        )
 
     return declare
 
