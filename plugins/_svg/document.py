@@ -5,7 +5,7 @@ Issues warnings for what resvg does not draw.
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -18,7 +18,7 @@ from resvg import usvg
 from engine import CorruptInput, FidelityWarning, Size
 from plugins._svg import coordinates, source, style, text
 from plugins._svg.coordinates import inherited
-from plugins._svg.source import HREFS, SVG
+from plugins._svg.source import HREFS, SVG, TRANSFORMS
 from plugins._svg.text import Families
 
 _ELEMENTS = {
@@ -40,8 +40,7 @@ _KEPT = frozenset(
 )
 _XML = "{http://www.w3.org/XML/1998/namespace}"
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
-LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
-"""A reference to an element of the same file."""
+_LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
@@ -96,14 +95,16 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
 
 def _rewrite_effects(root: etree._Element) -> set[str]:
     """Rewrites an SVG whose CSS is resolved. Returns the names of the effects that resvg does not draw."""
-    ids = {element.get("id") for element in root.iter(etree.Element)}
+    by_id = {element.get("id"): element for element in root.iter(etree.Element)}
     missing: set[str] = set()
+    for element in root.iter(*TRANSFORMS):
+        _inherit_transform(element, by_id)
     for element in root.iter(etree.Element):
         for name in _REFERENCES:
             value = element.get(name)
             if value is not None:
-                link = LINK.match(value)
-                if link and link[1] not in ids:
+                link = _LINK.match(value)
+                if link and link[1] not in by_id:
                     del element.attrib[name]  # browsers ignore a reference to nothing
         if element.attrib.pop("vector-effect", "") == "non-scaling-stroke" and not _scale_stroke(element):
             missing.add("vector-effect")
@@ -112,6 +113,19 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
             if attribute is not None:
                 del element.attrib[attribute]
     return missing
+
+
+def _inherit_transform(element: etree._Element, by_id: Mapping[str | None, etree._Element]) -> None:
+    """Copies the transform of a gradient or pattern from those that it refers to, because resvg does not inherit it."""
+    name, source, passed = TRANSFORMS[str(element.tag)], element, {element}
+    while source.get(TRANSFORMS[str(source.tag)]) is None:
+        link = next((source.get(href, "") for href in HREFS if href in source.attrib), "").strip()
+        target = by_id.get(link[1:]) if link[:1] == "#" else None
+        if target is None or target in passed or target.tag not in TRANSFORMS:
+            return
+        source = target
+        passed.add(source)
+    element.set(name, source.get(TRANSFORMS[str(source.tag)], ""))
 
 
 def _remove_unknown(root: etree._Element) -> None:

@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Callable
 from io import BytesIO
+from types import MappingProxyType
 from urllib.parse import unquote_to_bytes
 
 from lxml import etree
@@ -15,6 +16,13 @@ from plugins._svg import GZIP, decompress
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
+TRANSFORMS = MappingProxyType(
+    {
+        **dict.fromkeys((f"{SVG}linearGradient", f"{SVG}radialGradient"), "gradientTransform"),
+        f"{SVG}pattern": "patternTransform",
+    }
+)
+"""The attributes that transform other elements than by `transform`."""
 
 _MAX_BYTES = 32 * 1024 * 1024  # the size after decompression and expansion
 _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs

@@ -113,6 +113,73 @@ def test_style_sheets(rules: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "applies"),
+    [
+        *((query, True) for query in ("", "all", "screen", "only screen", "not print", "print, screen", "SCREEN")),
+        *((query, False) for query in ("print", "not screen", "not all", "speech", "screen and", "screen and x")),
+        *((f"screen and ({feature})", True) for feature in ("min-width: 100px", "width >= 5em", "80px &lt; width")),
+        *((f"({feature})", False) for feature in ("min-width: 101px", "width > 100px", "50px &lt;= width &lt; 1in")),
+        *(
+            (f"({feature})", True)
+            for feature in ("aspect-ratio: 1/1", "max-resolution: 1dppx", "orientation: portrait")
+        ),
+        *(
+            (f"({feature})", True)
+            for feature in ("prefers-color-scheme: light", "prefers-reduced-motion: no-preference")
+        ),
+        *((f"({feature})", False) for feature in ("prefers-color-scheme: dark", "hover", "unknown: 1", "monochrome")),
+        ("screen and (prefers-color-scheme: dark)", False),
+        ("not (prefers-color-scheme: dark)", True),
+        ("not (unknown: 1)", False),
+        ("(min-width: 999px) or (max-width: 999px)", True),
+        ("(min-width: 999px) and (max-width: 999px)", False),
+        ("((not (min-width: 999px)))", True),
+        *(
+            (query, False)
+            for query in ("(", "()", "(min-width)", "(min-width:)", "(&lt;)", "not", "and", "only", "(a) or")
+        ),
+    ],
+)
+def test_media_queries(query: str, applies: bool) -> None:
+    drawn = _picture(_convert(f"<style>@media {query} {{rect{{fill:blue}}}}</style>{_RECT}"))
+
+    assert (drawn.getpixel((50, 50)) == _BLUE) is applies
+
+
+_STOPS = '<stop stop-color="red"/><stop offset=".5" stop-color="red"/><stop offset=".5" stop-color="blue"/>'
+
+
+@pytest.mark.parametrize("transform", ['{}="translate(40)"', 'style="transform:translate(40px)"'])
+@pytest.mark.parametrize("paint", ["linearGradient", "radialGradient", "pattern"])
+@pytest.mark.parametrize(
+    "references", ["", '<{0} id="b" xlink:href="#a"/>', '<{0} id="c" href="#a"/><{0} id="b" href="#c"/>']
+)
+def test_transforms_of_paints_are_inherited(paint: str, transform: str, references: str) -> None:
+    name = "patternTransform" if paint == "pattern" else "gradientTransform"
+    side = {"linearGradient": 'x2="100"', "radialGradient": 'cx="0" cy="50" r="100"'}.get(
+        paint, 'width="200" height="99"'
+    )
+    stops = (
+        '<path fill="red" d="M0 0H50V99H0"/><path fill="blue" d="M50 0H200V99H50"/>' if paint == "pattern" else _STOPS
+    )
+    units = "patternUnits" if paint == "pattern" else "gradientUnits"
+    body = f'<{paint} id="a" {units}="userSpaceOnUse" {side} {transform.format(name)}>{stops}</{paint}>'
+    target = "b" if references else "a"
+
+    drawn = _picture(
+        _convert(f'{body}{references.format(paint)}<rect width="100" height="100" fill="url(#{target})"/>')
+    )
+
+    assert [drawn.getpixel((x, 50)) for x in (85, 95)] == [(255, 0, 0, 255), _BLUE]
+
+
+def test_gradients_that_refer_to_each_other_are_drawn() -> None:
+    body = '<linearGradient id="a" href="#b"/><linearGradient id="b" href="#a"/><rect fill="url(#a)"/>'
+
+    assert _convert(body).data
+
+
+@pytest.mark.parametrize(
     ("body", "expected"),
     [
         (_RECT, set()),

@@ -284,7 +284,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
         "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
-        "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, flowed text, references to other files",
+        "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
         "effects_rasterized": "filters of an SVG, which become pictures among the vectors",
         "encryption_dropped": "encryption, when PDFs are merged",
         "font_substituted": "fonts of an SVG that are not installed; others replace them",
