@@ -37,6 +37,7 @@ from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
 if TYPE_CHECKING:
     import pymupdf
 
+MODULES = ("plugins._pdf.transparency", *_postscript.MODULES)
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(

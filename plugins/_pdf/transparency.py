@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Stream
+from PIL import Image
 
 from engine.mupdf import pymupdf
+from plugins import _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,7 +112,12 @@ def _cover(page: pymupdf.Page, source: pymupdf.Page, areas: list[pymupdf.Rect]) 
     points = sum(area.width * area.height for area in areas)
     scale = min(_DPI / 72, (_MAX_PIXELS / points) ** 0.5)
     to_pixels = pymupdf.Matrix(scale, scale)
+    blended = source.parent.xref_get_key(source.xref, "Group/CS")[1]
+    space, mode = (pymupdf.csCMYK, "CMYK") if blended == "/DeviceCMYK" else (pymupdf.csRGB, "RGB")
     for area in areas:
         box = (area * to_pixels).irect
-        picture = source.get_pixmap(matrix=to_pixels, clip=pymupdf.Rect(box) / scale, alpha=False)
-        page.insert_image(pymupdf.Rect(picture.irect) / scale, pixmap=picture, keep_proportion=False)
+        picture = source.get_pixmap(matrix=to_pixels, clip=pymupdf.Rect(box) / scale, colorspace=space)
+        image = Image.frombytes(mode, (picture.width, picture.height), picture.samples_mv)
+        stream = _pillow.encode(image, "TIFF", compression="tiff_lzw")  # PyMuPDF would convert a pixmap to RGB
+        xref = page.insert_image(pymupdf.Rect(picture.irect) / scale, stream=stream, keep_proportion=False)
+        page.parent.xref_set_key(xref, "ColorSpace", f"/Device{mode}")

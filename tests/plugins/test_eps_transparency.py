@@ -104,6 +104,17 @@ def test_a_rotated_page_with_a_crop_box_is_covered_at_the_right_place() -> None:
     assert _difference(result.data, pdf) < 1
 
 
+def test_a_page_that_is_blended_in_cmyk_has_pictures_in_cmyk() -> None:
+    group = "/Group<</S/Transparency/CS/DeviceCMYK>>"
+    pdf = _pdf("1 0 0 0 k 20 20 60 60 re f /a gs 0 0 1 0 k 25 25 50 40 re f", "<</ca .5>>", group)
+
+    result = _to_eps(pdf)
+
+    assert len(_pictures(result.data)) == 1
+    assert b"\n/CS/CMYK\n" in result.data
+    assert _difference(result.data, pdf) < 3
+
+
 def test_many_transparent_parts_share_pictures() -> None:
     squares = "".join(f"{x} {y} 4 4 re f " for x in range(5, 195, 19) for y in range(5, 195, 19))
     pdf = _pdf(f"/a gs 1 0 0 rg {squares}", "<</ca .5>>")
