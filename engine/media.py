@@ -96,16 +96,16 @@ class Raster:
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
-    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
+    are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
-    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
-    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`. `sample` is a frame of one transparent pixel with the mode, depth and profile of the frames, if the
-    header states them.
+    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
+    drawn from vectors, at the size requested. `resized`: the request determines the sizes. `background` (red,
+    green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of bits
+    per sample, `source_bit_depth` the number in the source of `deep_frames`. `sample` is a frame of one transparent
+    pixel with the mode, depth and profile of the frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -120,6 +120,7 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    resized: bool = False
     background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
@@ -156,8 +157,8 @@ class Raster:
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
         check_count(raster.count, raster.sizes, self.kind)
-        for size in raster.sizes if target.max_side else ():
-            check_side(size, target.max_side)
+        if target.max_side:
+            _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
@@ -306,6 +307,19 @@ def split(payload: Any) -> Iterator[Any]:
 def copies(payload: Any) -> Iterator[Any]:
     """Yields the payload any number of times, for steps that use it up."""
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
+
+
+def _check_sides(raster: Raster, max_side: int) -> None:
+    """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
+    for size in raster.sizes:
+        if raster.resized and max(size) > max_side:
+            raise InvalidOption(
+                f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
+                reason="out_of_range",
+                param="width" if size[0] > max_side else "height",
+                details={"max": max_side, "width": size[0], "height": size[1]},
+            )
+        check_side(size, max_side)
 
 
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:

@@ -84,7 +84,7 @@ def run(
     inputs: Iterable[bytes],
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
-    on_file: Callable[[EncodedFile], None] = lambda _file: None,
+    on_file: Callable[[EncodedFile], object] = lambda _file: None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 

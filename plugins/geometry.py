@@ -144,7 +144,7 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return _color_space.map_frames(raster, fitted, new_size)
+    return replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:

@@ -86,6 +86,7 @@ export class FileEntry {
     if (!this.targets.includes(target)) return;
     this.part("target").value = target;
     this.page.preferred = target;
+    this.messages = [];
     this.loadPair();
   }
 
