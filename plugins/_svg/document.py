@@ -32,10 +32,6 @@ _KEPT = frozenset(
         *("svg", "g", "a", "switch", "defs", "symbol", "use", "image", "text", "tspan", "textPath"),
         *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon"),
         *("linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter"),
-        *("feBlend", "feColorMatrix", "feComponentTransfer", "feComposite", "feConvolveMatrix", "feDiffuseLighting"),
-        *("feDisplacementMap", "feDistantLight", "feDropShadow", "feFlood", "feFuncA", "feFuncB", "feFuncG", "feFuncR"),
-        *("feGaussianBlur", "feImage", "feMerge", "feMergeNode", "feMorphology", "feOffset", "fePointLight"),
-        *("feSpecularLighting", "feSpotLight", "feTile", "feTurbulence"),
     )
 )
 _XML = "{http://www.w3.org/XML/1998/namespace}"
@@ -44,15 +40,20 @@ _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
+_MAX_LINKS = 16  # gradients that refer to each other
 _SIMILARITY = 1e-3  # relative tolerance of scales
 FONT_FOLDERS = tuple(folder for folder in map(Path, ("/usr/share/fonts", "/usr/local/share/fonts")) if folder.is_dir())
 """Folders of fonts that jobs may read."""
+_FONT_FILES = (".ttf", ".otf", ".ttc", ".otc")
+_STYLES = re.compile("Bold|Italic|Oblique|Condensed|Narrow|Light|Mono")
 
 
 def _load_options() -> usvg.Options:
     options = usvg.Options.default()
-    for folder in FONT_FOLDERS:
-        options.load_fonts_dir(str(folder))
+    files = [path for folder in FONT_FOLDERS for path in folder.rglob("*") if path.suffix.lower() in _FONT_FILES]
+    # resvg takes characters that a font lacks from the first font that has them.
+    for file in sorted(files, key=lambda path: (path.stem != "DejaVuSans", bool(_STYLES.search(path.stem)), path)):
+        options.load_font_file(str(file))
     options.font_size = 16
     return options
 
@@ -69,7 +70,7 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
     """
     families = Families(_FAMILIES)
     missing: set[str] = set()
-    filtered: set[bool] = set()
+    filtered: list[etree._Element] = []
 
     def normalize(root: etree._Element) -> None:
         style.resolve(root)
@@ -77,13 +78,14 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
             missing.add("foreignObject")
         text.normalize(root, families)
         missing.update(_rewrite_effects(root))
-        filtered.update(element.get("filter", "none") != "none" for element in root.iter(etree.Element))
+        if any(element.get("filter", "none") != "none" for element in root.iter(etree.Element)):
+            filtered.append(root)
         _remove_unknown(root)
 
     root, removed = source.parse(data, normalize)
     if removed:
         missing.add("references to other files")
-    if rasterizes_filters and True in filtered:
+    if rasterizes_filters and filtered:
         FidelityWarning.issue("effects_rasterized", "Drawn as pixels instead of vectors: filters.")
     if missing:
         FidelityWarning.issue("effects_dropped", f"Not drawn: {', '.join(sorted(missing))}.")
@@ -101,11 +103,9 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
         _inherit_transform(element, by_id)
     for element in root.iter(etree.Element):
         for name in _REFERENCES:
-            value = element.get(name)
-            if value is not None:
-                link = _LINK.match(value)
-                if link and link[1] not in by_id:
-                    del element.attrib[name]  # browsers ignore a reference to nothing
+            link = _LINK.match(element.get(name, ""))
+            if link and link[1] not in by_id:
+                del element.attrib[name]  # browsers ignore a reference to nothing
         if element.attrib.pop("vector-effect", "") == "non-scaling-stroke" and not _scale_stroke(element):
             missing.add("vector-effect")
         for name, attribute in [*_missing(element)]:
@@ -117,20 +117,22 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
 
 def _inherit_transform(element: etree._Element, by_id: Mapping[str | None, etree._Element]) -> None:
     """Copies the transform of a gradient or pattern from those that it refers to, because resvg does not inherit it."""
-    name, source, passed = TRANSFORMS[str(element.tag)], element, {element}
-    while source.get(TRANSFORMS[str(source.tag)]) is None:
-        link = next((source.get(href, "") for href in HREFS if href in source.attrib), "").strip()
-        target = by_id.get(link[1:]) if link[:1] == "#" else None
-        if target is None or target in passed or target.tag not in TRANSFORMS:
-            return
-        source = target
-        passed.add(source)
-    element.set(name, source.get(TRANSFORMS[str(source.tag)], ""))
+    source: etree._Element | None = element
+    for _ in range(_MAX_LINKS):
+        if source is None or source.tag not in TRANSFORMS:
+            break
+        transform = source.get(TRANSFORMS[source.tag])
+        if transform is not None:
+            element.set(TRANSFORMS[str(element.tag)], transform)
+            break
+        link = next((source.get(href, "") for href in HREFS if href in source.attrib), "")
+        source = by_id.get(link.strip().removeprefix("#"))
 
 
 def _remove_unknown(root: etree._Element) -> None:
     """Removes elements and attributes that draw nothing, such as scripts and the data of drawing programs."""
-    unknown = {element.tag for element in root.iter(etree.Element)} - _KEPT
+    tags = {element.tag for element in root.iter(etree.Element)} - _KEPT
+    unknown = [tag for tag in tags if not tag.startswith(f"{SVG}fe")]  # the parts of filters
     if unknown:
         etree.strip_elements(root, *unknown, with_tail=False)
     for element in root.iter(etree.Element):
@@ -157,10 +159,7 @@ def _missing(element: etree._Element) -> Iterator[tuple[str, str | None]]:
             yield attribute, attribute
     if "mask-image" in attributes:
         yield "mask-image", "mask-image"
-    if (
-        attributes.get("transform-box", "view-box") not in ("view-box", "border-box")
-        and "transform-origin" in attributes
-    ):
+    if "transform-origin" in attributes and attributes.get("transform-box", "view-box") in ("fill-box", "stroke-box"):
         yield "transform-box", "transform-box"
     if "%" in attributes.get("transform", "") or "3d(" in attributes.get("transform", ""):
         yield "transform", "transform"

@@ -16,8 +16,6 @@ _WORDS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("hover", "any-hover", "pointer", "any-pointer", "forced-colors", "inverted-colors"), "none"),
         **dict.fromkeys(("prefers-reduced-motion", "prefers-contrast"), "no-preference"),
         "prefers-color-scheme": "light",
-        "color-gamut": "srgb",
-        "dynamic-range": "standard",
     }
 )
 _UNSET = ("none", "no-preference")  # values that are false without a comparison

@@ -37,6 +37,10 @@ _GENERIC: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+_LATIN = frozenset(name for names in _SUBSTITUTES.values() for name in names)  # families without Hebrew and Arabic
+_RIGHT_TO_LEFT_FAMILY = "DejaVu Sans"
+_RIGHT_TO_LEFT_LETTERS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+
 _BLOCKS = frozenset({"br", "div", "p", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol", "table"})
 _BOLD = frozenset({"b", "strong", "h1", "h2", "h3", "h4", "h5", "h6", "th"})
 _CHARACTER = 0.55  # mean width in font sizes
@@ -50,7 +54,7 @@ class Families:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {name.lower(): name for name in names}
         self._resolved: dict[str, str] = {}
-        self.default = self._first(_DEFAULT) or next(iter(self._names.values()), "serif")
+        self.default = self.first(_DEFAULT) or next(iter(self._names.values()), "serif")
         self.substituted: dict[str, str] = {}
         """The families used in place of those that are not installed."""
 
@@ -65,7 +69,7 @@ class Families:
         families = [name for name in named if name]
         for name in families:
             lower = name.lower()
-            found = self._names.get(lower) or self._first(_SUBSTITUTES.get(lower, _GENERIC.get(lower, ())))
+            found = self._names.get(lower) or self.first(_SUBSTITUTES.get(lower, _GENERIC.get(lower, ())))
             if found:
                 break
         else:
@@ -76,7 +80,8 @@ class Families:
         others = (name if name.lower() in _GENERIC else f"'{name}'" for name in families if name != found)
         return ", ".join([found, *others])
 
-    def _first(self, names: Iterable[str]) -> str | None:
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first family that is installed."""
         return next((self._names[name.lower()] for name in names if name.lower() in self._names), None)
 
 
@@ -93,6 +98,12 @@ def normalize(root: etree._Element, families: Families) -> None:
             element.set("font-family", families.resolve(family))
     for text in texts:
         _normalize_text(text)
+        for part in text.iter(etree.Element):
+            own = "".join([part.text or "", *(child.tail or "" for child in part)])
+            family = inherited(part, "font-family")
+            # Renderers replace a font that lacks letters without regard to its weight.
+            if _RIGHT_TO_LEFT_LETTERS.search(own) and family.partition(",")[0] in _LATIN:
+                part.set("font-family", f"{_RIGHT_TO_LEFT_FAMILY}, {family}")
 
 
 def _normalize_text(text: etree._Element) -> None:

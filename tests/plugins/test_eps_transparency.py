@@ -12,10 +12,7 @@ from engine import pipeline
 from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from plugins.eps import GHOSTSCRIPT
 from tests.support.results.conversions import codes
-
-pytestmark = pytest.mark.skipif(not GHOSTSCRIPT.present, reason="needs Ghostscript")
 
 _REGISTRY = load_registry()
 _PAGE = 200  # points

@@ -173,6 +173,24 @@ def test_transforms_of_paints_are_inherited(paint: str, transform: str, referenc
     assert [drawn.getpixel((x, 50)) for x in (85, 95)] == [(255, 0, 0, 255), _BLUE]
 
 
+@pytest.mark.parametrize("letters", ["שלום", "سلام"])
+@pytest.mark.parametrize("family", ["sans-serif", "serif", "Arial"])
+@pytest.mark.parametrize("weight", ["normal", "bold"])
+def test_letters_from_right_to_left_have_their_weight(letters: str, family: str, weight: str) -> None:
+    def drawn(name: str) -> Image.Image:
+        text = f'<text x="95" y="60" font-size="30" direction="rtl" font-weight="{weight}" font-family="{name}">'
+        return _picture(_convert(f"{text}{letters}</text>"))
+
+    assert drawn(family) == drawn("DejaVu Sans")
+
+
+def test_a_symbol_that_a_font_lacks_is_not_bold() -> None:
+    def drawn(name: str) -> Image.Image:
+        return _picture(_convert(f'<text x="20" y="60" font-size="50" font-family="{name}">✓</text>'))
+
+    assert drawn("Arial") == drawn("DejaVu Sans")
+
+
 def test_gradients_that_refer_to_each_other_are_drawn() -> None:
     body = '<linearGradient id="a" href="#b"/><linearGradient id="b" href="#a"/><rect fill="url(#a)"/>'
 
