@@ -5,7 +5,7 @@ Issues warnings for what resvg does not draw.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +16,7 @@ from resvg import render as _render
 from resvg import usvg
 
 from engine import CorruptInput, FidelityWarning, Size
-from plugins._svg import coordinates, source, style, text
+from plugins._svg import coordinates, gradients, source, style, text
 from plugins._svg.coordinates import inherited
 from plugins._svg.source import HREFS, SVG, TRANSFORMS
 from plugins._svg.text import Families
@@ -40,7 +40,6 @@ _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
-_MAX_LINKS = 16  # gradients that refer to each other
 _SIMILARITY = 1e-3  # relative tolerance of scales
 FONT_FOLDERS = tuple(folder for folder in map(Path, ("/usr/share/fonts", "/usr/local/share/fonts")) if folder.is_dir())
 """Folders of fonts that jobs may read."""
@@ -50,11 +49,11 @@ _STYLES = re.compile("Bold|Italic|Oblique|Condensed|Narrow|Light|Mono")
 
 def _load_options() -> usvg.Options:
     options = usvg.Options.default()
-    files = [path for folder in FONT_FOLDERS for path in folder.rglob("*") if path.suffix.lower() in _FONT_FILES]
+    paths = [path for folder in FONT_FOLDERS for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in paths if path.suffix.lower() in _FONT_FILES]
     # resvg takes characters that a font lacks from the first font that has them.
     for file in sorted(files, key=lambda path: (path.stem != "DejaVuSans", bool(_STYLES.search(path.stem)), path)):
         options.load_font_file(str(file))
-    options.font_size = 16
     return options
 
 
@@ -74,6 +73,7 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
 
     def normalize(root: etree._Element) -> None:
         style.resolve(root)
+        root.set("font-size", root.get("font-size", "16"))  # for which renderers have other defaults
         if text.replace_html(root):
             missing.add("foreignObject")
         text.normalize(root, families)
@@ -100,7 +100,7 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
     by_id = {element.get("id"): element for element in root.iter(etree.Element)}
     missing: set[str] = set()
     for element in root.iter(*TRANSFORMS):
-        _inherit_transform(element, by_id)
+        gradients.inherit_transform(element, by_id)
     for element in root.iter(etree.Element):
         for name in _REFERENCES:
             link = _LINK.match(element.get(name, ""))
@@ -113,20 +113,6 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
             if attribute is not None:
                 del element.attrib[attribute]
     return missing
-
-
-def _inherit_transform(element: etree._Element, by_id: Mapping[str | None, etree._Element]) -> None:
-    """Copies the transform of a gradient or pattern from those that it refers to, because resvg does not inherit it."""
-    source: etree._Element | None = element
-    for _ in range(_MAX_LINKS):
-        if source is None or source.tag not in TRANSFORMS:
-            break
-        transform = source.get(TRANSFORMS[source.tag])
-        if transform is not None:
-            element.set(TRANSFORMS[str(element.tag)], transform)
-            break
-        link = next((source.get(href, "") for href in HREFS if href in source.attrib), "")
-        source = by_id.get(link.strip().removeprefix("#"))
 
 
 def _remove_unknown(root: etree._Element) -> None:

@@ -29,7 +29,7 @@ _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs
 _MAX_NESTING = 200
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
-_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others become PNG
+_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others and CMYK become PNG
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
@@ -107,9 +107,10 @@ class _Reader:
         if media_type.startswith("image/") or not media_type:
             # Pillow alone would choose the decoder, which could be Ghostscript.
             image = _pillow.open_image(data, *_DECODERS)
-            if image.format not in _DRAWN:
-                data = _pillow.encode(image.convert("RGBA"), "PNG")
-            return f"data:image/{str(image.format).lower()};base64,{base64.b64encode(data).decode()}"
+            kind = str(image.format)
+            if kind not in _DRAWN or image.mode == "CMYK":
+                kind, data = "PNG", _pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
+            return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
         return link
 
 

@@ -19,7 +19,12 @@ _GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"}
 _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
 _DECORATIONS = ("underline", "overline", "line-through", "none")
 _PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
-_CSS_ONLY = ("mix-blend-mode", "isolation", "background-color")  # no attributes of SVG: renderers read them in `style`
+_CSS_ONLY = (
+    "mix-blend-mode",
+    "isolation",
+    "background-color",
+    "font-kerning",
+)  # no attributes of SVG: renderers read them in `style`
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 

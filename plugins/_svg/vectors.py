@@ -3,7 +3,7 @@
 import typst
 from lxml import etree
 
-from plugins._svg import coordinates, document
+from plugins._svg import coordinates, document, gradients
 
 _POINTS = 0.75  # per pixel at 96 dpi
 _PAGE = """#set page(width: {width:.6f}pt, height: {height:.6f}pt, margin: 0pt)
@@ -17,6 +17,7 @@ _FONTS = typst.Fonts(
 def to_pdf(data: bytes) -> bytes:
     """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of filters, which become pictures."""
     root = document.read(data, rasterizes_filters=True)
+    gradients.simplify(root)
     width, height = coordinates.size(root)
     svg: str = etree.tostring(coordinates.scale_to(root, (width, height)), encoding="unicode")
     page = _PAGE.format(width=width * _POINTS, height=height * _POINTS).encode()
