@@ -16,6 +16,8 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.hdr import HdrColors
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,10 +104,12 @@ class Raster:
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
-    drawn from vectors, at the size requested. `resized`: the request determines the sizes. `background` (red,
-    green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of bits
-    per sample, `source_bit_depth` the number in the source of `deep_frames`. `sample` is a frame of one transparent
-    pixel with the mode, depth and profile of the frames, if the header states them.
+    drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
+    are no loss. `resized`: the request determines the sizes. `bit_depth` is the requested number of bits per sample,
+    `source_bit_depth` the number in the source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the
+    samples mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent
+    pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one picture
+    from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -120,11 +124,13 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    developed: bool = False
     resized: bool = False
-    background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    hdr: HdrColors | None = None
     sample: Frame | None = None
+    origin: Origin | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -156,12 +162,26 @@ class Raster:
         raster = self._select_frames(target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
             _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def tone_mapped(self) -> Raster:
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        hdr = self.hdr
+        if hdr is None:
+            return self
+        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
 
     def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
@@ -172,30 +192,29 @@ class Raster:
             sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
+            origin=self.origin and self.origin.changed(),
         )
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
-        decoded to find out.
+        If they depend on the pixels, as transparency does, pictures of up to `max_pixels` are decoded to find out.
         """
-        sample = self.sample and replace(self.sample, full_size=None)
-        stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
-        if self.deep_frames is not None:
-            stand_in.deep_frames = stand_in.frames
         with catch_warnings(record=True) as caught:
             simplefilter("always")
+            sample = self.sample and replace(self.sample, full_size=None)
+            stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
+            if self.deep_frames is not None:
+                stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
-        if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
+        proven = [one for one in foreseen if not one.code.startswith("alpha_")]
+        if (sample is None or proven != foreseen) and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
             return
-        for one in foreseen:
-            if not one.code.startswith("alpha_"):
-                FidelityWarning.issue(one.code, one.message)
+        for one in proven:
+            FidelityWarning.issue(one.code, one.message)
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -203,9 +222,8 @@ class Raster:
         Raises TooLarge if the frames exceed the limits on frames or pixels.
         """
         check_count(self.count, self.sizes, self.kind)
-        sizes_known = len(self.sizes) == self.count
         for index in range(self.count):
-            yield self._next_frame(self.sizes[index : index + 1] if sizes_known else ())
+            yield self._next_frame(self.sizes[index : index + 1])
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
@@ -238,7 +256,7 @@ class Raster:
             return self.bit_depth
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source:
+        if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
@@ -281,7 +299,7 @@ class Pictures:
 def pictures(payload: Any) -> Pictures | None:
     """The pictures of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Pictures(payload.count, payload.sizes[0] if payload.sizes else None)
+        return Pictures(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
     return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
@@ -317,7 +335,7 @@ def _check_sides(raster: Raster, max_side: int) -> None:
                 f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
                 reason="out_of_range",
                 param="width" if size[0] > max_side else "height",
-                details={"max": max_side, "width": size[0], "height": size[1]},
+                details={"max": max_side},
             )
         check_side(size, max_side)
 
@@ -338,6 +356,18 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
+    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
+    import numpy as np
+
+    if isinstance(pixels, DeepPixels):
+        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
+        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
+    image = color.standard_mode(pixels)
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return Image.fromarray(hdr.to_srgb(np.asarray(image)))
