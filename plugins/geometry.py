@@ -276,6 +276,8 @@ def background(raster: Raster, *, background: Background | None = None) -> Raste
     if background is None:
         return raster
     fill = color.parse(background)
+    if raster.sample is None or raster.sample.image.has_transparency_data:
+        raster = raster.tone_mapped()  # the color is in sRGB
     return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
 
 
