@@ -13,6 +13,7 @@ python3-venv         makes the virtual environment
 ca-certificates      checks certificates of HTTPS servers
 curl                 sends the requests of the README
 libcairo2            writes SVG as PDF and EPS
+libturbojpeg0        turns and cuts JPEG without loss
 libseccomp2          restricts the system calls of conversions
 ghostscript          reads EPS
 fonts-dejavu-core    draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic, symbols

@@ -92,6 +92,7 @@ def to_raster(
     sizes: Sequence[Size] = (),
 ) -> Raster:
     """The frames of an opened picture, in `order`. `sizes` are needed if the frames differ in size."""
+    orientation, dpi = _exif.read_orientation(image), read_dpi(image)
     return Raster(
         _frames(image, order),
         count=len(order),
@@ -99,9 +100,9 @@ def to_raster(
         loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.read(image),
         xmp=upright_xmp(image.info.get("xmp")),
-        dpi=read_dpi(image),
+        dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
         lossy=lossy,
-        turned=_exif.read_orientation(image) > 1,
+        turned=orientation > 1,
         bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),

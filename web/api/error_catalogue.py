@@ -294,6 +294,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "hdr_reduced": "high dynamic range, also that of a gain map; the picture is as on a screen without HDR",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
+        "layers_flattened": "layers and effects of a PSD, which become one picture",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "not_enlarged": "nothing; the picture is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
