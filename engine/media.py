@@ -107,10 +107,10 @@ class Raster:
     drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
     are no loss. `resized`: the request determines the sizes. `background` (red, green, blue, alpha) is the color to lay
     under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
-    source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic
-    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
-    the frames, if the header states them. `origin` is the file of one picture from which it was decoded, for encoders
-    of its format.
+    source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these issue a FidelityWarning where they
+    lose some. `hdr` is what the samples mean if they are of high dynamic range; frames then have no profile. `sample`
+    is a frame of one transparent pixel with the mode, depth and profile of the frames, if the header states them.
+    `origin` is the file of one picture from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -213,7 +213,8 @@ class Raster:
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
         proven = [one for one in foreseen if not one.code.startswith("alpha_")]
-        if (sample is None or proven != foreseen) and (self.peak_pixels or 0) <= max_pixels:
+        depends_on_pixels = sample is None or self.source_bit_depth > 16 or proven != foreseen
+        if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
             return
@@ -258,7 +259,7 @@ class Raster:
                     details={"available": list(available)},
                 )
             return self.bit_depth
-        source = 8 if self.deep_frames is None else self.source_bit_depth
+        source = 8 if self.deep_frames is None else min(self.source_bit_depth, 16)
         depth = next((bits for bits in available if bits >= source), available[-1])
         if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")

@@ -24,7 +24,8 @@ _CODE_POINTS = 4  # bytes of primaries and transfer in the color property, befor
 _IDENTITY = b"\0\0"  # the matrix of RGB
 _LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
 
-_GAIN_MAP = b"urn:com:apple:photo:2020:aux:hdrgainmap\0"  # type of an auxiliary picture
+# Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
+_GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
 _TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 
 Rectangle = tuple[int, int, int, int]
@@ -132,8 +133,8 @@ def _turned(screen: bytes, colors: int) -> bytes:
 
 
 def warn_of_gain_map(data: bytes) -> None:
-    """Warns that a gain map is lost: an auxiliary picture of Apple, or one of ISO 21496-1."""
-    if _TONE_MAPPED in _item_types(data) or _GAIN_MAP in _auxiliary_types(data):
+    """Warns that a gain map is lost."""
+    if _TONE_MAPPED in _item_types(data) or any(kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)):
         FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
 
 

@@ -26,6 +26,7 @@ _PLAIN_INFO = frozenset(
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
+_XMP_GAIN_MAP = re.compile(rb"""\shdrgm:Version=(?:"[^"]*"|'[^']*')|<hdrgm:Version>[^<]*</hdrgm:Version>""")
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -155,9 +156,12 @@ def _has_preview(segment: bytes) -> bool:
 
 
 def upright_xmp(packet: object) -> bytes | None:
-    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values."""
+    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values.
+
+    It does not announce a gain map either, because a raster has none.
+    """
     packet = packet.encode() if isinstance(packet, str) else packet
-    return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
+    return _XMP_GAIN_MAP.sub(b"", _XMP_ORIENTATION.sub(rb"\g<1>1", packet)) if isinstance(packet, bytes) else None
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:

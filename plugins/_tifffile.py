@@ -11,7 +11,7 @@ import imageio.v3 as iio
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageCms
-from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffFileError, TiffPage
+from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
 from plugins import _pillow, _tiff_tags
@@ -142,6 +142,11 @@ def is_deep(page: TiffPage) -> bool:
 def bits(page: TiffPage) -> int:
     """The number of bits per sample, of the largest sample."""
     return int(np.max(page.bitspersample))
+
+
+def integer_bits(page: TiffPage) -> int:
+    """The number of bits of integers that hold the samples: 8 for palettes, 32 for floats."""
+    return 32 if page.sampleformat == SAMPLEFORMAT.IEEEFP else bits(page) if is_deep(page) else 8
 
 
 def orientation(page: TiffPage) -> int:

@@ -6,7 +6,18 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
+from engine import (
+    RASTER,
+    FidelityWarning,
+    FileFormat,
+    Loss,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    any_of,
+    color,
+    conversion,
+)
 from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
@@ -43,7 +54,9 @@ def decode(data: bytes) -> Raster:
     if not pixels.is_deep(file):
         FidelityWarning.issue("depth_reduced", "These colors are read with 8 bits per sample.")
         return raster
-    return replace(raster, deep_frames=pixels.deep_frames(file), source_bit_depth=file.depth)
+    if file.depth > 16:
+        color.warn_of_depth(16)
+    return replace(raster, deep_frames=pixels.deep_frames(file))
 
 
 def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
