@@ -30,7 +30,12 @@ Quality: TypeAlias = Annotated[
         description="Quality of a lossy encoder; higher is better and larger. A JPEG as JPEG keeps its own by default.",
     ),
 ]
-Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
+Lossless: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Keeps every pixel exactly. Without `quality`, a lossless file stays lossless in its own format."
+    ),
+]
 Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
