@@ -17,6 +17,7 @@ from engine.conversions import transform as transform
 from engine.decode_limits import MAX_FRAMES as MAX_FRAMES
 from engine.decode_limits import MAX_PIXELS as MAX_PIXELS
 from engine.decode_limits import Size as Size
+from engine.decode_limits import check_count as check_count
 from engine.decode_limits import check_side as check_side
 from engine.decode_limits import check_size as check_size
 from engine.errors import ConversionError as ConversionError

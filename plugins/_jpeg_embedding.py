@@ -12,7 +12,8 @@ from plugins.jpeg import END, check_scans, filter_segments, read_segments
 
 _SCAN = 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
-_DECODED_EVERYWHERE = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive with Huffman coding
+DECODED_EVERYWHERE = frozenset({0xC0, 0xC1, 0xC2})
+"""The coding processes baseline, extended and progressive with Huffman coding."""
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
 
 
@@ -45,8 +46,8 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
     image = _pillow.open_image(data, "JPEG")
     orientation, dpi, profile = _exif.read_orientation(image), _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode
-    process, is_complete = _inspect(data)
-    if process not in _DECODED_EVERYWHERE:
+    process, is_complete = inspect(data)
+    if process not in DECODED_EVERYWHERE:
         data = _encode_again(image)
     elif not is_complete:
         # Decoding fails for truncated files, at a low cost at an eighth of the size.
@@ -55,7 +56,7 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
     return EmbeddableJpeg(filter_segments(data, metadata), size, mode, orientation, dpi, profile)
 
 
-def _inspect(data: bytes) -> tuple[int | None, bool]:
+def inspect(data: bytes) -> tuple[int | None, bool]:
     """The marker of the coding process, and whether there are a scan and an end of the picture."""
     codes = [code for code, _, _ in read_segments(data)]
     process = next((code for code in codes if code in _FRAMES), None)

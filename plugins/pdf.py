@@ -27,8 +27,7 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
-from plugins import _jpeg_embedding, _pillow, jpeg
-from plugins._jpeg_embedding import PLACEMENTS
+from plugins import _jpeg_embedding, jpeg
 from plugins.geometry import needed_size
 from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
@@ -55,7 +54,6 @@ _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 DPI = 150
 """The default resolution of rendered pages."""
-_DEFAULT_DPI = 96  # for pictures without a resolution
 JPEG_QUALITY = 92
 """The default quality of pictures from a lossy codec."""
 
@@ -188,55 +186,30 @@ def render(
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels."""
-    from engine.mupdf import pymupdf
+    from plugins._pdf.pictures import PictureWriter, jpeg_stream
 
     picture = _jpeg_embedding.prepare(data, metadata)
-    document = pymupdf.open()
-    _add_page(document, picture.data, picture.size, picture.dpi, picture.orientation)
-    return to_bytes(document)
+    writer = PictureWriter()
+    stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
+    writer.add_page(stream, picture.size, picture.dpi, picture.orientation)
+    return to_bytes(writer.document)
 
 
-_HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+"""What pages of pictures hold."""
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, holds=_HOLDS)
-def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
-    """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
-    from engine.mupdf import pymupdf
+@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
+def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
+    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
+    lossless."""
+    from plugins._pdf.pictures import PictureWriter, encode_frame
 
-    warn_quality_ignored(raster, quality)
-    document = pymupdf.open()
+    if quality is None and raster.lossy:
+        quality = JPEG_QUALITY
+    writer = PictureWriter()
     for frame in raster.frames:
-        _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
+        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
     if raster.xmp:
-        document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
-    return to_bytes(document)
-
-
-def _encode_frame(frame: Frame, quality: int | None) -> bytes:
-    """The picture as JPEG of this quality; without loss if it is None, or for transparency, CMYK and 1 bit."""
-    image = frame.image
-    if image.mode == "CMYK":
-        return _pillow.encode(image, "TIFF", compression="tiff_lzw", icc_profile=frame.icc_profile)
-    if quality is not None and image.mode in ("L", "RGB"):
-        return _pillow.encode(image, "JPEG", quality=quality, icc_profile=frame.icc_profile)
-    return _pillow.encode(image, "PNG", icc_profile=frame.icc_profile)
-
-
-def _add_page(
-    document: pymupdf.Document,
-    stream: bytes,
-    size: tuple[int, int],
-    dpi: tuple[float, float] | None,
-    orientation: int = 1,
-) -> None:
-    """Adds a page of the printed size of the picture, which shows the picture upright."""
-    across, down = dpi or (_DEFAULT_DPI, _DEFAULT_DPI)
-    width, height = size[0] * 72 / across, size[1] * 72 / down
-    if orientation >= 5:
-        width, height = height, width
-    page = document.new_page(width=width, height=height)
-    page.insert_image(page.rect, stream=stream, keep_proportion=False)
-    name = page.get_images()[0][7]
-    matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
-    document.update_stream(page.get_contents()[0], f"q {matrix} cm /{name} Do Q".encode())
+        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    return to_bytes(writer.document)
