@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,7 +30,7 @@ from engine import (
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _jpeg_embedding, jpeg
-from plugins.geometry import needed_size
+from plugins.geometry import crop_box, needed_size
 from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
 
@@ -52,6 +54,8 @@ PDF = FileFormat(
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
+# What MuPDF reports about JBIG2 data of which it draws nothing.
+_JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages."""
 JPEG_QUALITY = 92
@@ -160,27 +164,61 @@ def render(
         full = max(1, area.width), max(1, area.height)
         return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
 
+    def drawn_size(full: Size, whole: Size) -> Size:
+        left, top, right, bottom = crop_box(crop, full, whole) if crop else (0, 0, *whole)
+        return right - left, bottom - top
+
     def draw(page: pymupdf.Page) -> Frame:
-        full, (across, down) = sizes(page)
-        check_size(across, down)
+        full, whole = sizes(page)
+        check_size(*drawn_size(full, whole))
         matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
-        if full != (across, down):
-            matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
-        pixels = page.get_pixmap(matrix=matrix, alpha=False)
-        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
-        return Frame(image, full_size=full if full != image.size else None)
+        if full != whole:
+            matrix = pymupdf.Matrix(whole[0] / page.rect.width, whole[1] / page.rect.height)
+        image = draw_page(page, matrix, crop_box(crop, full, whole) if crop else None)
+        return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
     # One page more than the limit is enough to be refused.
-    drawn = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
-    full, first = drawn[0]
+    both = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
+    full, first = both[0]
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,
-        sizes=[size for size, _ in drawn],
-        drawn_sizes=[size for _, size in drawn],
+        sizes=[full for full, _ in both],
+        drawn_sizes=[drawn_size(full, whole) for full, whole in both],
     )
+
+
+def draw_page(page: pymupdf.Page, matrix: pymupdf.Matrix, box: tuple[int, int, int, int] | None = None) -> Image.Image:
+    """Draws a page, or a box of it in pixels: left, top, right and bottom.
+
+    Raises CorruptInput if a picture by JBIG2 is damaged. Issues a warning for other damaged pictures.
+    """
+    from engine.mupdf import pymupdf
+
+    # MuPDF takes all pixels that the rectangle touches.
+    clip = None if box is None else pymupdf.Rect(box[0] + 0.5, box[1] + 0.5, box[2] - 0.5, box[3] - 0.5) * ~matrix
+    with checked_pictures():
+        pixels = page.get_pixmap(matrix=matrix, clip=clip, alpha=False)
+    return Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
+
+
+@contextmanager
+def checked_pictures() -> Iterator[None]:
+    """Raises CorruptInput if MuPDF cannot decode a picture by JBIG2, and issues a warning for other damaged pictures.
+
+    MuPDF draws in black what it cannot decode.
+    """
+    from engine.mupdf import pymupdf
+
+    pymupdf.TOOLS.reset_mupdf_warnings()
+    yield
+    messages = pymupdf.TOOLS.mupdf_warnings()
+    if any(problem in messages for problem in _JBIG2_PROBLEMS):
+        raise CorruptInput("A picture in the PDF is damaged: its JBIG2 data cannot be decoded.")
+    if "padding truncated image" in messages:
+        FidelityWarning.issue("repaired", "A picture in the PDF is damaged; its missing part is black.")
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)

@@ -214,7 +214,7 @@ def _draw(root: etree._Element, parts: int) -> Image.Image:
     across, down = size(root)
     scale = min(_SCALE, math.sqrt(_MAX_PIXELS / (across * down * parts)))
     wanted = max(1, round(across * scale)), max(1, round(down * scale))
-    return document.render(scale_to(deepcopy(root), wanted), wanted)
+    return document.render(scale_to(deepcopy(root), wanted), (0, 0, *wanted))
 
 
 def _image(image: Image.Image, box: Box, to_picture: Matrix) -> etree._Element:
