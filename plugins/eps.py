@@ -31,7 +31,7 @@ from engine import (
 from engine.option_types import Metadata
 from plugins import _postscript
 from plugins.jpeg import JPEG
-from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
+from plugins.pdf import PDF, checked_pictures, filter_document, to_bytes, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
@@ -166,6 +166,7 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it."""
     warn_pages_dropped(document)
+    _check_pictures(document)
     filter_document(document, metadata)
     document.select([0])
     document = _without_hidden_layers(document)
@@ -175,6 +176,16 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     _remove_structures(document)
     program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
     return _set_bounding_box(program, width, height)
+
+
+def _check_pictures(document: pymupdf.Document) -> None:
+    """Raises CorruptInput for a damaged picture by JBIG2, which Ghostscript would leave out."""
+    from engine.mupdf import pymupdf
+
+    for xref, *_, filter in (picture[:9] for picture in document[0].get_images()):
+        if filter == "JBIG2Decode":
+            with checked_pictures():
+                pymupdf.Pixmap(document, xref)
 
 
 def _without_hidden_layers(document: pymupdf.Document) -> pymupdf.Document:
