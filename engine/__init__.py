@@ -1,6 +1,7 @@
 """File formats, conversions between them, and their execution. Plugins use no other names of `engine`."""
 
 from engine import color as color
+from engine.capabilities import TargetCapabilities as TargetCapabilities
 from engine.conversions import AnyConversion as AnyConversion
 from engine.conversions import AnyTool as AnyTool
 from engine.conversions import AnyTransform as AnyTransform
@@ -43,7 +44,6 @@ from engine.media import RASTER as RASTER
 from engine.media import DeepPixels as DeepPixels
 from engine.media import Frame as Frame
 from engine.media import Raster as Raster
-from engine.media import TargetCapabilities as TargetCapabilities
 from engine.options import InputFile as InputFile
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
@@ -138,25 +139,13 @@ def resize(
     _warn_ignored(box, fit=fit, gravity=gravity, enlarge=enlarge and not (width or height))
     if width is None and height is None:
         return raster
-    enlarge = enlarge or raster.scalable
     fill = color.parse(background) if background else None
     padded = box if fit == "contain" else None
-
-    def sizes(size: Size) -> tuple[Size, Size]:
-        """The size of the whole picture after scaling, and the part of it that is kept."""
-        reachable = _reachable_box(size, box) if box and fit in ("cover", "fill") and not enlarge else (width, height)
-        whole = scaled_size(size, *reachable, fit=fit, enlarge=enlarge)
-        part = (min(reachable[0] or 1, whole[0]), min(reachable[1] or 1, whole[1])) if box and fit == "cover" else whole
-        return whole, part
+    sizes = partial(_fitted_sizes, width=width, height=height, fit=fit, enlarge=enlarge or raster.scalable)
 
     def new_size(size: Size) -> Size:
-        """The size of the result. Checks it against the limits, and warns if it is smaller than requested."""
-        _, part = sizes(size)
-        _check_result(padded or part)
-        if not enlarge and not padded and part != _enlarged_size(size, width, height, fit):
-            message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
-            FidelityWarning.issue("not_enlarged", message)
-        return padded or part
+        _check_result(padded or sizes(size)[1])
+        return padded or sizes(size)[1]
 
     def fitted(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
@@ -166,7 +155,21 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return _color_space.map_frames(raster, fitted, new_size)
+    return replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+
+
+def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:
+    """The size of the whole picture after scaling, and the part of it that is kept; warns if it is too small."""
+    box = (width, height) if width and height else None
+    if box and fit in ("cover", "fill") and not enlarge:
+        width, height = _reachable_box(size, box)
+    whole = scaled_size(size, width, height, fit=fit, enlarge=enlarge)
+    part = (min(width, whole[0]), min(height, whole[1])) if width and height and fit == "cover" else whole
+    wanted = box if box and fit in ("cover", "fill") else scaled_size(size, width, height, fit=fit, enlarge=True)
+    if part != wanted and fit != "contain":
+        message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
+        FidelityWarning.issue("not_enlarged", message)
+    return whole, part
 
 
 def _warn_ignored(box: Size | None, *, fit: Fit, gravity: Gravity, enlarge: bool) -> None:
@@ -190,15 +193,6 @@ def _reachable_box(size: Size, box: Size) -> Size:
     if width * down >= height * across:  # the width is the limit
         return across, max(1, (2 * height * across + width) // (2 * width))
     return max(1, (2 * width * down + height) // (2 * height)), down
-
-
-def _enlarged_size(size: Size, width: int | None, height: int | None, fit: Fit) -> Size:
-    """The size of the result if pictures become larger."""
-    return (
-        (width, height)
-        if width and height and fit in ("cover", "fill")
-        else scaled_size(size, width, height, fit=fit, enlarge=True)
-    )
 
 
 def _check_result(size: Size) -> None:

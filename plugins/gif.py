@@ -55,7 +55,7 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS, in_dry_run=True)
 def encode(raster: Raster) -> bytes:
     frames = list(raster.frames)
     if len(frames) > 1:
