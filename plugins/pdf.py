@@ -158,36 +158,37 @@ def render(
     """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from engine.mupdf import pymupdf
 
-    def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
-        """The size at `dpi`, and the size to draw."""
+    def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int]]:
+        """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw."""
         area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
         full = max(1, area.width), max(1, area.height)
-        return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-
-    def drawn_size(full: Size, whole: Size) -> Size:
-        left, top, right, bottom = crop_box(crop, full, whole) if crop else (0, 0, *whole)
-        return right - left, bottom - top
+        whole = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+        return full, whole, crop_box(crop, full, whole) if crop else (0, 0, *whole)
 
     def draw(page: pymupdf.Page) -> Frame:
-        full, whole = sizes(page)
-        check_size(*drawn_size(full, whole))
+        full, whole, box = sizes(page)
+        check_size(*_box_size(box))
         matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
         if full != whole:
             matrix = pymupdf.Matrix(whole[0] / page.rect.width, whole[1] / page.rect.height)
-        image = draw_page(page, matrix, crop_box(crop, full, whole) if crop else None)
+        image = draw_page(page, matrix, box if crop else None)
         return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
     # One page more than the limit is enough to be refused.
-    both = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
-    full, first = both[0]
+    found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
+    full, whole, _ = found[0]
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,
-        dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
+        dpi=(dpi * whole[0] / full[0], dpi * whole[1] / full[1]),
         scalable=True,
-        sizes=[full for full, _ in both],
-        drawn_sizes=[drawn_size(full, whole) for full, whole in both],
+        sizes=[full for full, _, _ in found],
+        drawn_sizes=[_box_size(box) for _, _, box in found],
     )
+
+
+def _box_size(box: tuple[int, int, int, int]) -> Size:
+    return box[2] - box[0], box[3] - box[1]
 
 
 def draw_page(page: pymupdf.Page, matrix: pymupdf.Matrix, box: tuple[int, int, int, int] | None = None) -> Image.Image:
