@@ -31,7 +31,7 @@ from engine import (
 from engine.option_types import Metadata
 from plugins import _postscript
 from plugins.jpeg import JPEG
-from plugins.pdf import PDF, checked_pictures, filter_document, to_bytes, warn_pages_dropped
+from plugins.pdf import PDF, checked_pictures, filter_document, to_bytes, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
@@ -165,7 +165,7 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it."""
-    warn_pages_dropped(document)
+    warn_first_page(document)
     _check_pictures(document)
     filter_document(document, metadata)
     document.select([0])

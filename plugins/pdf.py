@@ -73,9 +73,22 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
-    if pages is not None:
-        document.select(PageRanges.parse(pages).indexes(document.page_count))
+    if pages is None:
+        return document
+    indexes = PageRanges.parse(pages).indexes(document.page_count)
+    selected = _select_pages(data, password or "", indexes) if len(indexes) < document.page_count else None
+    if selected is None:
+        document.select(indexes)
+        return document
+    document = pymupdf.open(stream=selected, filetype="pdf")
+    document.authenticate(password or "")
     return document
+
+
+def _select_pages(data: bytes, password: str, indexes: list[int]) -> bytes | None:
+    from plugins._pdf.selection import select_pages
+
+    return select_pages(data, password, indexes)
 
 
 def warn_repaired(data: bytes) -> None:
@@ -86,8 +99,11 @@ def warn_repaired(data: bytes) -> None:
     FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
 
 
-def warn_pages_dropped(document: pymupdf.Document) -> None:
-    """Issues a warning if a document has several pages, for targets of one page."""
+def warn_first_page(document: pymupdf.Document) -> None:
+    """Issues the warnings for targets that hold the look of one page."""
+    from plugins._pdf.losses import warn_losses
+
+    warn_losses(document[0])
     if document.page_count > 1:
         FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
 
@@ -157,6 +173,7 @@ def render(
 ) -> Raster:
     """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from engine.mupdf import pymupdf
+    from plugins._pdf.losses import warn_losses
 
     def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int]]:
         """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw."""
@@ -166,17 +183,16 @@ def render(
         return full, whole, crop_box(crop, full, whole) if crop else (0, 0, *whole)
 
     def draw(page: pymupdf.Page) -> Frame:
+        warn_losses(page)
         full, whole, box = sizes(page)
         check_size(*_box_size(box))
-        matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
-        if full != whole:
-            matrix = pymupdf.Matrix(whole[0] / page.rect.width, whole[1] / page.rect.height)
-        image = draw_page(page, matrix, box if crop else None)
+        scale = (dpi / 72, dpi / 72) if full == whole else (whole[0] / page.rect.width, whole[1] / page.rect.height)
+        image = draw_page(page, pymupdf.Matrix(*scale), box if crop else None)
         return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
-    # One page more than the limit is enough to be refused.
-    found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
+    found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
     full, whole, _ = found[0]
+    warn_losses(document[0])  # before it is drawn, to be told by a dry run
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,

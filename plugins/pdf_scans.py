@@ -81,6 +81,7 @@ def extract(
     """A TIFF with the pictures of pages that are one picture, as they are stored, and other pages drawn."""
     from engine.mupdf import pymupdf
     from plugins._pdf import scans
+    from plugins._pdf.losses import warn_losses
 
     with checked_pictures():
         found = [scans.find(page) for page in islice(document, MAX_FRAMES + 1)]
@@ -93,6 +94,7 @@ def extract(
 
     def frames() -> Iterator[Frame]:
         for page, scan in zip(document, found, strict=False):
+            warn_losses(page)
             with checked_pictures():
                 frame = scan.read() if scan else None
             scale = pymupdf.Matrix(DPI / 72, DPI / 72)

@@ -10,7 +10,7 @@ from engine import DOCUMENT, RASTER, Content, FileFormat, Frame, Loss, Raster, S
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import crop_box, needed_size
-from plugins.pdf import checked_pictures, filter_document, warn_pages_dropped
+from plugins.pdf import checked_pictures, filter_document, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
@@ -87,7 +87,7 @@ def render(
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    warn_pages_dropped(document)
+    warn_first_page(document)
     filter_document(document, metadata)
     with checked_pictures():
         svg: str = document[0].get_svg_image(text_as_path=True)
