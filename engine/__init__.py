@@ -38,6 +38,10 @@ from engine.formats import Sniffer as Sniffer
 from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
 from engine.formats import ends_with as ends_with
+from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
+from engine.hdr import PRIMARIES as PRIMARIES
+from engine.hdr import HdrColors as HdrColors
+from engine.hdr import Primaries as Primaries
 from engine.hookspecs import hookimpl as hookimpl
 from engine.media import DOCUMENT as DOCUMENT
 from engine.media import RASTER as RASTER

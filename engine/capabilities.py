@@ -18,13 +18,14 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `max_side` is the longest side in pixels.
+    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels.
     """
 
     modes: tuple[str, ...]
     deep_modes: tuple[str, ...] = ()
     deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
+    hdr: bool = False
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
@@ -43,4 +44,4 @@ class TargetCapabilities:
 
     def for_animation(self) -> TargetCapabilities:
         """What the format can store in the frames of an animation."""
-        return replace(self, modes=self.animation_modes, deep_modes=())
+        return replace(self, modes=self.animation_modes, deep_modes=(), hdr=False)

@@ -20,7 +20,12 @@ QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
 
 MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
+    int,
+    Field(
+        ge=1000,
+        examples=[200_000],
+        description="Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.",
+    ),
 ]
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy

@@ -16,6 +16,7 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.hdr import HdrColors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,9 +107,10 @@ class Raster:
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
-    drawn from vectors, at the size requested. `resized`: the request determines the sizes. `background` (red,
-    green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of bits
-    per sample, `source_bit_depth` the number in the source of `deep_frames`. `sample` is a frame of one transparent
+    drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
+    are no loss. `resized`: the request determines the sizes. `bit_depth` is the requested number of bits per sample,
+    `source_bit_depth` the number in the source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the
+    samples mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent
     pixel with the mode, depth and profile of the frames, if the header states them.
     """
 
@@ -124,10 +126,11 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    developed: bool = False
     resized: bool = False
-    background: tuple[int, int, int] = color.WHITE
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    hdr: HdrColors | None = None
     sample: Frame | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
@@ -160,12 +163,26 @@ class Raster:
         raster = self._select_frames(target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
             _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def tone_mapped(self) -> Raster:
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        hdr = self.hdr
+        if hdr is None:
+            return self
+        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
 
     def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
@@ -242,7 +259,7 @@ class Raster:
             return self.bit_depth
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source:
+        if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
@@ -321,7 +338,7 @@ def _check_sides(raster: Raster, max_side: int) -> None:
                 f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
                 reason="out_of_range",
                 param="width" if size[0] > max_side else "height",
-                details={"max": max_side, "width": size[0], "height": size[1]},
+                details={"max": max_side},
             )
         check_side(size, max_side)
 
@@ -342,6 +359,18 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
+    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
+    import numpy as np
+
+    if isinstance(pixels, DeepPixels):
+        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
+        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
+    image = color.standard_mode(pixels)
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return Image.fromarray(hdr.to_srgb(np.asarray(image)))

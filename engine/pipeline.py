@@ -31,6 +31,7 @@ from engine.planner import Conversions, Plan
 PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
 
 _MAX_MESSAGES = 3
+_MAX_QUALITY = 100  # if an encoder has no default
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
@@ -283,12 +284,13 @@ def _encode(
 def _encode_within(
     encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
 ) -> tuple[bytes, Any, int]:
-    """Encodes with the best quality whose file has at most `max_bytes`; the option `quality` is the upper limit.
+    """Encodes with the best quality whose file has at most `max_bytes`, up to the option `quality` or its default.
 
     Returns the file, the payload that the encoder received, and the quality. Raises ConversionError, reason
     `target_unreachable`.
     """
-    max_bytes, upper = int(options[MAX_BYTES]), int(options.get(QUALITY, 100))
+    max_bytes = int(options[MAX_BYTES])
+    upper = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
     best: tuple[bytes, Any, int] | None = None
     lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
     lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import NamedTuple
 
 import engine
-from engine import Raster, Size
+from engine import FidelityWarning, HdrColors, Raster, Size
 from plugins import _cicp, _exif
 
 _PICTURE = 1  # the first item of a file of libavif
@@ -20,6 +20,10 @@ _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
 _CODE_POINTS = 4  # bytes of primaries and transfer in the color property
+_LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
+
+_GAIN_MAP = b"urn:com:apple:photo:2020:aux:hdrgainmap\0"  # type of an auxiliary picture
+_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 
 Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
@@ -99,7 +103,7 @@ def _picture_size(data: bytes) -> Size | None:
 def with_colors(raster: Raster, data: bytes) -> Raster:
     """The raster with the colors that the primary picture describes by code points, unless it has a profile.
 
-    HDR becomes sRGB, other colors a profile.
+    HDR stays as it is, other colors become a profile.
     """
     properties = list(_primary_properties(data))
     descriptions = {content[:4]: content[4:] for kind, content in properties if kind == b"colr"}
@@ -110,8 +114,39 @@ def with_colors(raster: Raster, data: bytes) -> Raster:
     transfer = _cicp.SRGB_TRANSFER if transfer in (_cicp.UNSPECIFIED, *_VIDEO_TRANSFERS) else transfer
     if (primaries, transfer) == (_cicp.SRGB_PRIMARIES, _cicp.SRGB_TRANSFER) or not _cicp.are_known(primaries, transfer):
         return raster
-    light_level = int.from_bytes(dict(properties).get(b"clli", b"")[:2])  # cd/m²
-    return _cicp.with_colors(raster, primaries, transfer, light_level or _cicp.DEFAULT_PEAK)
+    content, screen = (dict(properties).get(kind, b"") for kind in (b"clli", b"mdcv"))
+    levels = struct.unpack(">2H", content) if len(content) == _LIGHT_LEVELS else (0, 0)  # cd/m²
+    light_levels = (float(levels[0]), float(levels[1])) if any(levels) else None
+    mastering_display = _turned(screen, 2) if len(screen) == _MASTERING_DISPLAY else None
+    return _cicp.with_colors(raster, primaries, transfer, light_levels, mastering_display)
+
+
+def _turned(screen: bytes, colors: int) -> bytes:
+    """A mastering display whose first `colors` follow the others: red, green, blue in PNG, green, blue, red in HEIF."""
+    return screen[4 * colors : 12] + screen[: 4 * colors] + screen[12:]
+
+
+def warn_of_gain_map(data: bytes) -> None:
+    """Warns that a gain map is lost: an auxiliary picture of Apple, or one of ISO 21496-1."""
+    if _TONE_MAPPED in _item_types(data) or _GAIN_MAP in _auxiliary_types(data):
+        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+
+
+def _item_types(data: bytes) -> Iterator[bytes]:
+    items = _find(data, b"meta", b"iinf")
+    if items is not None:
+        count_size = 4 if data[items.content : items.content + 1] > b"\0" else 2
+        for box in _boxes(data, items.content + _VERSION + count_size, items.end):
+            number_size = 4 if data[box.content : box.content + 1] > b"\2" else 2
+            start = box.content + _VERSION + number_size + 2  # after the index of the protection
+            yield data[start : start + 4]
+
+
+def _auxiliary_types(data: bytes) -> Iterator[bytes]:
+    properties = _find(data, b"meta", b"iprp", b"ipco")
+    for box in _children(data, properties) if properties else ():
+        if box.kind == b"auxC":
+            yield data[box.content + _VERSION : box.end]
 
 
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
@@ -205,6 +240,18 @@ def _with_single_associations(data: bytes, properties: _Box) -> bytes:
     return data[: properties.start] + content + _box(b"free", bytes(spare - 8)) + data[properties.end :]
 
 
+def frame_count(data: bytes) -> int:
+    """The number of frames of the sequence in a file, in the track of pictures that has the most; 0 without."""
+    movie = _find(data, b"moov")
+    counts = [0]
+    for track in _children(data, movie) if movie else ():
+        handler = _find(data, b"mdia", b"hdlr", inside=track)
+        samples = _find(data, b"mdia", b"minf", b"stbl", b"stsz", inside=track)
+        if handler and samples and data[handler.content + 8 : handler.content + 12] == b"pict":
+            counts.append(int.from_bytes(data[samples.content + 8 : samples.content + 12]))
+    return max(counts)
+
+
 def loop_count(data: bytes) -> int:
     """How often a sequence plays, from the edit list of its first track; 0: forever."""
     track = _find(data, b"moov", b"trak")
@@ -246,7 +293,9 @@ def _duration_field(data: bytes, box: _Box) -> tuple[int, str]:
     return box.content + _DURATIONS[box.kind][version], (">I", ">Q")[version]
 
 
-def add_metadata(data: bytes, icc_profile: bytes | None, exif: bytes | None, xmp: bytes | None) -> bytes:
+def add_metadata(
+    data: bytes, icc_profile: bytes | None, hdr: HdrColors | None, exif: bytes | None, xmp: bytes | None
+) -> bytes:
     """`data` with metadata. It must be a file of libavif: one extent per item, offsets of 4 bytes, no metadata."""
     contents = []
     if exif:
@@ -256,8 +305,8 @@ def add_metadata(data: bytes, icc_profile: bytes | None, exif: bytes | None, xmp
         contents.append((b"mime\0application/rdf+xml\0", xmp))
     file = _contents(data)
     boxes = _contents(file[b"meta"][_VERSION:])
-    if icc_profile:
-        boxes[b"iprp"] = _with_profile(boxes[b"iprp"], icc_profile)
+    for kind, content in _color_properties(icc_profile, hdr):
+        boxes[b"iprp"] = _with_property(boxes[b"iprp"], _box(kind, content))
     (count,) = struct.unpack_from(">H", boxes[b"iinf"], _ITEM_COUNT)
     for number, (kind, _) in enumerate(contents, count + 1):
         entry = _box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
@@ -283,11 +332,21 @@ def add_metadata(data: bytes, icc_profile: bytes | None, exif: bytes | None, xmp
     return b"".join([*(_box(kind, content) for kind, content in file.items()), *added])
 
 
-def _with_profile(properties: bytes, icc_profile: bytes) -> bytes:
-    """The content of iprp with the profile as a property of the picture."""
+def _color_properties(icc_profile: bytes | None, hdr: HdrColors | None) -> Iterator[tuple[bytes, bytes]]:
+    """The type and content of the properties for a profile and for the brightness of HDR."""
+    if icc_profile:
+        yield b"colr", b"prof" + icc_profile
+    if hdr and hdr.light_levels:
+        yield b"clli", struct.pack(">2H", *(min(round(level), 0xFFFF) for level in hdr.light_levels))
+    if hdr and hdr.mastering_display:
+        yield b"mdcv", _turned(hdr.mastering_display, 1)
+
+
+def _with_property(properties: bytes, box: bytes) -> bytes:
+    """The content of iprp with one more property of the picture."""
     boxes = _contents(properties)
     index = 1 + sum(1 for _ in _boxes(boxes[b"ipco"]))
-    boxes[b"ipco"] += _box(b"colr", b"prof" + icc_profile)
+    boxes[b"ipco"] += box
     associations = bytearray(boxes[b"ipma"])
     associations[_FIRST_ASSOCIATIONS] += 1
     associations.insert(_FIRST_ASSOCIATIONS + 1, index)

@@ -202,6 +202,8 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
 
 def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
     """Encodes a JPEG, with larger buffers if the file exceeds Pillow's."""
+    if image.mode == "CMYK":
+        parameters["subsampling"] = "4:4:4"  # otherwise inks would lose resolution, not colors
     try:
         return encode(image, "JPEG", **parameters)
     except OSError:

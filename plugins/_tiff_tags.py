@@ -57,8 +57,11 @@ def _layout(content: Content) -> _Layout | None:
     return _Layout(order, "Q", "Q", 8) if is_big else _Layout(order, "H", "I", 4)
 
 
-def read_directories(content: Content) -> list[Directory]:
-    """The chain of directories and their sub-directories. Stops at invalid data without raising."""
+def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Directory]:
+    """The chain of directories and their sub-directories, with the first values of each tag.
+
+    Stops at invalid data without raising.
+    """
     layout = _layout(content)
     if layout is None:
         return []
@@ -70,7 +73,7 @@ def read_directories(content: Content) -> list[Directory]:
         if offset in seen or not 8 <= offset < len(content) - 6:
             continue
         seen.add(offset)
-        directory, next_offset = _read_directory(content, offset, layout)
+        directory, next_offset = _read_directory(content, offset, layout, max_values)
         directories.append(directory)
         pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
         pending.append(next_offset)
@@ -133,7 +136,7 @@ def is_complete(content: Content) -> bool:
     return not is_truncated(content, read_directories(content))
 
 
-def _read_directory(content: Content, offset: int, layout: _Layout) -> tuple[Directory, int]:
+def _read_directory(content: Content, offset: int, layout: _Layout, max_values: int) -> tuple[Directory, int]:
     start = offset + struct.calcsize(layout.count)
     count = min(layout.read(layout.count, content[offset:start]), _MAX_ENTRIES)
     end = start + layout.entry_size * count
@@ -142,7 +145,7 @@ def _read_directory(content: Content, offset: int, layout: _Layout) -> tuple[Dir
     for position in range(0, len(table) - layout.entry_size + 1, layout.entry_size):
         tag, kind, length = struct.unpack_from(layout.entry, table, position)
         field = table[position + struct.calcsize(layout.entry) : position + layout.entry_size]
-        tags[tag] = _values(content, field, kind, min(length, _MAX_VALUES), layout)
+        tags[tag] = _values(content, field, kind, min(length, max_values), layout)
     return tags, layout.read(layout.offset, content[end : end + layout.offset_size])
 
 

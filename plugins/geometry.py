@@ -141,6 +141,8 @@ def resize(
         return raster
     fill = color.parse(background) if background else None
     padded = box if fit == "contain" else None
+    if padded:
+        raster = raster.tone_mapped()  # the color around it is in sRGB
     sizes = partial(_fitted_sizes, width=width, height=height, fit=fit, enlarge=enlarge or raster.scalable)
 
     def new_size(size: Size) -> Size:
@@ -250,14 +252,13 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
-@transform(RASTER, after=resize, memory=0)
+@transform(RASTER, after=resize, memory=8)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
-    """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
+    """Lays each frame on a color. The result has alpha only if the color is translucent."""
     if background is None:
         return raster
-    *samples, alpha = color.parse(background)
-    red, green, blue = ((sample * alpha + 255 * (255 - alpha) + 127) // 255 for sample in samples)
-    return replace(raster, background=(red, green, blue))
+    fill = color.parse(background)
+    return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
 
 
 color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)
@@ -296,7 +297,7 @@ def _continuous(image: Image.Image) -> Image.Image:
     """`image` in a mode whose samples can be averaged: without palette, not 1 bit per sample."""
     image = color.standard_mode(image)
     if image.mode == "LAB":
-        return color.to_srgb(image, None)
+        return color.reduced_to_srgb(image, None)
     if image.mode == "P":
         return image.convert("RGBA" if "transparency" in image.info else "RGB")
     return image.convert("L") if image.mode == "1" else image
@@ -341,6 +342,7 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
         frame = replace(frame, pixels=_continuous(frame.pixels))
     mode = frame.pixels.mode
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
+    alpha = alpha // 255 * 255  # a translucent background is laid under the whole picture later
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
         frame = _color_space.in_color_space(frame, gray=False)
         mode = frame.pixels.mode

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, TooLarge, conversion, ends_with
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
-from plugins import _exif, _pillow
+from plugins import _exif, _jpeg_pictures, _pillow
 from plugins.geometry import needed_size, reduced_scale
 from plugins.metadata import filter_exif, filter_xmp
 
@@ -60,6 +60,7 @@ def decode(
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
+    _jpeg_pictures.warn_of_further(data, read_segments)
     image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
@@ -72,7 +73,7 @@ def decode(
     return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500))
 def encode(
     raster: Raster,
     *,
@@ -110,10 +111,12 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 def filter_segments(data: bytes, metadata: Metadata) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`.
 
-    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture.
+    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
+    pictures there.
     """
     if metadata == "all":
         return data
+    _jpeg_pictures.warn_of_further(data, read_segments)
     parts = [data[:2]]
     position = 2
     for code, start, end in read_segments(data):

@@ -127,7 +127,7 @@ def result_reply(result: JobResult, *, reusable: bool) -> bytes:
 
 
 def error_reply(error: ConversionError) -> bytes:
-    return _reply({"error": error.as_json()})
+    return _reply({"error": {**error.as_json(), "cause": error.cause}})
 
 
 def report_reply(report: SandboxReport) -> bytes:
@@ -154,13 +154,14 @@ def _printable(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _ErrorValues:
-    """The values of `ConversionError.as_json`."""
+    """The values of `ConversionError.as_json`, and the cause."""
 
     kind: Text
     message: Text
     reason: Text | None
     param: Text | None
     details: dict[Text, _Scalar | list[_Scalar] | dict[Text, _Scalar]]
+    cause: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,9 @@ def parse_result(message: bytes) -> tuple[JobResult, bool]:
     """
     reply = _parse(message)
     if reply.error is not None:
-        raise ConversionError.from_json(asdict(reply.error))
+        error = ConversionError.from_json(asdict(reply.error))
+        error.cause = reply.error.cause
+        raise error
     if reply.result is None:
         raise _unreadable()
     return reply.result, reply.reusable

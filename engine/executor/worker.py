@@ -112,10 +112,10 @@ class Worker:
             return jobs.error_reply(error)
         except MemoryError:
             return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
-        except OSError as error:
-            return jobs.error_reply(StepFailed(f"The conversion failed: {error.strerror or type(error).__name__}."))
         except Exception as error:
-            return jobs.error_reply(StepFailed(f"The conversion failed: {type(error).__name__}."))
+            failure = StepFailed(f"The conversion failed: {getattr(error, 'strerror', None) or type(error).__name__}.")
+            failure.__cause__ = error
+            return jobs.error_reply(failure)
 
     def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
         registry = load_registry()

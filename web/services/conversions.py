@@ -199,5 +199,5 @@ def _known_format(upload: Upload) -> FileFormat | None:
 
 def _log_failure(request: ConversionRequest, error: ConversionError) -> None:
     details = {name: error.details.get(name) for name in ("step", "exit_code")}
-    fields = {**vars(request.context), "reason": error.reason, **details}
+    fields = {**vars(request.context), "reason": error.reason, "cause": error.cause, **details}
     log.warning("conversion failed", extra={"fields": fields})
