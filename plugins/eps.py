@@ -31,7 +31,7 @@ from engine import (
 from engine.option_types import Metadata
 from plugins import _postscript
 from plugins.jpeg import JPEG
-from plugins.pdf import PDF, checked_pictures, filter_document, to_bytes, warn_first_page
+from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, to_bytes, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
@@ -76,7 +76,7 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True)
+@conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
 

@@ -58,6 +58,8 @@ _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages."""
+OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes")
+"""The options of `write` that concern PDF files only."""
 JPEG_QUALITY = 92
 """The default quality of pictures from a lossy codec."""
 
@@ -122,7 +124,21 @@ def encrypted_error(password: str | None) -> UnknownFormat:
 
 
 @conversion(DOCUMENT, PDF)
-def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
+def write(
+    document: pymupdf.Document,
+    *,
+    metadata: Metadata = "safe",
+    quality: Quality | None = None,
+    password: Password | None = None,
+) -> bytes:
+    """The document. With a `quality`, its pictures become JPEG where that is smaller; otherwise they stay."""
+    if quality is not None:
+        from plugins._pdf.recompression import recompress
+
+        # The pipeline can try several qualities of one document.
+        document = type(document)(stream=to_bytes(document), filetype="pdf")
+        document.authenticate(password or "")
+        recompress(document, quality)
     filter_document(document, metadata)
     return to_bytes(document)
 

@@ -4,7 +4,7 @@ import ctypes
 
 from engine import AnyConversion, Loss, Requirement, conversion, hookimpl
 from engine.option_types import Metadata
-from plugins.pdf import PDF
+from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF
 from plugins.svg import SVG
 
 MODULES = ("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
@@ -21,7 +21,7 @@ def _has_cairo() -> bool:
 CAIRO = Requirement("cairo", "vectors from SVG", "apt-get install libcairo2", present=_has_cairo())
 
 
-@conversion(SVG, PDF, cost=4, isolated=True)
+@conversion(SVG, PDF, cost=4, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
     from plugins._svg import vectors
 

@@ -15,5 +15,5 @@ def warn_losses(page: pymupdf.Page) -> None:
         FidelityWarning.issue("links_dropped", "Links of the PDF are not in the result.")
     if page.first_widget:
         FidelityWarning.issue("forms_dropped", "Form fields are drawn as they are, and cannot be filled in.")
-    if document.needs_pass:
-        FidelityWarning.issue("encryption_dropped", "The PDF needs a password; the result does not.")
+    if document.metadata["encryption"]:  # needs_pass would lock it again
+        FidelityWarning.issue("encryption_dropped", "The PDF is encrypted; the result is not.")

@@ -85,7 +85,8 @@ def test_a_result_without_encryption(target: str) -> None:
     data = bytes(_document().tobytes(**encryption, user_pw="secret"))
     result = convert(data, target, password="secret", pages="1")
     assert codes(result) == {"encryption_dropped"}
-    assert codes(convert(bytes(_document().tobytes(**encryption)), target, pages="1")) == set()
+    assert result.data == convert(bytes(_document().tobytes()), target, pages="1").data
+    assert codes(convert(bytes(_document().tobytes(**encryption)), target, pages="1")) == {"encryption_dropped"}
     kept = convert(data, "pdf", password="secret", pages="1")
     assert codes(kept) == set()
     assert pymupdf.open(stream=kept.data).needs_pass
