@@ -18,7 +18,8 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels.
+    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `encoding`: the
+    encoder keeps that of the `origin` of a raster, unless an option of ENCODING_OPTIONS replaces it.
     """
 
     modes: tuple[str, ...]
@@ -29,6 +30,7 @@ class TargetCapabilities:
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
+    encoding: bool = False
 
     def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
         """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""

@@ -16,8 +16,10 @@ from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
 
-QUALITY, MAX_BYTES = "quality", "max_bytes"
+QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
 """Options of encoders that the pipeline reads too."""
+ENCODING_OPTIONS = frozenset({QUALITY, MAX_BYTES, LOSSLESS})
+"""Options that replace the encoding of the input, where a conversion into the same format keeps it."""
 
 MaxBytes: TypeAlias = Annotated[
     int,

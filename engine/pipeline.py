@@ -12,6 +12,8 @@ from pydantic import Field
 
 from engine import media
 from engine.conversions import (
+    ENCODING_OPTIONS,
+    LOSSLESS,
     MAX_BYTES,
     QUALITY,
     AnyConversion,
@@ -28,7 +30,7 @@ from engine.options import NO_OPTIONS, OptionValues, PageRanges
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.planner import Conversions, Plan
 
-PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
+PAGES, METADATA = "pages", "metadata"
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
@@ -264,6 +266,10 @@ def _encode(
     If the payload is a result of a tool, `name` and `pages` describe it.
     """
     encoder, *others = plan.steps[plan.encoder_position :]
+    if isinstance(payload, Raster) and ENCODING_OPTIONS & encoder.options.keys() & options.keys():
+        payload = replace(payload, origin=None)
+    elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
+        options = {**options, LOSSLESS: not payload.lossy}  # of the same class
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)

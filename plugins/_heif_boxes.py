@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,10 +20,12 @@ _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets 
 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
-_CODE_POINTS = 4  # bytes of primaries and transfer in the color property
+_CODE_POINTS = 4  # bytes of primaries and transfer in the color property, before the matrix
+_IDENTITY = b"\0\0"  # the matrix of RGB
 _LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
 
-_GAIN_MAP = b"urn:com:apple:photo:2020:aux:hdrgainmap\0"  # type of an auxiliary picture
+# Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
+_GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
 _TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 
 Rectangle = tuple[int, int, int, int]
@@ -103,10 +106,13 @@ def _picture_size(data: bytes) -> Size | None:
 def with_colors(raster: Raster, data: bytes) -> Raster:
     """The raster with the colors that the primary picture describes by code points, unless it has a profile.
 
-    HDR stays as it is, other colors become a profile.
+    HDR stays as it is, other colors become a profile. A still whose samples are stored as RGB is not lossy: encoders
+    store them so for no other purpose.
     """
     properties = list(_primary_properties(data))
     descriptions = {content[:4]: content[4:] for kind, content in properties if kind == b"colr"}
+    if descriptions.get(b"nclx", b"")[_CODE_POINTS : _CODE_POINTS + 2] == _IDENTITY and not raster.animated:
+        raster = replace(raster, lossy=False)
     if descriptions.keys() & {b"prof", b"rICC"} or len(descriptions.get(b"nclx", b"")) < _CODE_POINTS:
         return raster
     primaries, transfer = struct.unpack_from(">HH", descriptions[b"nclx"])
@@ -127,8 +133,8 @@ def _turned(screen: bytes, colors: int) -> bytes:
 
 
 def warn_of_gain_map(data: bytes) -> None:
-    """Warns that a gain map is lost: an auxiliary picture of Apple, or one of ISO 21496-1."""
-    if _TONE_MAPPED in _item_types(data) or _GAIN_MAP in _auxiliary_types(data):
+    """Warns that a gain map is lost."""
+    if _TONE_MAPPED in _item_types(data) or any(kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)):
         FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
 
 

@@ -26,6 +26,7 @@ _PLAIN_INFO = frozenset(
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
+_XMP_GAIN_MAP = re.compile(rb"""\shdrgm:Version=(?:"[^"]*"|'[^']*')|<hdrgm:Version>[^<]*</hdrgm:Version>""")
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -91,6 +92,7 @@ def to_raster(
     sizes: Sequence[Size] = (),
 ) -> Raster:
     """The frames of an opened picture, in `order`. `sizes` are needed if the frames differ in size."""
+    orientation, dpi = _exif.read_orientation(image), read_dpi(image)
     return Raster(
         _frames(image, order),
         count=len(order),
@@ -98,9 +100,9 @@ def to_raster(
         loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.read(image),
         xmp=upright_xmp(image.info.get("xmp")),
-        dpi=read_dpi(image),
+        dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
         lossy=lossy,
-        turned=_exif.read_orientation(image) > 1,
+        turned=orientation > 1,
         bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
@@ -154,9 +156,12 @@ def _has_preview(segment: bytes) -> bool:
 
 
 def upright_xmp(packet: object) -> bytes | None:
-    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values."""
+    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values.
+
+    It does not announce a gain map either, because a raster has none.
+    """
     packet = packet.encode() if isinstance(packet, str) else packet
-    return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
+    return _XMP_GAIN_MAP.sub(b"", _XMP_ORIENTATION.sub(rb"\g<1>1", packet)) if isinstance(packet, bytes) else None
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:

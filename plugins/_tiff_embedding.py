@@ -11,13 +11,13 @@ from tifffile import COMPRESSION, PHOTOMETRIC, TiffPage
 
 from engine import Size
 from plugins import _tifffile
-from plugins._jpeg_embedding import DECODED_EVERYWHERE, inspect
 from plugins._pdf.pictures import Stream, Tiles, group4_stream
-from plugins.jpeg import END, check_scans, read_segments
+from plugins.jpeg import END, check_scans, inspect_coding, read_segments
 
 _START, _STOP = b"\xff\xd8", b"\xff\xd9"
 _SCAN, _RESTART_INTERVAL, _RESTART, _COMMENT = 0xDA, 0xDD, 0xD0, 0xFE  # markers of JPEG
 _SEQUENTIAL = (0xC0, 0xC1)
+_FRAMES = (*_SEQUENTIAL, 0xC2)
 _REVERSED = 2  # the order of bits in a byte
 _CONTIGUOUS = 1
 _MAX_UINT16 = 65_535
@@ -113,10 +113,9 @@ def _header(jpeg: bytes) -> tuple[Size, int] | None:
     Raises TooLarge for too many scans.
     """
     check_scans(jpeg)
-    process, is_complete = inspect(jpeg)
-    if process not in DECODED_EVERYWHERE or not is_complete:
+    if inspect_coding(jpeg) != (True, True):
         return None
-    start = next(start for code, start, _ in read_segments(jpeg) if code == process)
+    start = next(start for code, start, _ in read_segments(jpeg) if code in _FRAMES)
     bits, height, width, bands = struct.unpack_from(">BHHB", jpeg, start + 4)
     return ((width, height), bands) if bits == 8 else None
 

@@ -28,8 +28,8 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
-from plugins import _jpeg_embedding, jpeg
+from engine.option_types import Crop, Dpi, Fit, Flip, Height, Metadata, Pages, Password, Quality, Rotate, Width
+from plugins import _jpeg_embedding, _pillow, jpeg
 from plugins.geometry import crop_box, needed_size
 from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
@@ -214,6 +214,7 @@ def render(
         count=document.page_count,
         dpi=(dpi * whole[0] / full[0], dpi * whole[1] / full[1]),
         scalable=True,
+        sample=_pillow.sample("RGB"),
         sizes=[full for full, _, _ in found],
         drawn_sizes=[_box_size(box) for _, _, box in found],
     )
@@ -255,11 +256,11 @@ def checked_pictures() -> Iterator[None]:
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """A PDF of one page that contains the JPEG with unchanged pixels."""
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None) -> bytes:
+    """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
     from plugins._pdf.pictures import PictureWriter, jpeg_stream
 
-    picture = _jpeg_embedding.prepare(data, metadata)
+    picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     writer = PictureWriter()
     stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
     writer.add_page(stream, picture.size, picture.dpi, picture.orientation)

@@ -203,7 +203,8 @@ def test_recompressing_never_makes_a_file_larger(name: str, options: dict[str, O
     result = convert(_SMALL[name], name, **options)
 
     assert result.data == _SMALL[name]
-    assert (_codes(result), result.outcome.quality_used) == (["kept_original"], None)
+    untouched = name == "jpeg" and not options
+    assert (_codes(result), result.outcome.quality_used) == ([] if untouched else ["kept_original"], None)
 
 
 def test_a_smaller_result_replaces_the_original() -> None:

@@ -160,7 +160,9 @@ def _quality(pair: Pair) -> None:
         return
     assert low.data != high.data
     if not options:
-        assert facts(pair.target.name, low.data) == pair.base | _jpegs(pair)
+        same_format = pair.source == pair.target  # the file's own encoding is kept without a quality
+        expected = facts(pair.target.name, high.data) if same_format else pair.base | _jpegs(pair)
+        assert facts(pair.target.name, low.data) == expected
 
 
 def _lossless(pair: Pair) -> None:
@@ -328,8 +330,8 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
 def _stable(data: bytes) -> bytes:
     """The file without identifiers and dates, which differ each time."""
     dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
-    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+|\bsurface\d+"
-    data = without_object_streams(data) if data.startswith(b"%PDF") else data  # Cairo may compress dates
+    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+"
+    data = without_object_streams(data) if data.startswith(b"%PDF") else data
     times_of_movies = rb"(?s:(?<=[mt][vkd]hd\x01...).{16})"
     return re.sub(b"|".join((dates, identifiers, times_of_movies)), b"", data, flags=re.MULTILINE)
 
