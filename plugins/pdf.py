@@ -193,8 +193,7 @@ def render(
 
     def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int]]:
         """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw."""
-        area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
-        full = max(1, area.width), max(1, area.height)
+        full = _size_at(page, dpi)
         whole = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
         return full, whole, crop_box(crop, full, whole) if crop else (0, 0, *whole)
 
@@ -218,6 +217,12 @@ def render(
         sizes=[full for full, _, _ in found],
         drawn_sizes=[_box_size(box) for _, _, box in found],
     )
+
+
+def _size_at(page: pymupdf.Page, dpi: int) -> Size:
+    """The size of a page in pixels."""
+    area = (page.rect * (dpi / 72)).irect
+    return max(1, area.width), max(1, area.height)
 
 
 def _box_size(box: tuple[int, int, int, int]) -> Size:
