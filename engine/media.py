@@ -74,12 +74,16 @@ class Frame:
     """One upright picture. `duration` is in milliseconds, for frames of an animation.
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
+    `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
+    has another one than the raster.
     """
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
     full_size: Size | None = None
+    cropped: bool = False
+    dpi: tuple[float, float] | None = None
 
     @property
     def size(self) -> Size:
