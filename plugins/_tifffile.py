@@ -194,6 +194,8 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
         return _apply_palette(array[..., 0], page)
     if photometric in _LAB:
         color.warn_converted("LAB")
+        if bits(page) > 16:
+            color.warn_of_depth(16)
         lab = _lab_to_srgb(array[..., :3], page)
         return lab if is_deep(page) else lab.as_image()
     if photometric == PHOTOMETRIC.YCBCR and page.compression not in _JPEG:

@@ -53,10 +53,9 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     if crop is None:
         return raster
     rectangle = _parse_crop(crop)
-    origin = raster.origin
-    if origin:
-        _check_crop(rectangle, origin.size)
-        origin = origin.cropped(*rectangle)
+    if raster.sizes:
+        _check_crop(rectangle, raster.sizes[0])
+    origin = raster.origin and raster.origin.cropped(*rectangle)
 
     def cut(frame: Frame) -> Frame:
         full = frame.full_size or frame.size

@@ -287,7 +287,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
         "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
-        "effects_rasterized": "vectors of an SVG with filters, masks or other effects; they become pictures of 288 dpi",
+        "effects_rasterized": "filters of an SVG, and transparency in an EPS, which become pictures among the vectors",
         "encryption_dropped": "encryption, when PDFs are merged",
         "font_substituted": "fonts of an SVG that are not installed; others replace them",
         "frames_dropped": "all frames of an animation but the first",

@@ -132,9 +132,9 @@ def _eps(data: bytes) -> Facts:
 
 
 def _svg(data: bytes) -> Facts:
-    size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
+    size = re.search(rb' width="([\d.]+)(pt)?" height="([\d.]+)(pt)?"', data)
     assert size
-    return {"size": tuple(round(float(side)) for side in size.groups())}
+    return {"size": (round(float(size[1])), round(float(size[3])))}
 
 
 def _no_details(data: bytes) -> Facts:
