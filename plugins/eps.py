@@ -177,6 +177,8 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     document.bake()
     width, height = _make_upright(document)
     _check_size(width, height)
+    if not document[0].get_bboxlog():
+        document[0].draw_rect(document[0].rect, color=None, fill=(1, 1, 1))  # without marks, it would look truncated
     document, flattened = transparency.flatten(document)
     if flattened:
         FidelityWarning.issue("effects_rasterized", "Transparent parts became pictures of at most 300 dpi.")
