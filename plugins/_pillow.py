@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageFile, ImageOps, PngImagePlugin
+from PIL import Image, ImageFile, PngImagePlugin
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif
@@ -26,6 +27,11 @@ _PLAIN_INFO = frozenset(
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
+_Turn = Image.Transpose
+_UPRIGHT = MappingProxyType(  # by EXIF orientation
+    {2: _Turn.FLIP_LEFT_RIGHT, 3: _Turn.ROTATE_180, 4: _Turn.FLIP_TOP_BOTTOM, 5: _Turn.TRANSPOSE}
+    | {6: _Turn.ROTATE_270, 7: _Turn.TRANSVERSE, 8: _Turn.ROTATE_90}
+)
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -120,7 +126,8 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         # Encoders seek in a file that is positioned at a later frame.
         frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
-        ImageOps.exif_transpose(frame, in_place=True)
+        if (orientation := _exif.read_orientation(frame)) in _UPRIGHT:
+            frame = frame.transpose(_UPRIGHT[orientation])
         yield Frame(frame, profile, duration)
         del frame  # frees its memory before the next one is decoded
 

@@ -64,13 +64,17 @@ def filter_exif(exif: bytes | None, metadata: Metadata) -> bytes | None:
 
     Issues a FidelityWarning if `safe` removes a position.
     """
-    if exif is None or metadata == "all":
-        return exif
-    if metadata == "none":
+    if exif is None or metadata == "none":
         return None
-    if _exif.has_position(exif):
+    block = _exif.parse(exif)
+    if block is None:
+        FidelityWarning.issue("metadata_damaged", "The EXIF of the file is damaged. It was removed.")
+        return None
+    if metadata == "all":
+        return exif
+    if _exif.has_position(block):
         _warn_location_removed()
-    return _exif.safe_part(exif)
+    return _exif.safe_part(block)
 
 
 def filter_xmp(packet: bytes | None, metadata: Metadata) -> bytes | None:

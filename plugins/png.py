@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from PIL import Image
+
 from engine import MAX_FRAMES, RASTER, DeepPixels, FileFormat, Frame, Raster, Signature, conversion, ends_with
 from engine.option_types import Pages
 from plugins import _cicp, _exif, _pillow, _png_encoder
@@ -50,7 +52,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     order = _pillow.select(frames, pages)
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
     if _is_deep(data) and len(frames) == 1:
-        raster = replace(raster, deep_frames=_decode_deep(data))
+        raster = replace(raster, deep_frames=_decode_deep(data, image))
     return _with_colors(raster, data)
 
 
@@ -101,12 +103,11 @@ def _peak(chunks: Mapping[bytes, bytes]) -> float:
     return (content or screen) / _LUMINANCE_UNITS or _cicp.DEFAULT_PEAK
 
 
-def _decode_deep(data: bytes) -> Iterator[Frame]:
+def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     from imagecodecs import png_decode
 
-    header = _pillow.open_image(data, "PNG")
     array = png_decode(data)
-    array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
+    array = _pillow.apply_orientation(array, _exif.read_orientation(header))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 

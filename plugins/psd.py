@@ -49,7 +49,7 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
     # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(
         raster,
-        exif=_exif.without_orientation(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
+        exif=_exif.upright(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
         xmp=_pillow.upright_xmp(xmp),
         dpi=_pillow.plausible_dpi((across / 65536, down / 65536)),
     )

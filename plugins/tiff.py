@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from PIL import Image, ImageSequence, TiffImagePlugin
+from PIL import Image, ImageSequence
 from pydantic import Field
 
 from engine import (
@@ -31,7 +30,6 @@ from plugins import _exif, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from tifffile import TiffFile
 
 
 def _sniff(content: Content) -> int:
@@ -56,8 +54,7 @@ _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
-_BYTE, _ASCII, _LONG = 1, 2, 4
-_PLACEHOLDER = 0xFEEDF00D
+_BYTE = 1  # type
 _JPEG_QUALITY, _EFFORT = 90, 5
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
 _SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of a picture that are compressed to choose the predictor
@@ -81,6 +78,12 @@ _PHOTOMETRIC_NAMES = {
 
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    block = _exif.parse_file(data)
+    packet = block.bytes_of(_exif.XMP) if block else None
+    return replace(_decode(data, pages), exif=_exif.from_file(block), xmp=_pillow.upright_xmp(packet))
+
+
+def _decode(data: bytes, pages: str | None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
         sizes = _sizes(image)
@@ -90,7 +93,11 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
         return _decode_with_tifffile(data, pages)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    return replace(raster, bare=raster.bare and getattr(image, "n_frames", 1) == 1)  # without thumbnails
+    return replace(
+        raster,
+        turned=getattr(image, "tag_v2", {}).get(_exif.ORIENTATION, 1) != 1,  # Pillow turns the pixels
+        bare=raster.bare and getattr(image, "n_frames", 1) == 1,  # without thumbnails
+    )
 
 
 def _sizes(image: Image.Image) -> dict[int, Size]:
@@ -132,29 +139,15 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         sizes = [_tifffile.upright_size(page) for page in chosen]
         turned = any(_tifffile.orientation(page) > 1 for page in chosen)
         dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
-        directory = _read_directory(data, file)
     return Raster(
         _frames(data, order, deep=False),
         count=len(order),
         deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
         source_bit_depth=min(bits, 16),
-        exif=_exif.from_directory(directory),
-        xmp=_pillow.upright_xmp(directory.get(_exif.XMP)),
         dpi=dpi,
         turned=turned,
         sizes=sizes,
     )
-
-
-def _read_directory(data: bytes, file: TiffFile) -> Image.Exif:
-    """The tags of the first page; empty if they are invalid."""
-    tags = Image.Exif()
-    tags.endian, tags.bigtiff = file.byteorder, file.is_bigtiff
-    try:
-        tags.load_from_fp(BytesIO(data), file.pages.first.offset)
-    except _UNREADABLE:
-        return Image.Exif()
-    return tags
 
 
 def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
@@ -191,14 +184,13 @@ def encode(
     if compression not in (None, "deflate") and effort != _EFFORT:
         FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
-    tags = _exif.parse(raster.exif)
-    with _tifffile.Writer() as writer:
-        for number, frame in enumerate(converted.frames):
+    block = _exif.parse(raster.exif)
+    with _tifffile.Writer(block.order if block else "<") as writer:
+        for frame in converted.frames:
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": raster.dpi,
                 "resolutionunit": "inch" if raster.dpi else None,
-                "extratags": () if number else list(_extra_tags(tags, raster.xmp)),
             }
             if compression is None and frame.pixels.mode == "1":
                 writer.write_bilevel(frame.image, **common)
@@ -206,7 +198,7 @@ def encode(
                 array, parameters = _page(frame.pixels)
                 method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
                 writer.write(array, **parameters, **method, **common)
-    return _append_directories(writer.getvalue(), tags)
+    return _with_tags(writer.getvalue(), block.directory if block else {}, raster.xmp)
 
 
 def _compression_parameters(
@@ -250,28 +242,22 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
-def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:
-    """Text tags, XMP, and placeholders for the offsets of the EXIF directories."""
-    for tag, value in tags.items():
-        if tag in _exif.DESCRIPTIVE and isinstance(value, str):
-            yield tag, _ASCII, 0, value.encode(), True
-    for pointer in _exif.DIRECTORIES:
-        if tags.get_ifd(pointer):
-            yield pointer - 1, _LONG, 1, _PLACEHOLDER, True
+def _with_tags(data: bytes, tags: _exif.Directory, xmp: bytes | None) -> bytes:
+    """A TIFF file whose first directory has further tags: those of EXIF that do not describe storage, and XMP."""
+    layout = _tiff_tags.read_layout(data)
+    if layout is None or not (tags or xmp):
+        return data
+    directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}
     if xmp:
-        yield _exif.XMP, _BYTE, len(xmp), xmp, True
-
-
-def _append_directories(data: bytes, tags: Image.Exif) -> bytes:
-    """Appends the EXIF directories and fills in their offsets."""
-    for pointer in _exif.DIRECTORIES:
-        # tifffile cannot write pointer tags. The preceding tag number is replaced here; the order is unchanged.
-        entry = struct.pack("<HHII", pointer - 1, _LONG, 1, _PLACEHOLDER)
-        if entry in data:
-            data += b"\0" * (len(data) % 2)
-            directory = TiffImagePlugin.ImageFileDirectory_v2(prefix=b"II")
-            for tag, value in tags.get_ifd(pointer).items():
-                directory[tag] = value
-            final = struct.pack("<HHII", pointer, _LONG, 1, len(data))
-            data = data.replace(entry, final, 1) + directory.tobytes(len(data))
-    return data
+        directory[_exif.XMP] = _exif.Value(_BYTE, len(xmp), xmp)
+    entries, following = _tiff_tags.read_entries(data, layout.read_offset(data, layout.first), layout)
+    for entry in entries:
+        field = data[entry.start : entry.start + entry.size]
+        if entry.size > layout.offset_size:
+            field = struct.pack(f"{layout.order}I", entry.start)
+        directory[entry.tag] = _exif.Value(entry.kind, entry.length, field)
+    # The new directory is at the end, after an even number of bytes, so that all values stay where they are.
+    end = len(data) + len(data) % 2
+    first = struct.pack(f"{layout.order}I", end)
+    added = _exif.write_directory(directory, layout.order, end, following)
+    return b"".join([data[: layout.first], first, data[layout.first + len(first) :], bytes(len(data) % 2), added])
