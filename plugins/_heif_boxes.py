@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from io import BytesIO
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ _PICTURE = 1  # the first item of a file of libavif
 _VERSION = 4  # bytes of version and flags at the start of the content of a full box
 _ITEM_COUNT, _LOCATION_COUNT = _VERSION, _VERSION + 2  # offsets in iinf and iloc
 _LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
+_MIN_LOCATION = 6  # bytes of an entry of any version
 _FIRST_ASSOCIATIONS = _VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
@@ -164,6 +166,58 @@ def _associations(data: bytes, box: _Box) -> Iterator[tuple[int, bytes, list[int
         indexes = [int.from_bytes(data[offset : offset + step]) & mask for offset in range(first, end, step)]
         yield int.from_bytes(data[start : start + size]), data[start:end], indexes
         start = end
+
+
+def take_exif(data: bytes) -> tuple[bytes, bytes | None]:
+    """The file whose EXIF readers skip, and its EXIF block, which may be damaged. None without.
+
+    libavif refuses files with damaged EXIF, and Pillow encodes the texts of EXIF again.
+    """
+    hidden, block = bytearray(data), None
+    for number, kind in _items(data):
+        if data[kind : kind + 4] == b"Exif":
+            content = _item_content(data, number)
+            # The offset of the TIFF header in the rest comes first.
+            header = 4 + int.from_bytes(content[:4])
+            block = block or (_exif.PREFIX + content[header:] if content else None)
+            hidden[kind : kind + 4] = b"skip"
+    return (bytes(hidden) if hidden != data else data), block
+
+
+def _items(data: bytes) -> Iterator[tuple[int, int]]:
+    """The number of each item, and the offset of its type."""
+    items = _find(data, b"meta", b"iinf")
+    first = items.content + _VERSION + (4 if data[items.content] else 2) if items else 0
+    for box in _boxes(data, first, items.end) if items else ():
+        version, start = data[box.content], box.content + _VERSION
+        size = 4 if version > 2 else 2
+        if box.kind == b"infe" and version >= 2 and start + size + 6 <= box.end:
+            yield int.from_bytes(data[start : start + size]), start + size + 2
+
+
+def _item_content(data: bytes, number: int) -> bytes:
+    """The content of an item that is stored in one part in the file or in idat; empty for others."""
+    found, inside = _find(data, b"meta", b"iloc"), _find(data, b"meta", b"idat")
+    locations = data[found.content : found.end] if found else b""
+    stream = BytesIO(locations)
+
+    def read(size: int) -> int:
+        return int.from_bytes(stream.read(size))
+
+    version, sizes = read(_VERSION) >> 24, read(2)
+    offset_size, length_size, base_size, index_size = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
+    id_size, index_size = 4 if version > 1 else 2, index_size if version else 0
+    for _ in range(min(read(id_size), len(locations) // _MIN_LOCATION)):
+        item, method = read(id_size), read(2) & 15 if version else 0
+        read(2)  # the file
+        base, count = read(base_size), read(2)
+        if item == number and count == 1:
+            read(index_size)
+            start, length = base + read(offset_size), read(length_size)
+            start += inside.content if inside and method else 0
+            return data[start : start + length] if length else data[start:]
+        stream.seek(count * (index_size + offset_size + length_size), 1)
+    return b""
 
 
 def repair(data: bytes) -> bytes:

@@ -49,8 +49,8 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
-    data = _heif_boxes.repair(data)
-    return _heif_boxes.with_colors(_decode(data, pages), data)
+    data, exif = _heif_boxes.take_exif(_heif_boxes.repair(data))
+    return replace(_heif_boxes.with_colors(_decode(data, pages), data), exif=exif and _exif.upright(exif))
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
