@@ -131,8 +131,8 @@ class Raster:
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding;
-    `decoded_sizes` are the sizes of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
+    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
@@ -158,6 +158,7 @@ class Raster:
     bit_depth: int | None = None
     source_bit_depth: int = 16
     sizes: Sequence[Size] = ()
+    drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -175,7 +176,7 @@ class Raster:
         """Pixels in memory at once: all frames of an animation, or the largest page. None if a size is unknown."""
         if len(self.sizes) < self.count:
             return None
-        areas = [width * height for width, height in self.sizes]
+        areas = [width * height for width, height in self.drawn_sizes or self.sizes]
         return sum(areas) if self.animated else max(areas)
 
     def converted_for(self, target: TargetCapabilities) -> Raster:
@@ -199,6 +200,7 @@ class Raster:
             frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
             deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
+            drawn_sizes=() if new_size else self.drawn_sizes,
         )
 
     def split(self) -> Iterator[Raster]:
@@ -258,7 +260,13 @@ class Raster:
     def _next_frame(self, sizes: Sequence[Size]) -> Raster:
         deep_frames = None if self.deep_frames is None else islice(self.deep_frames, 1)
         return replace(
-            self, frames=islice(self.frames, 1), deep_frames=deep_frames, count=1, animated=False, sizes=sizes
+            self,
+            frames=islice(self.frames, 1),
+            deep_frames=deep_frames,
+            count=1,
+            animated=False,
+            sizes=sizes,
+            drawn_sizes=(),
         )
 
 

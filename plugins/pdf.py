@@ -180,7 +180,8 @@ def render(
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,
-        sizes=[size for _, size in drawn],
+        sizes=[size for size, _ in drawn],
+        drawn_sizes=[size for _, size in drawn],
     )
 
 

@@ -105,7 +105,7 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
         if not _is_for_pillow(getattr(page, "tag_v2", {})):
             return {}
         if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
-            sizes[index] = page.size
+            sizes[index] = _pillow.upright_size(page)
         if len(sizes) > MAX_FRAMES:
             break
     image.seek(next(iter(sizes), 0))
