@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 from warnings import warn
 
 from pydantic import Field
@@ -14,6 +14,9 @@ from pydantic import Field
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
+
+if TYPE_CHECKING:
+    from engine.media import TargetCapabilities
 
 QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
@@ -52,6 +55,10 @@ class FidelityWarning(UserWarning):
         warn(cls(code, message), stacklevel=2)
 
 
+Holds: TypeAlias = "TargetCapabilities | Callable[[OptionValues], TargetCapabilities]"
+"""What the target of an encoder can store, or a function that returns it for the options of the encoder."""
+
+
 @dataclass(frozen=True)
 class Conversion(Generic[S, T]):
     """A step from one format to another; `conversion` documents the fields.
@@ -68,11 +75,21 @@ class Conversion(Generic[S, T]):
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     isolated: bool = False
+    holds: Holds | None = None
+    without: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
-        """Runs the step with the options that it has; ignores others."""
-        return self.run(payload, **_own(self.options.keys() - {MAX_BYTES}, options))
+        """Runs the step with the options that it has; ignores others. Reduces a raster to what the target holds."""
+        reduced: Any = payload
+        capabilities = self.capabilities(options)
+        if capabilities is not None:
+            reduced = reduced.converted_for(capabilities)
+        return self.run(reduced, **_own(self.options.keys() - {MAX_BYTES}, options))
+
+    def capabilities(self, options: OptionValues) -> TargetCapabilities | None:
+        """What the target can store with these options. None if the step does not declare it."""
+        return self.holds(options) if callable(self.holds) else self.holds
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -95,6 +112,8 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
+    holds: Holds | None = None,
+    without: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -102,14 +121,18 @@ def conversion(
     `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
     as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
     `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
-    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`.
+    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. An encoder
+    declares what its target `holds`; the function receives a raster that is reduced to it. `without` are the names of
+    options of transforms that have no effect on the payload.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(source, target, run, loss, cost, terminal, programs, memory, isolated, options)
+        return Conversion(
+            source, target, run, loss, cost, terminal, programs, memory, isolated, holds, without, options
+        )
 
     return declare
 

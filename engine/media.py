@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat, tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from PIL import Image
+from pydantic import Field
 
 from engine import color
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.options import Option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,10 +92,11 @@ class Frame:
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """What a target format can store. `Raster.converted_for` reduces a raster to it.
+    """What a target format can store. An encoder that declares it as `holds` receives a raster reduced to it.
 
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
+    `animation_modes` are the modes of animations; none if the format has no animations.
     `max_side` is the longest side in pixels.
     """
 
@@ -101,14 +104,25 @@ class TargetCapabilities:
     deep_modes: tuple[str, ...] = ()
     deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
-    animation: bool = False
+    animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
+
+    def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
+        """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
+        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths]}
+        if self.max_side:
+            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
+        return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
 
     @property
     def bit_depths(self) -> tuple[int, ...]:
         """The supported numbers of bits per sample, in ascending order."""
         return (8, *self.deep_bits) if self.deep_modes else (8,)
+
+    def for_animation(self) -> TargetCapabilities:
+        """What the format can store in the frames of an animation."""
+        return replace(self, modes=self.animation_modes, deep_modes=())
 
 
 @dataclass
@@ -117,8 +131,8 @@ class Raster:
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding;
-    `decoded_sizes` are the sizes of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
+    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
@@ -144,6 +158,7 @@ class Raster:
     bit_depth: int | None = None
     source_bit_depth: int = 16
     sizes: Sequence[Size] = ()
+    drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -161,7 +176,7 @@ class Raster:
         """Pixels in memory at once: all frames of an animation, or the largest page. None if a size is unknown."""
         if len(self.sizes) < self.count:
             return None
-        areas = [width * height for width, height in self.sizes]
+        areas = [width * height for width, height in self.drawn_sizes or self.sizes]
         return sum(areas) if self.animated else max(areas)
 
     def converted_for(self, target: TargetCapabilities) -> Raster:
@@ -170,8 +185,9 @@ class Raster:
         The result's `bit_depth` is the depth of its frames. Raises InvalidOption if the target does not support the
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
-        depth = self._bit_depth_for(target)
         raster = self._select_frames(target)
+        target = target.for_animation() if raster.animated and target.animation_modes else target
+        depth = self._bit_depth_for(target)
         check_count(raster.count, raster.sizes, self.kind)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
@@ -184,6 +200,7 @@ class Raster:
             frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
             deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
+            drawn_sizes=() if new_size else self.drawn_sizes,
         )
 
     def split(self) -> Iterator[Raster]:
@@ -206,10 +223,10 @@ class Raster:
                 deep_frames, given_deep = tee(deep_frames)
             yield replace(self, frames=given, deep_frames=given_deep)
 
-    def first_frame(self, target: TargetCapabilities) -> Frame:
-        """The first frame, reduced to what `target` supports."""
+    def first_frame(self, target: TargetCapabilities | None = None) -> Frame:
+        """The first frame; reduced to what `target` supports, which encoders leave to their declaration."""
         # Reading to the end releases what the decoder and the steps after it hold.
-        frame, *_ = self.converted_for(target).frames
+        frame, *_ = (self.converted_for(target) if target else self).frames
         return frame
 
     def _bit_depth_for(self, target: TargetCapabilities) -> int:
@@ -232,8 +249,8 @@ class Raster:
         return depth
 
     def _select_frames(self, target: TargetCapabilities) -> Raster:
-        if self.count == 1 or target.pages or (self.animated and target.animation):
-            if self.count > 1 and self.animated and not target.animation:
+        if self.count == 1 or target.pages or (self.animated and target.animation_modes):
+            if self.count > 1 and self.animated and not target.animation_modes:
                 FidelityWarning.issue("timing_dropped", "Frames become pages without durations.")
             return self
         count = self.count if self.count <= MAX_FRAMES else f"more than {MAX_FRAMES}"
@@ -243,7 +260,13 @@ class Raster:
     def _next_frame(self, sizes: Sequence[Size]) -> Raster:
         deep_frames = None if self.deep_frames is None else islice(self.deep_frames, 1)
         return replace(
-            self, frames=islice(self.frames, 1), deep_frames=deep_frames, count=1, animated=False, sizes=sizes
+            self,
+            frames=islice(self.frames, 1),
+            deep_frames=deep_frames,
+            count=1,
+            animated=False,
+            sizes=sizes,
+            drawn_sizes=(),
         )
 
 

@@ -23,6 +23,7 @@ OptionValues: TypeAlias = Mapping[str, OptionValue]
 NO_OPTIONS: OptionValues = {}
 
 _JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
+_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -60,6 +61,12 @@ class Option:
     def _adapter(self) -> TypeAdapter[Any]:
         return TypeAdapter(self.type, config=ConfigDict(strict=True))
 
+    def limited(self, limit: Any) -> Option:
+        """The option with fewer values: those of a Literal, or within the limits of a pydantic Field."""
+        kind, *annotations = get_args(self.type) if get_origin(self.type) is Annotated else (self.type,)
+        narrowed = (limit, *annotations) if get_origin(limit) is Literal else (kind, *annotations, limit)
+        return replace(self, type=Annotated[narrowed])
+
     @property
     def secret(self) -> bool:
         """Whether the value opens protected files and must not be shown."""
@@ -88,7 +95,7 @@ class Option:
         """
         kind = self.schema["type"]
         if from_text and isinstance(value, str) and kind != "string":
-            value = _read_text(value)
+            value = read_boolean(value) if kind == "boolean" else _read_number(value)
         if type(value) not in _JSON_TYPES[kind]:  # booleans are integers for Python
             raise self._error(value)
         try:
@@ -140,10 +147,13 @@ def _range_text(limits: Mapping[str, Any]) -> str:
     return ""
 
 
-def _read_text(text: str) -> OptionValue:
-    """The number or boolean that `text` is in JSON; otherwise `text`. The case of booleans is ignored."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+def read_boolean(text: str) -> bool | str:
+    """The boolean that a text field of a form means, ignoring case; otherwise `text`."""
+    return _BOOLEANS.get(text.lower(), text)
+
+
+def _read_number(text: str) -> OptionValue:
+    """The number that `text` is in JSON; otherwise `text`."""
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text

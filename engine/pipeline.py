@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from time import perf_counter
 from typing import Annotated, Any, TypeAlias
 
@@ -29,6 +30,7 @@ from engine.planner import Conversions, Plan
 
 PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
 
+_MAX_MESSAGES = 3
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
@@ -146,10 +148,12 @@ def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
 
 
 def _records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, ...]:
-    """The fidelity warnings, one for each code."""
-    messages = [record.message for record in caught]
-    records = {w.code: WarningRecord(w.code, w.message) for w in messages if isinstance(w, FidelityWarning)}
-    return tuple(records.values())
+    """The fidelity warnings, one for each code, with at most _MAX_MESSAGES different messages."""
+    messages: dict[str, dict[str, None]] = {}
+    for warning in (record.message for record in caught):
+        if isinstance(warning, FidelityWarning):
+            messages.setdefault(warning.code, {})[warning.message] = None
+    return tuple(WarningRecord(code, " ".join(islice(texts, _MAX_MESSAGES))) for code, texts in messages.items())
 
 
 def _check_options(plan: Plan, options: OptionValues) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain, count
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
 from engine.formats import AnyFormat, FileFormat
-from engine.options import Option, OptionValue, OptionValues, join_options, options_schema
+from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
@@ -77,17 +77,24 @@ class Plan:
     def options(self) -> dict[str, Option]:
         """The options of all steps, with the defaults that apply."""
         tool = (self.tool,) if self.tool else ()
-        steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *self.steps)
-        return join_options(step.options for step in steps)
+        path = tuple(step for step in self.steps if isinstance(step, Conversion))
+        effective = (step for index, step in enumerate(path) if _has_effect(path, index))
+        steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *effective)
+        options = join_options(step.options for step in steps)
+        for name in (name for step in path for name in step.without):
+            options.pop(name, None)
+        holds = path[-1].capabilities(NO_OPTIONS)
+        return holds.limit(options) if holds else options
+
+    def check(self, options: OptionValues) -> None:
+        """Raises InvalidOption for a value that the target does not support."""
+        for name in options.keys() & self.options.keys():
+            self.options[name].validate(options[name])
 
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
         """The values with which the plan runs, by name: those given and defaults. Without secrets."""
         values = {name: given.get(name, option.default) for name, option in self.options.items() if not option.secret}
         return {name: value for name, value in values.items() if value is not None}
-
-    def schema(self) -> dict[str, Any]:
-        """The JSON Schema (2020-12) of an object with the options of the plan."""
-        return options_schema(self.options)
 
     def with_transforms(self, options: OptionValues) -> Plan:
         """The plan with the transforms that `options` ask for, and those that always run.
@@ -138,6 +145,14 @@ class Plan:
         return " -> ".join([inputs, *tool, *map(_step_text, self.steps)])
 
 
+def _has_effect(path: Conversions, index: int) -> bool:
+    """Whether the options of a step concern the input or the result, and not a file between them."""
+    step = path[index]
+    opens_other_file = isinstance(step.source, FileFormat) and index > 0
+    writes_other_file = isinstance(step.target, FileFormat) and 0 < index < len(path) - 1
+    return not opens_other_file and not writes_other_file
+
+
 def _step_text(step: AnyConversion | AnyTransform) -> str:
     return str(step.target if isinstance(step, Conversion) else step)
 
@@ -169,22 +184,26 @@ def cheapest_paths(
     best: dict[AnyFormat, tuple[tuple[float, ...], Conversions]] = {}
     order = count()  # breaks ties by order of declaration; paths are not comparable
     missing = requested - at_formats.get(source, frozenset())
-    heap: list[tuple[int, float, int, frozenset[str], Conversions]] = []
+    heap: list[tuple[int, float, int, Conversions]] = []
     expanded = {(source, missing)}
 
-    def expand(format: AnyFormat, loss: int, cost: float, missing: frozenset[str], path: Conversions) -> None:
-        for step in graph.get(format, ()):
-            left = missing.difference(step.options, at_formats.get(step.target, ()))
-            heappush(heap, (loss + step.loss, cost + step.cost, next(order), left, (*path, step)))
+    def missing_of(path: Conversions) -> frozenset[str]:
+        """The names of requested options that have no effect on the path."""
+        steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
+        return missing.difference(*steps, *(at_formats.get(step.target, ()) for step in path))
 
-    expand(source, 0, 0.0, missing, ())
+    def expand(format: AnyFormat, loss: int, cost: float, path: Conversions) -> None:
+        for step in graph.get(format, ()):
+            heappush(heap, (loss + step.loss, cost + step.cost, next(order), (*path, step)))
+
+    expand(source, 0, 0.0, ())
     while heap:
-        loss, cost, _, missing, path = heappop(heap)
-        reached = path[-1].target
-        rank = (loss // Loss.STRUCTURE, len(missing), loss, cost)
+        loss, cost, _, path = heappop(heap)
+        reached, left = path[-1].target, missing_of(path)
+        rank = (loss // Loss.STRUCTURE, len(left), loss, cost)
         if reached not in best or rank < best[reached][0]:
             best[reached] = rank, path
-        if not path[-1].terminal and (reached, missing) not in expanded:
-            expanded.add((reached, missing))
-            expand(reached, loss, cost, missing, path)
+        if not path[-1].terminal and (reached, left) not in expanded:
+            expanded.add((reached, left))
+            expand(reached, loss, cost, path)
     return {format: path for format, (_, path) in best.items()}

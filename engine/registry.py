@@ -32,6 +32,7 @@ class Registry:
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
+        self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
         self._transforms: list[AnyTransform] = []
         self.plugins = tuple(self._accept(plugin) for plugin in plugins)
@@ -145,24 +146,37 @@ class Registry:
 
         The last sources are the formats of the tool's parameters `file_names`.
 
-        Transforms that the options ask for are part of the plan. Its path passes their formats if one without a loss
-        of structure does.
+        Its path has as many of the options as possible without a further loss of structure. Transforms that they ask
+        for are part of the plan.
 
-        Raises UnsupportedConversion, whose details list the available targets, and the errors of the tool's `check`.
+        Raises UnsupportedConversion, whose details list the available targets, InvalidOption for a value that the
+        target does not support, and the errors of the tool's `check`.
         """
         fmt = target if isinstance(target, FileFormat) else self.format(target)
         key = (*sources, fmt, tool, *file_names)
         if key not in self._plans:
             self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool, file_names)
         plan = self._plans[key]
-        requested = frozenset[str]().union(*(one.requested(options) for one in self._transforms)) if options else None
-        if not options or not requested:
+        if not options:
             return plan
-        if plan.tool is None and requested.difference(plan.options):
-            # Not cached: clients can ask for any number of combinations.
-            paths = cheapest_paths(self._graph, plan.source, requested, self._transformed)
-            plan = self._make_plan(plan.sources, plan.target, paths[plan.target])
+        known = self.options
+        asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
+        plan = self._plan_with(plan, asked)
+        plan.check(options)
         return plan.with_transforms(options)
+
+    def _plan_with(self, plan: Plan, names: frozenset[str]) -> Plan:
+        """The plan, or another one between the same formats if it has more of the options."""
+        if plan.tool is not None or names <= plan.options.keys():
+            return plan
+        path = cheapest_paths(self._graph, plan.source, names, self._transformed)[plan.target]
+        if path not in self._alternatives:
+            self._alternatives[path] = self._make_plan(plan.sources, plan.target, path)
+        return self._alternatives[path]
+
+    def pair_options(self, plan: Plan) -> dict[str, Option]:
+        """Returns the options that a conversion between the formats of a plan can have, whichever path it takes."""
+        return join_options([self._plan_with(plan, frozenset(self.options)).options, plan.options])
 
     def _plan(
         self,

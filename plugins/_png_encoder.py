@@ -28,13 +28,18 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
 _XMP = "XML:com.adobe.xmp"
+HOLDS = TargetCapabilities(
+    ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
+    deep_modes=tuple(_COLOR_TYPES),
+    icc=True,
+    animation_modes=("RGBA",),
+)
+"""What a PNG can store."""
 
 
 def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = False) -> bytes:
     level = _LEVELS[effort - 1]
-    modes = ("RGBA",) if raster.animated else ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
-    deep = () if raster.animated else ("L", "LA", "RGB", "RGBA")
-    frames = list(raster.converted_for(TargetCapabilities(modes, deep_modes=deep, icc=True, animation=True)).frames)
+    frames = list(raster.frames)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
         return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)

@@ -20,6 +20,8 @@ _SRGB_TOLERANCE = 3  # 8-bit levels
 _SPACES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"1": ("DeviceGray", 1), "L": ("DeviceGray", 1), "RGB": ("DeviceRGB", 3), "CMYK": ("DeviceCMYK", 4)}
 )
+HOLDS = TargetCapabilities(tuple(_SPACES))
+"""What an EPS with a picture can store."""
 _LINE = 60  # bytes of data in a line of 75 characters
 _BLOCK = _LINE * 10_000
 
@@ -50,7 +52,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
     picture = _jpeg_embedding.prepare(data, metadata)
     if picture.icc_profile and not _is_srgb(picture):
-        return from_raster(jpeg.decode.run(data))
+        return from_raster(jpeg.decode.run(data).converted_for(HOLDS))
     return _draw_jpeg(picture)
 
 
@@ -69,7 +71,7 @@ def _is_srgb(picture: EmbeddableJpeg) -> bool:
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
-    image = raster.first_frame(TargetCapabilities(("1", "L", "RGB", "CMYK"))).image
+    image = raster.first_frame().image
     if raster.lossy and image.mode != "1":
         return _draw_jpeg(_jpeg_embedding.prepare(_pillow.encode_jpeg(image, quality=quality), "none"))
     return picture_program(

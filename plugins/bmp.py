@@ -91,7 +91,6 @@ def _samples(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8
     return scaled
 
 
-@conversion(RASTER, BMP)
+@conversion(RASTER, BMP, holds=TargetCapabilities(("1", "L", "P", "RGB")))
 def encode(raster: Raster) -> bytes:
-    frame = raster.first_frame(TargetCapabilities(("1", "L", "P", "RGB")))
-    return _pillow.encode(frame.image, "BMP", dpi=raster.dpi)
+    return _pillow.encode(raster.first_frame().image, "BMP", dpi=raster.dpi)

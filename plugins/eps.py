@@ -250,7 +250,9 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
 
 
 embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)
-from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True)(_postscript.from_raster)
+from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS)(
+    _postscript.from_raster
+)
 
 
 @hookimpl

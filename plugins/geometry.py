@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
 
-from engine import MAX_PIXELS, RASTER, DeepPixels, Frame, InvalidOption, Raster, Size, color, transform
+from engine import MAX_PIXELS, RASTER, DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size, color, transform
 from engine.option_types import Background, BitDepth, Crop, Enlarge, Fit, Flip, Gravity, Height, Rotate, Width
 from plugins import _color_space, _pillow
 
@@ -123,26 +123,71 @@ def resize(
     `contain` pads with `background`, by default transparent if the picture has alpha, otherwise white. Raises
     InvalidOption if the result would exceed MAX_PIXELS.
     """
+    box = (width, height) if width and height else None
+    _warn_ignored(box, fit=fit, gravity=gravity, enlarge=enlarge and not (width or height))
     if width is None and height is None:
         return raster
     enlarge = enlarge or raster.scalable
     fill = color.parse(background) if background else None
-
-    box = (width, height) if width and height else None
+    padded = box if fit == "contain" else None
 
     def sizes(size: Size) -> tuple[Size, Size]:
         """The size of the whole picture after scaling, and the part of it that is kept."""
-        whole = scaled_size(size, width, height, fit=fit, enlarge=enlarge)
-        return whole, (min(box[0], whole[0]), min(box[1], whole[1])) if box and fit == "cover" else whole
+        reachable = _reachable_box(size, box) if box and fit in ("cover", "fill") and not enlarge else (width, height)
+        whole = scaled_size(size, *reachable, fit=fit, enlarge=enlarge)
+        part = (min(reachable[0] or 1, whole[0]), min(reachable[1] or 1, whole[1])) if box and fit == "cover" else whole
+        return whole, part
+
+    def new_size(size: Size) -> Size:
+        """The size of the result. Checks it against the limits, and warns if it is smaller than requested."""
+        _, part = sizes(size)
+        _check_result(padded or part)
+        if not enlarge and not padded and part != _enlarged_size(size, width, height, fit):
+            message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
+            FidelityWarning.issue("not_enlarged", message)
+        return padded or part
 
     def fitted(frame: Frame) -> Frame:
-        whole, part = sizes(frame.full_size or frame.size)
-        _check_result(box if box and fit == "contain" else part)
+        full = frame.full_size or frame.size
+        new_size(full)
+        whole, part = sizes(full)
         kept = _scaled_box((*_offset(gravity, whole, part), *part), whole, frame.size)
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
-        return _pad(frame, box, gravity, fill) if box and fit == "contain" else frame
+        return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return _color_space.map_frames(raster, fitted, lambda size: box if box and fit == "contain" else sizes(size)[1])
+    return _color_space.map_frames(raster, fitted, new_size)
+
+
+def _warn_ignored(box: Size | None, *, fit: Fit, gravity: Gravity, enlarge: bool) -> None:
+    """Warns of options that have no effect without a side, with one side, or with this `fit`."""
+    without_effect = {
+        "fit": fit != "inside" and box is None,
+        "gravity": gravity != "center" and (box is None or fit not in ("cover", "contain")),
+        "enlarge": enlarge,
+    }
+    ignored = [name for name, has_none in without_effect.items() if has_none]
+    if ignored:
+        message = f"Options without effect in this combination: {', '.join(ignored)}."
+        FidelityWarning.issue("option_ignored", message)
+
+
+def _reachable_box(size: Size, box: Size) -> Size:
+    """The largest box with the ratio of `box` that a picture fills without becoming larger; at most `box`."""
+    (across, down), (width, height) = size, box
+    if width <= across and height <= down:
+        return box
+    if width * down >= height * across:  # the width is the limit
+        return across, max(1, (2 * height * across + width) // (2 * width))
+    return max(1, (2 * width * down + height) // (2 * height)), down
+
+
+def _enlarged_size(size: Size, width: int | None, height: int | None, fit: Fit) -> Size:
+    """The size of the result if pictures become larger."""
+    return (
+        (width, height)
+        if width and height and fit in ("cover", "fill")
+        else scaled_size(size, width, height, fit=fit, enlarge=True)
+    )
 
 
 def _check_result(size: Size) -> None:

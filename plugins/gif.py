@@ -29,6 +29,8 @@ GIF = FileFormat(
     is_complete=ends_with(b";"),
 )
 
+_MODES = ("L", "P", "PA", "RGB", "RGBA")
+_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535)
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # a mask value for each alpha
@@ -53,13 +55,9 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
-    frames = list(
-        raster.converted_for(
-            TargetCapabilities(("L", "P", "PA", "RGB", "RGBA"), animation=True, max_side=65_535)
-        ).frames
-    )
+    frames = list(raster.frames)
     if len(frames) > 1:
         frames = _with_whole_durations(frames)
     images = [_to_palette(frame.image, still=len(frames) == 1) for frame in frames]

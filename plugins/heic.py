@@ -43,6 +43,7 @@ _PRESETS = (*("ultrafast",) * 3, *("veryfast",) * 3, *("slow",) * 2, "slower")
 _FASTER = ("slower", "slow", "veryfast", "ultrafast")
 _SLOWEST = ((4, "slower"), (8, "veryfast"))  # megapixels, and the slowest preset up to that size
 _EQUAL_QUALITY = {"x265:aq-strength": "1.0"}  # the value of all presets but ultrafast
+_TWO_BLOCKS = 32  # pixels
 _LOSSLESS = {
     "quality": -1,
     "chroma": 444,
@@ -100,14 +101,17 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
     return DeepPixels(np.dstack((colors.astype(np.uint16), pixels.array[..., 3:])), "RGBA")
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30)
+# Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
+_HOLDS = TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True, max_side=32_768)
+
+
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_HOLDS)
 def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     import pillow_heif
 
-    # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
-    frame = raster.first_frame(TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True))
-    # The encoder fails on long pictures that are narrower than two blocks.
-    check_side(frame.size, 32_768 if min(frame.size) >= 32 else 4096)
+    frame = raster.first_frame()
+    if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer pictures of this width
+        check_side(frame.size, 4096)
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
         picture = pillow_heif.from_bytes(f"{pixels.mode};16", pixels.size, pixels.array.tobytes())

@@ -66,10 +66,13 @@ def decode(
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
     raster = _pillow.to_raster(image, [0], lossy=True)
-    return raster.map(lambda frame: replace(frame, full_size=size)) if scale > 1 else raster
+    if scale == 1:
+        return raster
+    reduced = raster.map(lambda frame: replace(frame, full_size=size))
+    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL)
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
 def encode(
     raster: Raster,
     *,
@@ -78,7 +81,7 @@ def encode(
     progressive: Progressive = False,
     subsampling: Subsampling | None = None,
 ) -> bytes:
-    frame = raster.first_frame(TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+    frame = raster.first_frame()
     return _pillow.encode_jpeg(
         frame.image,
         quality=quality,

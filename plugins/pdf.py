@@ -142,7 +142,7 @@ def to_bytes(document: pymupdf.Document) -> bytes:
     return data
 
 
-@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8)
+@conversion(DOCUMENT, RASTER, loss=Loss.STRUCTURE, cost=8, without=("enlarge",))
 def render(
     document: pymupdf.Document,
     *,
@@ -180,7 +180,8 @@ def render(
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,
-        sizes=[size for _, size in drawn],
+        sizes=[size for size, _ in drawn],
+        drawn_sizes=[size for _, size in drawn],
     )
 
 
@@ -195,15 +196,17 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     return to_bytes(document)
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12)
+_HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+
+
+@conversion(RASTER, PDF, terminal=True, cost=12, holds=_HOLDS)
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
     from engine.mupdf import pymupdf
 
     warn_quality_ignored(raster, quality)
     document = pymupdf.open()
-    converted = raster.converted_for(TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True))
-    for frame in converted.frames:
+    for frame in raster.frames:
         _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
     if raster.xmp:
         document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))

@@ -58,12 +58,15 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
 _MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
+_HOLDS = TargetCapabilities(_MODES, deep_modes=_MODES, icc=True, max_side=30_000)
+
+
 # Memory for pictures with alpha, for which there is a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70)
+@conversion(RASTER, PSD, cost=3, memory=70, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
     from plugins._psd import writer
 
-    frame = raster.first_frame(TargetCapabilities(_MODES, deep_modes=_MODES, icc=True, max_side=30_000))
+    frame = raster.first_frame()
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
         _ICC_PROFILE: frame.icc_profile,

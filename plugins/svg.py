@@ -52,7 +52,7 @@ def _decode_head(head: bytes) -> str:
     return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
-@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True)
+@conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, without=("enlarge",))
 def render(
     data: bytes,
     *,
@@ -71,12 +71,13 @@ def render(
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
     check_size(*wanted)
-    image = document.render(coordinates.scale_to(root, wanted), wanted)
+    scaled = coordinates.scale_to(root, wanted)
     return Raster(
-        [Frame(image, full_size=full if full != wanted else None)],
+        (Frame(document.render(scaled, wanted), full_size=full if full != wanted else None) for _ in range(1)),
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
-        sizes=[wanted],
+        sizes=[full],
+        drawn_sizes=[wanted],
     )
 
 

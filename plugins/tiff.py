@@ -18,6 +18,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    OptionValues,
     Raster,
     Signature,
     Size,
@@ -111,7 +112,7 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
         if not _is_for_pillow(getattr(page, "tag_v2", {})):
             return {}
         if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
-            sizes[index] = page.size
+            sizes[index] = _pillow.upright_size(page)
         if len(sizes) > MAX_FRAMES:
             break
     image.seek(next(iter(sizes), 0))
@@ -162,13 +163,17 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
 
 
 # Few readers support LA with 16 bits.
-_CAPABILITIES = TargetCapabilities(
+_LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
 )
-_JPEG_CAPABILITIES = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
 
 
-@conversion(RASTER, TIFF, cost=2)
+def _holds(options: OptionValues) -> TargetCapabilities:
+    return _JPEG_HOLDS if options.get("compression") == "jpeg" else _LOSSLESS_HOLDS
+
+
+@conversion(RASTER, TIFF, cost=2, holds=_holds)
 def encode(
     raster: Raster,
     *,
@@ -183,10 +188,9 @@ def encode(
         FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
     if compression not in (None, "deflate") and effort != _EFFORT:
         FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
-    converted = raster.converted_for(_JPEG_CAPABILITIES if compression == "jpeg" else _CAPABILITIES)
     block = _exif.parse(raster.exif)
     with _tifffile.Writer(block.order if block else "<") as writer:
-        for frame in converted.frames:
+        for frame in raster.frames:
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": raster.dpi,

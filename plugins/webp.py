@@ -15,6 +15,8 @@ WEBP = FileFormat(
 )
 
 MODULES = ("PIL.WebPImagePlugin",)
+_MODES = ("RGB", "RGBA")
+_HOLDS = TargetCapabilities(_MODES, icc=True, animation_modes=_MODES, max_side=16_383)
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
 # fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
@@ -29,11 +31,9 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64], pages=pages)
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10)
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_HOLDS)
 def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
-    frames = list(
-        raster.converted_for(TargetCapabilities(("RGB", "RGBA"), icc=True, animation=True, max_side=16_383)).frames
-    )
+    frames = list(raster.frames)
     if lossless:
         method, quality = _LOSSLESS[effort - 1]
     else:

@@ -247,7 +247,7 @@ def test_the_readme_plugin_is_the_tested_one() -> None:
 
 
 def test_the_keywords_of_conversions_are_as_documented() -> None:
-    defaults = {"none": (), "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0}
+    defaults = {"none": (), "None": None, "Loss.NOTHING": Loss.NOTHING, "False": False, "1.0": 1.0, "8.0": 8.0}
     parameters = signature(conversion).parameters
 
     documented = {row[0]: defaults[row[1]] for row in _PLUGINS.without(_TOOL).table("keyword")}

@@ -1,5 +1,6 @@
 """Crop, rotation, resizing, background, color space and bit depth: exact sizes, and pixels compared with libvips."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -8,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from engine import DeepPixels, Frame, InvalidOption, Raster, Size
+from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
 from plugins import geometry
 from tests.support.samples.generated import quadrants
 from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
@@ -33,10 +34,12 @@ _FITS: tuple[Fit, ...] = ("inside", "outside", "cover", "contain", "fill")
         (1, None, "inside", False, (1, 1)),
         (900, None, "inside", False, (300, 200)),
         (900, 900, "outside", False, (300, 200)),
-        (400, 100, "cover", False, (300, 100)),
-        (400, 300, "cover", False, (300, 200)),
+        (400, 100, "cover", False, (300, 75)),
+        (400, 300, "cover", False, (267, 200)),
+        (100, 300, "cover", False, (67, 200)),
         (400, 400, "contain", False, (400, 400)),
-        (400, 100, "fill", False, (300, 100)),
+        (400, 100, "fill", False, (300, 75)),
+        (500, 500, "fill", False, (200, 200)),
         (900, None, "inside", True, (900, 600)),
         (400, 100, "cover", True, (400, 100)),
         (400, 400, "contain", True, (400, 400)),
@@ -46,10 +49,44 @@ _FITS: tuple[Fit, ...] = ("inside", "outside", "cover", "contain", "fill")
 def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarge: bool, expected: Size) -> None:
     source = raster_of(photo((300, 200)))
 
-    resized = geometry.resize.run(source, width=width, height=height, fit=fit, enlarge=enlarge)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FidelityWarning)
+        resized = geometry.resize.run(source, width=width, height=height, fit=fit, enlarge=enlarge)
+        picture = only(resized)
 
     assert resized.sizes == [expected]
-    assert only(resized).size == expected
+    assert picture.size == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"width": 900}, {"not_enlarged": "300 x 200"}),
+        ({"width": 300}, {}),
+        ({"width": 300, "height": 300}, {}),
+        ({"width": 900, "height": 100}, {}),
+        ({"width": 900, "height": 900}, {"not_enlarged": "300 x 200"}),
+        ({"width": 300, "height": 300, "fit": "outside"}, {"not_enlarged": "300 x 200"}),
+        ({"width": 300, "height": 300, "fit": "cover"}, {"not_enlarged": "200 x 200"}),
+        ({"width": 300, "height": 300, "fit": "fill"}, {"not_enlarged": "200 x 200"}),
+        ({"width": 300, "height": 300, "fit": "contain", "gravity": "north"}, {}),
+        ({"width": 200, "height": 100, "fit": "cover", "gravity": "north"}, {}),
+        ({"width": 900, "enlarge": True}, {}),
+        ({"enlarge": True}, {"option_ignored": "enlarge"}),
+        ({"fit": "cover"}, {"option_ignored": "fit"}),
+        ({"width": 100, "fit": "cover"}, {"option_ignored": "fit"}),
+        ({"width": 100, "gravity": "north"}, {"option_ignored": "gravity"}),
+        ({"width": 100, "height": 100, "gravity": "north"}, {"option_ignored": "gravity"}),
+    ],
+)
+def test_what_a_resize_cannot_do_is_told(options: dict[str, Any], expected: dict[str, str]) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        geometry.resize.run(raster_of(photo((300, 200))), **options)
+
+    told = {one.message.code: one.message.message for one in caught if isinstance(one.message, FidelityWarning)}
+    assert told.keys() == expected.keys()
+    assert all(part in told[code] for code, part in expected.items())
 
 
 @pytest.mark.parametrize("fit", ["inside", "outside", "cover"])
@@ -240,7 +277,7 @@ def test_options_without_effect_keep_the_raster() -> None:
         assert step.run(raster) is raster
     assert geometry.color_space.run(raster) is raster
     assert geometry.bit_depth.run(raster) is raster
-    assert only(geometry.resize.run(raster, width=500)).pixels.mode == "P"
+    assert only(geometry.resize.run(raster, width=raster.sizes[0][0])).pixels.mode == "P"
 
 
 @pytest.mark.parametrize("full", [(800, 600), (801, 601), (1601, 1067)])

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from config.pricing import DAY, PACKS, Pack
-from engine.options import Option, unknown_option
+from engine.options import Option, read_boolean, unknown_option
 from storage.tables.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
 
@@ -133,7 +133,7 @@ def _matching(pattern: str, expected: str) -> PlainValidator:
 
 def _boolean(value: object, info: ValidationInfo) -> bool:
     if (info.context or {}).get(_FROM_TEXT):
-        value = {"true": True, "false": False}.get(str(value).lower(), value)
+        value = read_boolean(str(value))
     if not isinstance(value, bool):
         raise PydanticCustomError("malformed", "must be true or false.")
     return value

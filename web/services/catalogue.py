@@ -10,7 +10,7 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.conversions import AnyTool
 from engine.errors import UnsupportedConversion
 from engine.formats import FileFormat
-from engine.options import Option
+from engine.options import Option, options_schema
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 from web.api.fields import describe_option
@@ -61,7 +61,7 @@ def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
         "path": list(plan.step_names),
         "losses": list(plan.losses),
         "credits": CREDITS_PER_CONVERSION,
-        "options": plan.schema(),
+        "options": options_schema(registry.pair_options(plan)),
     }
 
 
@@ -113,13 +113,11 @@ def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
 def _conversion_options(registry: Registry, sources: Sequence[FileFormat]) -> list[dict[str, Any]]:
     """The options of the conversions from these formats, with the output formats that take each."""
     plans = [registry.plan([source], target) for source in sources for target in registry.targets(source)]
+    taken = [(plan.target.name, registry.pair_options(plan)) for plan in plans]
     return [
-        {
-            **_option(option),
-            "output_formats": sorted({plan.target.name for plan in plans if name in plan.options}),
-        }
+        {**_option(option), "output_formats": sorted({target for target, options in taken if name in options})}
         for name, option in registry.options.items()
-        if any(name in plan.options for plan in plans)
+        if any(name in options for _, options in taken)
     ]
 
 
@@ -137,17 +135,17 @@ class DocumentedOption:
 
 def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
     """All options that conversions take."""
-    plans = registry.catalogue()
-    users = {name: [plan for plan in plans if name in plan.options] for name in registry.options}
-    sources, targets = {plan.source.name for plan in plans}, {plan.target.name for plan in plans}
+    pairs = [(plan.source.name, plan.target.name, registry.pair_options(plan)) for plan in registry.catalogue()]
+    users = {name: [pair for pair in pairs if name in pair[2]] for name in registry.options}
+    sources, targets = {source for source, _, _ in pairs}, {target for _, target, _ in pairs}
     return tuple(
         DocumentedOption(
             name,
             option.values,
-            _default_text({plan.options[name].default for plan in users[name]}),
+            _default_text({options[name].default for _, _, options in users[name]}),
             option.schema.get("description", ""),
-            _names_text({plan.source.name for plan in users[name]}, sources),
-            _names_text({plan.target.name for plan in users[name]}, targets),
+            _names_text({source for source, _, _ in users[name]}, sources),
+            _names_text({target for _, target, _ in users[name]}, targets),
         )
         for name, option in registry.options.items()
         if users[name]

@@ -38,9 +38,9 @@ def decode(data: bytes) -> Raster:
     return Raster([Frame(Image.open(BytesIO(data), formats=["PPM"]))])
 
 
-@conversion(RASTER, PPM)
+@conversion(RASTER, PPM, holds=RGB)
 def encode(raster: Raster, *, plain: Plain = False) -> bytes:
-    image = raster.first_frame(RGB).image
+    image = raster.first_frame().image
     samples = image.tobytes()
     if plain:
         return f"P3 {image.width} {image.height} 255\n".encode() + "\n".join(map(str, samples)).encode()

@@ -27,7 +27,46 @@ def test_the_options_of_a_pair(server: Running, servers: Servers) -> None:
     assert "$schema" in data["options"]
     for plan in servers.registry.catalogue():
         path = f"/formats/{plan.source}/{plan.target}"
-        assert {*server.request("GET", path).json()["data"]["options"]["properties"]} == {*plan.options}
+        assert {*server.request("GET", path).json()["data"]["options"]["properties"]} == {
+            *servers.registry.pair_options(plan)
+        }
+
+
+@pytest.mark.parametrize(
+    ("pair", "name", "limits"),
+    [
+        ("png/webp", "width", {"maximum": 16_383}),
+        ("png/psd", "height", {"maximum": 30_000}),
+        ("png/bmp", "width", {"maximum": 65_535}),
+        ("png/png", "bit_depth", {"enum": [8, 16]}),
+        ("png/avif", "bit_depth", {"enum": [8, 10, 12]}),
+        ("png/jpeg", "bit_depth", {"const": 8}),
+    ],
+)
+def test_the_options_of_a_pair_are_limited_to_what_the_target_holds(
+    server: Running, pair: str, name: str, limits: dict[str, object]
+) -> None:
+    schema = server.request("GET", f"/formats/{pair}").json()["data"]["options"]["properties"][name]
+
+    assert schema.items() >= limits.items()
+
+
+@pytest.mark.parametrize(
+    ("pair", "taken", "absent"),
+    [
+        ("jpeg/pdf", {"quality", "max_bytes", "width", "crop", "metadata"}, {"lossless", "compression", "pages"}),
+        ("svg/pdf", {"metadata"}, {"width", "dpi", "pages", "password", "quality"}),
+        ("svg/png", {"width", "dpi", "background"}, {"enlarge", "pages"}),
+        ("pdf/png", {"pages", "dpi", "password"}, {"enlarge"}),
+    ],
+)
+def test_a_pair_lists_exactly_the_options_that_have_an_effect(
+    server: Running, pair: str, taken: set[str], absent: set[str]
+) -> None:
+    listed = server.request("GET", f"/formats/{pair}").json()["data"]["options"]["properties"].keys()
+
+    assert taken <= listed
+    assert not absent & listed
 
 
 def test_the_options_of_a_pair_that_does_not_exist(server: Running) -> None:

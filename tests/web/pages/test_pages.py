@@ -127,7 +127,11 @@ def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -
     anchors = re.findall(r'id="([^"]+)"', text)
     assert len(anchors) == len(set(anchors))
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(anchors)
-    taken = {name: option for plan in servers.registry.catalogue() for name, option in plan.options.items()}
+    taken = {
+        name: servers.registry.options[name]
+        for plan in servers.registry.catalogue()
+        for name in servers.registry.pair_options(plan)
+    }
     rows = dict(re.findall(r'<tr id="option-(\w+)">(.*?)</tr>', text))
     assert {*rows} == {*taken}
     for name, row in rows.items():
