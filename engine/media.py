@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
+_WRITTEN_AS_XMP = frozenset({"iptc", "text"})  # where the target holds it, but not these
+
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
 
@@ -97,7 +99,7 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `max_side` is the longest side in pixels.
+    `max_side` is the longest side in pixels. `metadata` are the kinds of metadata that it holds: exif, xmp, iptc, text.
     """
 
     modes: tuple[str, ...]
@@ -107,6 +109,7 @@ class TargetCapabilities:
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
+    metadata: frozenset[str] = frozenset()
 
     def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
         """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
@@ -134,12 +137,13 @@ class Raster:
     `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
     those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
-    `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
-    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are drawn
-    from vectors, at the size requested. `background` (red, green, blue) replaces transparency that a target does not
-    support. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`.
+    `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
+    IPTC-IIM, `text` are comments and other texts with their keywords. `promised` are the kinds of metadata, as in
+    `TargetCapabilities`, whose loss is told. `dpi` is (horizontal, vertical). `lossy`: the pixels come from a lossy
+    codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no metadata but
+    profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested. `background`
+    (red, green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of
+    bits per sample, `source_bit_depth` the number in the source of `deep_frames`.
     """
 
     frames: Iterable[Frame]
@@ -149,6 +153,9 @@ class Raster:
     loop_count: int = 0
     exif: bytes | None = None
     xmp: bytes | None = None
+    iptc: bytes | None = None
+    text: tuple[tuple[str, str], ...] = ()
+    promised: frozenset[str] = frozenset()
     dpi: tuple[float, float] | None = None
     lossy: bool = False
     turned: bool = False
@@ -186,6 +193,9 @@ class Raster:
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
         raster = self._select_frames(target)
+        if lost := self.promised - target.metadata - (_WRITTEN_AS_XMP if "xmp" in target.metadata else frozenset()):
+            names = ", ".join(sorted(name if name == "text" else name.upper() for name in lost))
+            FidelityWarning.issue("metadata_dropped", f"The target cannot hold this metadata: {names}.")
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
         check_count(raster.count, raster.sizes, self.kind)

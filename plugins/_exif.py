@@ -223,9 +223,12 @@ def safe_part(block: Block) -> bytes | None:
     return write_block(safe, block.order)
 
 
-def describes(block: Block) -> bool:
-    """Whether an EXIF block has more than facts about the file: its resolution, software, time and versions."""
-    technical = STRUCTURAL | {ORIENTATION, _SOFTWARE, _TIME, EXPOSURE, GPS}
+def describes(block: Block, *, program: bool) -> bool:
+    """Whether an EXIF block has more than facts about the file, such as resolution and versions.
+
+    The name of the `program` and the time of the last change count only if they are asked for.
+    """
+    technical = STRUCTURAL | {ORIENTATION, *DIRECTORIES} | (set() if program else {_SOFTWARE, _TIME})
     return bool(block.directory.keys() - technical or block.child(EXPOSURE).keys() - _TECHNICAL or has_position(block))
 
 
@@ -240,6 +243,13 @@ def upright(exif: bytes) -> bytes | None:
     if block is None or block.integer(ORIENTATION) in (0, 1):
         return exif
     return _changed(block, {}, preview=False)
+
+
+def without_orientation(exif: bytes | None) -> bytes | None:
+    """An EXIF block of the same tags but the orientation. Its values are at other offsets."""
+    block = parse(exif)
+    tags = block.directory.items() if block else ()
+    return write_block({tag: value for tag, value in tags if tag != ORIENTATION}, block.order) if block else None
 
 
 def without_preview(exif: bytes | None) -> bytes | None:

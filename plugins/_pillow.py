@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image, ImageFile, PngImagePlugin
 
 from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
-from plugins import _exif
+from plugins import _exif, _iptc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,7 @@ _PLAIN_INFO = frozenset(
     | {"jfif", "jfif_density", "jfif_unit", "jfif_version", "loop", "primary", "progression", "progressive"}
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
+_NO_TEXTS = ("XML:", "Raw profile type ", "xmp")  # keywords of XMP and other metadata in the texts of PNG
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
 _Turn = Image.Transpose
 _UPRIGHT = MappingProxyType(  # by EXIF orientation
@@ -104,6 +105,8 @@ def to_raster(
         loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.read(image),
         xmp=upright_xmp(image.info.get("xmp")),
+        iptc=_iptc.read(image.info),
+        text=_read_text(image),
         dpi=read_dpi(image),
         lossy=lossy,
         turned=_exif.read_orientation(image) > 1,
@@ -140,6 +143,16 @@ def _is_bare(image: Image.Image) -> bool:
     ]
     tags = {tag for tag in getattr(image, "tag_v2", {}) if tag not in _exif.STRUCTURAL}
     return not (unknown or segments or tags or getattr(image, "private_chunks", []))
+
+
+def _read_text(image: Image.Image) -> tuple[tuple[str, str], ...]:
+    """Comments, and the texts of PNG with their keywords."""
+    comment = image.info.get("comment")
+    if isinstance(comment, bytes):
+        return (("Comment", _iptc.decode(comment)),) if comment else ()
+    texts = image.info.items() if image.format == "PNG" else ()
+    named = ((str(key), text) for key, text in texts if isinstance(text, str))
+    return tuple((key, str(text)) for key, text in named if not key.startswith(_NO_TEXTS))
 
 
 def _has_preview(segment: bytes) -> bool:

@@ -12,7 +12,7 @@ from PIL import Image, PngImagePlugin
 
 from engine import DeepPixels, FidelityWarning, Frame, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive
-from plugins import _exif, _pillow
+from plugins import _exif, _metadata_writing, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,7 @@ HOLDS = TargetCapabilities(
     deep_modes=tuple(_COLOR_TYPES),
     icc=True,
     animation_modes=("RGBA",),
+    metadata=frozenset({"exif", "xmp", "text"}),
 )
 """What a PNG can store."""
 
@@ -40,6 +41,7 @@ HOLDS = TargetCapabilities(
 def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = False) -> bytes:
     level = _LEVELS[effort - 1]
     frames = list(raster.frames)
+    raster = _metadata_writing.for_target(raster, HOLDS, frames[0].size)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
         return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
@@ -47,8 +49,8 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
     if progressive and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
     info = PngImagePlugin.PngInfo()
-    if raster.xmp:
-        info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))
+    for keyword, text in _texts(raster):
+        info.add_itxt(keyword, text)
     parameters = _pillow.animation_parameters(raster, frames)
     data = _pillow.encode(
         image,
@@ -113,8 +115,15 @@ def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
         yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
     if raster.exif:
         yield _chunk(b"eXIf", raster.exif.removeprefix(_exif.PREFIX))
+    for keyword, text in _texts(raster):
+        yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
+
+
+def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
+    """Keywords and texts: those of the raster, and XMP."""
+    yield from raster.text
     if raster.xmp:
-        yield _chunk(b"iTXt", _XMP.encode() + b"\0\0\0\0\0" + raster.xmp)
+        yield _XMP, raster.xmp.decode("utf-8", "replace")
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:

@@ -18,7 +18,7 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Pages
-from plugins import _pillow
+from plugins import _metadata_writing, _pillow
 
 GIF = FileFormat(
     "gif",
@@ -30,7 +30,7 @@ GIF = FileFormat(
 )
 
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
-_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535)
+_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # a mask value for each alpha
@@ -64,6 +64,7 @@ def encode(raster: Raster) -> bytes:
     transparent = any("transparency" in image.info for image in images)
     reduced = [replace(frame, pixels=image) for frame, image in zip(frames, images, strict=True)]
     parameters = _pillow.animation_parameters(raster, reduced)
+    parameters["comment"] = b"\n".join(_metadata_writing.comments(raster)) or None
     if raster.loop_count:
         # GIF counts repetitions after the first play; no value means none.
         parameters["loop"] = raster.loop_count - 1 or None

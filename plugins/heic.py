@@ -21,7 +21,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _heif_boxes, _pillow
+from plugins import _heif_boxes, _metadata_writing, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +102,14 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
 
 
 # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
-_HOLDS = TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True, max_side=32_768)
+_HOLDS = TargetCapabilities(
+    ("RGB", "RGBA"),
+    deep_modes=_MODES,
+    deep_bits=(10,),
+    icc=True,
+    max_side=32_768,
+    metadata=frozenset({"exif", "xmp"}),
+)
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_HOLDS)
@@ -110,6 +117,7 @@ def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False,
     import pillow_heif
 
     frame = raster.first_frame()
+    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size)
     if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer pictures of this width
         check_side(frame.size, 4096)
     pixels = frame.pixels

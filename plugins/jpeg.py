@@ -9,9 +9,9 @@ from pydantic import Field
 
 from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, TooLarge, conversion, ends_with
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
-from plugins import _exif, _pillow
+from plugins import _exif, _iptc, _metadata_writing, _pillow
 from plugins.geometry import needed_size, reduced_scale
-from plugins.metadata import filter_exif, filter_xmp
+from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
 JPEG = FileFormat(
     "jpeg",
@@ -32,8 +32,9 @@ _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _SCAN = b"\xff\xda"
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
-END, _COMMENT = 0xD9, 0xFE  # markers; END has no length either
+END, _APP13, _COMMENT = 0xD9, 0xED, 0xFE  # markers; END has no length either
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
@@ -72,7 +73,12 @@ def decode(
     return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
-@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=TargetCapabilities(("L", "RGB"), icc=True, max_side=65_500))
+_HOLDS = TargetCapabilities(
+    ("L", "RGB"), icc=True, max_side=65_500, metadata=frozenset({"exif", "xmp", "iptc", "text"})
+)
+
+
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=_HOLDS)
 def encode(
     raster: Raster,
     *,
@@ -82,6 +88,7 @@ def encode(
     subsampling: Subsampling | None = None,
 ) -> bytes:
     frame = raster.first_frame()
+    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size, _MAX_SEGMENT)
     return _pillow.encode_jpeg(
         frame.image,
         quality=quality,
@@ -89,10 +96,23 @@ def encode(
         optimize=effort > _DEFAULT_EFFORT,
         progressive=progressive,
         icc_profile=frame.icc_profile,
-        exif=raster.exif if len(raster.exif or b"") < _MAX_SEGMENT else None,
-        xmp=raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,
+        exif=raster.exif,
+        xmp=raster.xmp,
+        extra=_other_segments(raster),
         dpi=raster.dpi,
     )
+
+
+def _other_segments(raster: Raster) -> bytes:
+    """The segments of IPTC and comments, which are cut at the limit of a segment."""
+    segments = [_segment(_COMMENT, comment[:_MAX_SEGMENT]) for comment in _metadata_writing.comments(raster)]
+    if raster.iptc:
+        segments.append(_segment(_APP13, _PHOTOSHOP + _iptc.to_resources(raster.iptc)))
+    return b"".join(segments)
+
+
+def _segment(code: int, body: bytes) -> bytes:
+    return bytes((0xFF, code)) + (len(body) + 2).to_bytes(2, "big") + body
 
 
 def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -139,8 +159,11 @@ def _filter_segment(code: int, body: bytes, metadata: Metadata) -> bytes:
     elif code == 0xE1 and body.startswith(_XMP):
         packet = filter_xmp(body.removeprefix(_XMP), metadata)
         kept = _XMP + packet if packet else None
+    elif code == _APP13 and body.startswith(_PHOTOSHOP):
+        iptc = filter_iptc(_iptc.from_resources(body.removeprefix(_PHOTOSHOP)), metadata)
+        kept = _PHOTOSHOP + _iptc.to_resources(iptc) if iptc else None
     elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == 0xEE and body.startswith(b"Adobe")):
         kept = body
     if kept is None or len(kept) > _MAX_SEGMENT:
         return b""
-    return bytes((0xFF, code)) + (len(kept) + 2).to_bytes(2, "big") + kept
+    return _segment(code, kept)

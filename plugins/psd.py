@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
-from plugins import _exif, _pillow
+from plugins import _exif, _metadata_writing, _pillow
 
 if TYPE_CHECKING:
     from plugins._psd.reader import PsdFile
@@ -21,7 +21,7 @@ PSD = FileFormat(
 )
 
 MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "encodings.mac_roman")
-_RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
+_RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
@@ -51,6 +51,7 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
         raster,
         exif=_exif.upright(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
         xmp=_pillow.upright_xmp(xmp),
+        iptc=file.resources.get(_IPTC),
         dpi=_pillow.plausible_dpi((across / 65536, down / 65536)),
     )
 
@@ -58,7 +59,9 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
 _MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
-_HOLDS = TargetCapabilities(_MODES, deep_modes=_MODES, icc=True, max_side=30_000)
+_HOLDS = TargetCapabilities(
+    _MODES, deep_modes=_MODES, icc=True, max_side=30_000, metadata=frozenset({"exif", "xmp", "iptc"})
+)
 
 
 # Memory for pictures with alpha, for which there is a layer too.
@@ -67,11 +70,13 @@ def encode(raster: Raster) -> bytes:
     from plugins._psd import writer
 
     frame = raster.first_frame()
+    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size)
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
         _ICC_PROFILE: frame.icc_profile,
         _EXIF: raster.exif and raster.exif.removeprefix(_exif.PREFIX),
         _XMP: raster.xmp,
+        _IPTC: raster.iptc,
     }
     return writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
 

@@ -27,7 +27,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Pages, Quality
-from plugins import _exif, _pillow, _tiff_tags
+from plugins import _exif, _iptc, _metadata_writing, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +80,12 @@ _PHOTOMETRIC_NAMES = {
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     block = _exif.parse_file(data)
-    packet = block.bytes_of(_exif.XMP) if block else None
-    return replace(_decode(data, pages), exif=_exif.from_file(block), xmp=_pillow.upright_xmp(packet))
+    raster = _decode(data, pages)
+    if block is None:
+        return raster
+    iptc = block.bytes_of(_exif.IPTC) or _iptc.from_resources(block.bytes_of(_exif.PHOTOSHOP) or b"")
+    xmp = _pillow.upright_xmp(block.bytes_of(_exif.XMP))
+    return replace(raster, exif=_exif.from_file(block), xmp=xmp, iptc=iptc)
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
@@ -162,11 +166,16 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             del frame  # frees its memory before the next one is decoded
 
 
+_METADATA = frozenset({"exif", "xmp", "iptc"})
 # Few readers support LA with 16 bits.
 _LOSSLESS_HOLDS = TargetCapabilities(
-    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
+    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"),
+    deep_modes=("L", "RGB", "RGBA", "CMYK"),
+    icc=True,
+    pages=True,
+    metadata=_METADATA,
 )
-_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True, metadata=_METADATA)
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
@@ -189,8 +198,10 @@ def encode(
     if compression not in (None, "deflate") and effort != _EFFORT:
         FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     block = _exif.parse(raster.exif)
+    size: Size | None = None
     with _tifffile.Writer(block.order if block else "<") as writer:
         for frame in raster.frames:
+            size = size or frame.size
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": raster.dpi,
@@ -202,7 +213,7 @@ def encode(
                 array, parameters = _page(frame.pixels)
                 method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
                 writer.write(array, **parameters, **method, **common)
-    return _with_tags(writer.getvalue(), block.directory if block else {}, raster.xmp)
+    return _with_tags(writer.getvalue(), _metadata_writing.for_target(raster, _LOSSLESS_HOLDS, size or (0, 0)))
 
 
 def _compression_parameters(
@@ -246,14 +257,16 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
-def _with_tags(data: bytes, tags: _exif.Directory, xmp: bytes | None) -> bytes:
-    """A TIFF file whose first directory has further tags: those of EXIF that do not describe storage, and XMP."""
-    layout = _tiff_tags.read_layout(data)
-    if layout is None or not (tags or xmp):
-        return data
+def _with_tags(data: bytes, raster: Raster) -> bytes:
+    """A TIFF file whose first directory has more tags: those of EXIF that do not describe storage, XMP and IPTC."""
+    layout, block = _tiff_tags.read_layout(data), _exif.parse(raster.exif)
+    tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}
-    if xmp:
-        directory[_exif.XMP] = _exif.Value(_BYTE, len(xmp), xmp)
+    for tag, content in ((_exif.XMP, raster.xmp), (_exif.IPTC, raster.iptc)):
+        if content:
+            directory[tag] = _exif.Value(_BYTE, len(content), content)
+    if layout is None or not directory:
+        return data
     entries, following = _tiff_tags.read_entries(data, layout.read_offset(data, layout.first), layout)
     for entry in entries:
         field = data[entry.start : entry.start + entry.size]

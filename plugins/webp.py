@@ -2,7 +2,7 @@
 
 from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _pillow
+from plugins import _metadata_writing, _pillow
 
 WEBP = FileFormat(
     "webp",
@@ -16,7 +16,9 @@ WEBP = FileFormat(
 
 MODULES = ("PIL.WebPImagePlugin",)
 _MODES = ("RGB", "RGBA")
-_HOLDS = TargetCapabilities(_MODES, icc=True, animation_modes=_MODES, max_side=16_383)
+_HOLDS = TargetCapabilities(
+    _MODES, icc=True, animation_modes=_MODES, max_side=16_383, metadata=frozenset({"exif", "xmp"})
+)
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
 # fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
@@ -34,6 +36,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_HOLDS)
 def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     frames = list(raster.frames)
+    raster = _metadata_writing.for_target(raster, _HOLDS, frames[0].size)
     if lossless:
         method, quality = _LOSSLESS[effort - 1]
     else:

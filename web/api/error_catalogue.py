@@ -294,6 +294,8 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "not_enlarged": "nothing; the picture is smaller than the size requested, and `enlarge` is not set",
+        "metadata_damaged": "metadata that is damaged, and cannot be read",
+        "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
