@@ -50,7 +50,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
     data, exif = _heif_boxes.take_exif(_heif_boxes.repair(data))
-    return replace(_heif_boxes.with_colors(_decode(data, pages), data), exif=exif and _exif.upright(exif))
+    raster = _heif_boxes.with_colors(_decode(data, pages), data)
+    return replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
