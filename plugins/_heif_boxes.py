@@ -14,6 +14,8 @@ _PICTURE = 1  # the first item of a file of libavif
 _VERSION = 4  # bytes of version and flags at the start of the content of a full box
 _ITEM_COUNT, _LOCATION_COUNT = _VERSION, _VERSION + 2  # offsets in iinf and iloc
 _LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
+_BRAND, _BRANDS = 8, 16  # offsets of the major brand, and of the compatible ones
+_CONTAINERS = (b"mif", b"msf")  # how brands of containers for any codec begin
 _MIN_LOCATION = 6  # bytes of an entry of any version
 _FIRST_ASSOCIATIONS = _VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
@@ -218,6 +220,17 @@ def _item_content(data: bytes, number: int) -> bytes:
             return data[start : start + length] if length else data[start:]
         stream.seek(count * (index_size + offset_size + length_size), 1)
     return b""
+
+
+def with_brand(data: bytes, brand: bytes) -> bytes:
+    """The file with this brand, if its major brand is one of containers, such as mif2, which not all decoders know."""
+    if data[_BRAND : _BRAND + 3] not in _CONTAINERS:
+        return data
+    changed = bytearray(data)
+    changed[_BRAND : _BRAND + 4] = brand
+    if int.from_bytes(data[:4]) > _BRANDS:
+        changed[_BRANDS : _BRANDS + 4] = brand
+    return bytes(changed)
 
 
 def repair(data: bytes) -> bytes:

@@ -26,7 +26,7 @@ AVIF = FileFormat(
     "avif",
     media_type="image/avif",
     extensions=("avif", "avifs"),
-    sniff=Brands("avif", "avis"),
+    sniff=Brands("avif", "avis", item="av01"),
     is_complete=boxes_are_complete,
     lossy=True,
     animated=True,
@@ -49,7 +49,7 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
-    data, exif = _heif_boxes.take_exif(_heif_boxes.repair(data))
+    data, exif = _heif_boxes.take_exif(_heif_boxes.repair(_heif_boxes.with_brand(data, b"avif")))
     raster = _heif_boxes.with_colors(_decode(data, pages), data)
     return replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
 

@@ -30,7 +30,7 @@ HEIC = FileFormat(
     "heic",
     media_type="image/heic",
     extensions=("heic", "heif", "hif"),
-    sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
+    sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", item="hvc1"),
     is_complete=boxes_are_complete,
     lossy=True,
     bytes_per_pixel=0.05,
@@ -58,6 +58,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
     _heif_boxes.check_size(data)
+    data = _heif_boxes.with_brand(data, b"heic")
     header = _pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
     if not header["primary"]:

@@ -4,10 +4,22 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from zlib import crc32
 
 from PIL import Image
 
-from engine import MAX_FRAMES, RASTER, DeepPixels, FileFormat, Frame, Raster, Signature, conversion, ends_with
+from engine import (
+    MAX_FRAMES,
+    RASTER,
+    DeepPixels,
+    FidelityWarning,
+    FileFormat,
+    Frame,
+    Raster,
+    Signature,
+    conversion,
+    ends_with,
+)
 from engine.option_types import Pages
 from plugins import _cicp, _exif, _pillow, _png_encoder
 
@@ -23,6 +35,7 @@ PNG = FileFormat(
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # offset of the bits per sample
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
+_ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL", b"fdAT"})
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
@@ -39,6 +52,7 @@ def _is_deep(content: bytes) -> bool:
 
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    data = _without_damaged_chunks(data)
     image = _pillow.open_image(data, "PNG")
     kinds = [kind for kind, _ in _png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
@@ -54,6 +68,27 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data, image))
     return _with_colors(raster, data)
+
+
+def _without_damaged_chunks(data: bytes) -> bytes:
+    """The file without chunks that readers may skip and whose checksum is wrong. Issues a FidelityWarning for them."""
+    chunks = list(_png_encoder.read_chunks(memoryview(data)))
+    damaged = {index for index, (kind, chunk) in enumerate(chunks) if _may_skip(kind) and not _is_valid(chunk)}
+    if not damaged:
+        return data
+    names = ", ".join(sorted({chunks[index][0].decode("latin-1") for index in damaged}))
+    FidelityWarning.issue("metadata_damaged", f"Damaged parts of the file were left out: {names}.")
+    kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in damaged)
+    return b"".join([_png_encoder.SIGNATURE, *kept])
+
+
+def _may_skip(kind: bytes) -> bool:
+    """Whether a chunk is ancillary, which the case of its first letter tells, and no part of an animation."""
+    return kind[:1].islower() and kind not in _ANIMATION_CHUNKS
+
+
+def _is_valid(chunk: memoryview) -> bool:
+    return crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
 
 
 def _with_colors(raster: Raster, data: bytes) -> Raster:
