@@ -8,7 +8,7 @@ from PIL import Image
 
 from engine.option_types import Metadata
 from plugins import _exif, _pillow
-from plugins.jpeg import END, check_scans, filter_segments, read_segments
+from plugins.jpeg import END, check_scans, filter_segments, read_segments, without_damaged_segments
 
 _SCAN = 0xDA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
@@ -42,6 +42,7 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
     Raises OSError if the file is truncated, TooLarge if it has too many pixels or scans.
     """
     check_scans(data)
+    data = without_damaged_segments(data)
     image = _pillow.open_image(data, "JPEG")
     orientation, dpi, profile = _exif.read_orientation(image), _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode

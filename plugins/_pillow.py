@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from itertools import accumulate, pairwise
 from types import MappingProxyType
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageFile, PngImagePlugin
 
-from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
+from engine import MAX_FRAMES, MAX_PIXELS, FidelityWarning, Frame, PageRanges, Raster, Size, TooLarge
 from plugins import _exif, _iptc
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ _PLAIN_INFO = frozenset(
     | {"jfif", "jfif_density", "jfif_unit", "jfif_version", "loop", "primary", "progression", "progressive"}
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
+_MAX_BLOCKS = 1000
+# Raised by Pillow for damaged metadata.
+_DAMAGES = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error, zlib.error)
 _NO_TEXTS = ("XML:", "Raw profile type ", "xmp")  # keywords of XMP and other metadata in the texts of PNG
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
 _Turn = Image.Transpose
@@ -53,6 +58,30 @@ def open_image(data: bytes, *decoders: str) -> Image.Image:
         message = f"A text or profile in the file exceeds {limit} bytes after decompression."
         raise TooLarge(message, reason="bytes", details={"max_bytes": limit}) from error
     return image
+
+
+def damaged_blocks(decoder: str, blocks: Sequence[bytes], header: Callable[[Sequence[bytes]], bytes]) -> list[int]:
+    """The indexes of the blocks with which Pillow cannot open a file.
+
+    `header` returns a file with some of the blocks and everything that is needed to open it.
+    """
+    if _opens(decoder, header(blocks)):
+        return []
+    found = [index for index, block in enumerate(blocks[:_MAX_BLOCKS]) if not _opens(decoder, header([block]))]
+    return found if _opens(decoder, header([])) else []
+
+
+def warn_damaged() -> None:
+    """Issues the warning for blocks that are left out."""
+    FidelityWarning.issue("metadata_damaged", "Damaged parts of the file were left out.")
+
+
+def _opens(decoder: str, data: bytes) -> bool:
+    try:
+        open_image(data, decoder)
+    except _DAMAGES:
+        return False
+    return True
 
 
 def _pixel_count(error: Image.DecompressionBombError) -> int | None:

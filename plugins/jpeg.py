@@ -1,8 +1,9 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -35,6 +36,7 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restar
 END, _APP13, _COMMENT = 0xD9, 0xED, 0xFE  # markers; END has no length either
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _PHOTOSHOP = b"Photoshop 3.0\0"
+_MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
@@ -61,6 +63,7 @@ def decode(
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
+    data = without_damaged_segments(data)
     image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
@@ -125,6 +128,25 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         yield code, marker.start(), end
         if code == END:
             return
+
+
+def without_damaged_segments(data: bytes) -> bytes:
+    """The file without the segments of applications that Pillow cannot read. Issues a FidelityWarning for them."""
+    segments = list(takewhile(lambda segment: segment[0] != _SCAN[1], read_segments(data)))
+    optional = [(start, end) for code, start, end in segments if 0xE0 <= code <= 0xEF]
+    scan = data.find(_SCAN, segments[-1][2] if segments else 2)
+    needed = b"".join(data[start:end] for code, start, end in segments if not 0xE0 <= code <= 0xEF)
+
+    def header(blocks: Sequence[bytes]) -> bytes:
+        return b"".join([data[:2], *blocks, needed, data[scan : scan + _MAX_SCAN_HEADER]])
+
+    damaged = _pillow.damaged_blocks("JPEG", [data[start:end] for start, end in optional], header)
+    if damaged:
+        _pillow.warn_damaged()
+    for index in reversed(damaged):
+        start, end = optional[index]
+        data = data[:start] + data[end:]
+    return data
 
 
 def filter_segments(data: bytes, metadata: Metadata) -> bytes:

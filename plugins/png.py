@@ -1,7 +1,7 @@
 """PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng. `_png_encoder` writes it."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from zlib import crc32
@@ -12,7 +12,6 @@ from engine import (
     MAX_FRAMES,
     RASTER,
     DeepPixels,
-    FidelityWarning,
     FileFormat,
     Frame,
     Raster,
@@ -35,7 +34,9 @@ PNG = FileFormat(
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # offset of the bits per sample
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
-_ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL", b"fdAT"})
+_ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
+_NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
+_NO_PIXELS = bytes(4) + b"IDAT" + crc32(b"IDAT").to_bytes(4)
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
@@ -71,24 +72,29 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 def _without_damaged_chunks(data: bytes) -> bytes:
-    """The file without chunks that readers may skip and whose checksum is wrong. Issues a FidelityWarning for them."""
+    """The file without the chunks that readers may skip and Pillow cannot read. Issues a FidelityWarning for them."""
     chunks = list(_png_encoder.read_chunks(memoryview(data)))
-    damaged = {index for index, (kind, chunk) in enumerate(chunks) if _may_skip(kind) and not _is_valid(chunk)}
-    if not damaged:
+    needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
+    optional = [index for index, (kind, _) in enumerate(chunks) if _may_skip(kind)]
+
+    def header(blocks: Sequence[bytes]) -> bytes:
+        return b"".join([_png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])
+
+    found = _pillow.damaged_blocks("PNG", [bytes(chunks[index][1]) for index in optional], header)
+    left_out = {optional[index] for index in found}
+    kinds = {kind for index, (kind, _) in enumerate(chunks) if index not in left_out}
+    if len(kinds & _ANIMATION_CHUNKS) == 1:  # an animation has a header, and one for each frame
+        left_out |= {index for index, (kind, _) in enumerate(chunks) if kind in {*_ANIMATION_CHUNKS, b"fdAT"}}
+    if not left_out:
         return data
-    names = ", ".join(sorted({chunks[index][0].decode("latin-1") for index in damaged}))
-    FidelityWarning.issue("metadata_damaged", f"Damaged parts of the file were left out: {names}.")
-    kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in damaged)
+    _pillow.warn_damaged()
+    kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in left_out)
     return b"".join([_png_encoder.SIGNATURE, *kept])
 
 
 def _may_skip(kind: bytes) -> bool:
-    """Whether a chunk is ancillary, which the case of its first letter tells, and no part of an animation."""
-    return kind[:1].islower() and kind not in _ANIMATION_CHUNKS
-
-
-def _is_valid(chunk: memoryview) -> bool:
-    return crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
+    """Whether a chunk is ancillary, which the case of its first letter tells, and no part of a frame."""
+    return kind[:1].islower() and kind not in (b"fcTL", b"fdAT")
 
 
 def _with_colors(raster: Raster, data: bytes) -> Raster:

@@ -108,3 +108,44 @@ def test_real_files_keep_their_texts(name: str, target: str) -> None:
 
     for tag in ((0, 0x010E), (0, 0x013B), (0, 0x8298)):
         assert {choice: found[tag].data for choice, found in stored.items()} == dict.fromkeys(stored, tags[tag].data)
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        _chunk(b"gAMA", b"\0"),
+        _chunk(b"cHRM", b""),
+        _chunk(b"pHYs", b"x"),
+        _chunk(b"iCCP", b"name\0\1" + bytes(9)),
+        _chunk(b"zTXt", b"key\0\0no deflate"),
+        _chunk(b"tRNS", b"\0"),
+        _chunk(b"acTL", b"\0"),
+        _chunk(b"acTL", struct.pack(">II", 9, 0)),
+        _chunk(b"fcTL", b""),
+    ],
+    ids=range(9),
+)
+@pytest.mark.parametrize("before", [b"IDAT", b"IEND"])
+def test_invalid_chunks_are_left_out(chunk: bytes, before: bytes) -> None:
+    source = saved(quadrants(_SIZE), "PNG")
+    position = source.index(before) - 4
+
+    result = convert(source[:position] + chunk + source[position:], "webp", lossless=True)
+
+    assert codes(result) == {"metadata_damaged"}
+    assert opened(result.data).convert("RGB").tobytes() == opened(source).tobytes()
+
+
+@pytest.mark.parametrize("target", ["png", "pdf", "jpeg"])
+@pytest.mark.parametrize(("code", "body"), [(0xE0, b"JFIF\0"), (0xE2, b"ICC_PROFILE\0"), (0xEE, b"Adobe")])
+def test_invalid_segments_are_left_out(target: str, code: int, body: bytes) -> None:
+    source = saved(quadrants(_SIZE), "JPEG")
+    segment = bytes((0xFF, code)) + struct.pack(">H", len(body) + 2) + body
+
+    result = convert(source[:2] + segment + source[2:], target)
+
+    assert codes(result) == {"metadata_damaged"}
