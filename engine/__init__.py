@@ -1,6 +1,7 @@
 """File formats, conversions between them, and their execution. Plugins use no other names of `engine`."""
 
 from engine import color as color
+from engine.capabilities import TargetCapabilities as TargetCapabilities
 from engine.conversions import AnyConversion as AnyConversion
 from engine.conversions import AnyTool as AnyTool
 from engine.conversions import AnyTransform as AnyTransform
@@ -35,13 +36,16 @@ from engine.formats import Sniffer as Sniffer
 from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
 from engine.formats import ends_with as ends_with
+from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
+from engine.hdr import PRIMARIES as PRIMARIES
+from engine.hdr import HdrColors as HdrColors
+from engine.hdr import Primaries as Primaries
 from engine.hookspecs import hookimpl as hookimpl
 from engine.media import DOCUMENT as DOCUMENT
 from engine.media import RASTER as RASTER
 from engine.media import DeepPixels as DeepPixels
 from engine.media import Frame as Frame
 from engine.media import Raster as Raster
-from engine.media import TargetCapabilities as TargetCapabilities
 from engine.options import InputFile as InputFile
 from engine.options import Option as Option
 from engine.options import OptionValues as OptionValues

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -101,26 +102,47 @@ def convert_for(
     modes: tuple[str, ...],
     *,
     keep_profile: bool,
-    background: tuple[int, int, int] = WHITE,
 ) -> tuple[Image.Image, bytes | None]:
     """Converts `image` to one of `modes`. Returns it with its ICC profile, None unless `keep_profile`.
 
-    Unsupported color spaces and profiles are converted to sRGB. Unsupported transparency is flattened onto
-    `background`, a color in sRGB, with a FidelityWarning.
+    Unsupported color spaces and profiles are converted to sRGB, but CMYK without its profile stays CMYK. Unsupported
+    transparency is flattened onto white. Issues a FidelityWarning for each loss.
     """
     image = standard_mode(image)
     profile = matching_profile(image.mode, profile)
     if profile and not keep_profile:
-        image, profile = to_srgb(image, profile), None
+        if image.mode == "CMYK" and image.mode in modes:
+            warn_profile_dropped()
+        else:
+            image = reduced_to_srgb(image, profile)
+        profile = None
     if not any(mode in modes for mode in ("LA", "RGBA", "PA")):
-        image, profile = _flatten_alpha(image, profile, background)
+        image, profile = on_background(image, profile, (*WHITE, 255))
     mode = _smallest_mode(image, modes)
     if mode is None or (profile and _color_space(mode) != _color_space(image.mode)):
-        image, profile = to_srgb(image, profile), None
+        image, profile = reduced_to_srgb(image, profile), None
         mode = _smallest_mode(image, modes) or modes[-1]
     if mode != "PA" and mode != image.mode:
         image = image.convert(mode)
     return image, profile
+
+
+def warn_profile_dropped() -> None:
+    """Issues the warning for CMYK that loses its profile."""
+    FidelityWarning.issue("profile_dropped", "The target holds CMYK, but not its color profile.")
+
+
+def reduced_to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
+    """As `to_srgb`, where sRGB was not requested. Issues a FidelityWarning for CMYK and Lab."""
+    warn_converted(image.mode)
+    return to_srgb(image, profile)
+
+
+def warn_converted(mode: str) -> None:
+    """Issues a FidelityWarning if colors of `mode` are CMYK or Lab, because they are converted to sRGB."""
+    space = _color_space(mode)
+    if space in ("CMYK", "Lab"):
+        FidelityWarning.issue("color_converted", f"The colors were converted from {space} to sRGB.")
 
 
 def to_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
@@ -169,6 +191,8 @@ def standard_mode(image: Image.Image) -> Image.Image:
         return _to_8_bit_gray(image)
     if mode == "La":
         return image.convert("LA")
+    if mode in ("1", "L"):
+        return image.convert("LA")
     return image.convert("RGBA" if mode in ("PA", "RGBa") or "transparency" in image.info else "RGB")
 
 
@@ -189,16 +213,30 @@ def _to_8_bit_gray(image: Image.Image) -> Image.Image:
 
 
 def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
-    """Samples of any type scaled to 16 bits: floats up to 1 from the range 0 to 1, others from their own range."""
+    """Samples of any type scaled to 16 bits: floats up to 1 from the range 0 to 1, others from their own range.
+
+    Issues a FidelityWarning if other values than the given ones would result from scaling them back.
+    """
     import numpy as np
 
     finite = np.nan_to_num(values.astype(np.float64), posinf=1.0, neginf=0.0)
     low, high = float(finite.min()), float(finite.max())
-    if values.dtype.kind == "f" and high <= 1.0:
+    is_float = values.dtype.kind == "f"
+    if is_float and high <= 1.0:
         low, high = 0.0, 1.0
     span = (high - low) or 1.0
-    scaled = np.clip((finite - low) / span, 0.0, 1.0) * 65535 + 0.5
-    return np.ascontiguousarray(scaled, dtype=np.uint16)
+    scaled = np.ascontiguousarray(np.clip((finite - low) / span, 0.0, 1.0) * 65535 + 0.5, dtype=np.uint16)
+    for top in range(0, len(values), _STRIP):
+        back = low + scaled[top : top + _STRIP] * (span / 65535)
+        if not np.array_equal((back if is_float else np.rint(back)).astype(values.dtype), values[top : top + _STRIP]):
+            warn_of_depth(16)
+            break
+    return scaled
+
+
+def warn_of_depth(bits: int) -> None:
+    """Issues the FidelityWarning that samples are reduced to this number of bits."""
+    FidelityWarning.issue("depth_reduced", f"The picture has more than {bits} bits per sample, which were reduced.")
 
 
 def _smallest_mode(image: Image.Image, modes: tuple[str, ...]) -> str | None:
@@ -214,36 +252,71 @@ def _has_alpha(image: Image.Image) -> bool:
     return image.mode in ("LA", "RGBA", "PA") or "transparency" in image.info
 
 
-def _flatten_alpha(
-    image: Image.Image, profile: bytes | None, background: tuple[int, int, int]
+def on_background(
+    image: Image.Image, profile: bytes | None, background: tuple[int, int, int, int]
 ) -> tuple[Image.Image, bytes | None]:
-    """`image` without alpha, flattened onto `background` unless it is fully opaque."""
-    if not _has_alpha(image):
+    """`image` laid on a color in sRGB with alpha. It has no alpha if it or the color is opaque.
+
+    Issues a FidelityWarning if transparency is lost.
+    """
+    *rgb, opacity = background
+    if not _has_alpha(image) or opacity == 0:
         return image, profile
     image = image if image.mode in ("LA", "RGBA") else image.convert("RGBA")
     alpha = image.getchannel("A")
     if alpha.getextrema() == (255, 255):
         return image.convert(image.mode[:-1]), profile
-    FidelityWarning.issue("alpha_flattened", "Transparency was replaced by the background color.")
-    image, profile = with_color(image, profile, background)
+    image, profile = with_color(image, profile, rgb)
     without_alpha = image.convert(image.mode[:-1])
-    fill = color_in(background, without_alpha.mode, profile)
-    return Image.composite(without_alpha, Image.new(without_alpha.mode, image.size, fill), alpha), profile
+    canvas = Image.new(without_alpha.mode, image.size, color_in(rgb, without_alpha.mode, profile))
+    if opacity < 255:
+        canvas.putalpha(opacity)
+        return Image.alpha_composite(canvas.convert("RGBA"), image.convert("RGBA")).convert(image.mode), profile
+    _warn_flattened()
+    return Image.composite(without_alpha, canvas, alpha), profile
 
 
-def with_color(
-    image: Image.Image, profile: bytes | None, color: tuple[int, int, int]
-) -> tuple[Image.Image, bytes | None]:
+def _warn_flattened() -> None:
+    FidelityWarning.issue("alpha_flattened", "Transparency was replaced by the background color.")
+
+
+def deep_on_background(
+    array: NDArray[np.uint16], mode: str, profile: bytes | None, background: tuple[int, int, int, int]
+) -> tuple[NDArray[np.uint16], str, bytes | None]:
+    """As `on_background`, of 16-bit samples of `mode`. Returns the samples, their mode and their profile."""
+    import numpy as np
+
+    *rgb, opacity = background
+    if mode not in ("LA", "RGBA") or opacity == 0:
+        return array, mode, profile
+    if mode == "LA" and len(set(rgb)) > 1:
+        (array, mode), profile = deep_to_srgb(array, mode, profile), None
+    fill = np.array(color_in(rgb, mode[:-1], profile)) * 257.0
+    if opacity == 255 and array[..., -1].min() < 65535:
+        _warn_flattened()
+    laid = np.empty_like(array)
+    for top in range(0, len(array), _STRIP):
+        strip = array[top : top + _STRIP]
+        above = strip[..., -1:] / 65535
+        below = (1 - above) * (opacity / 255)
+        colors = (strip[..., :-1] * above + fill * below) / (above + below)
+        laid[top : top + _STRIP] = np.concatenate((colors, (above + below) * 65535), axis=-1) + 0.5
+    if opacity < 255:
+        return laid, mode, profile
+    return (laid[..., 0] if mode == "LA" else laid[..., :-1]).copy(), mode[:-1], profile
+
+
+def with_color(image: Image.Image, profile: bytes | None, color: Sequence[int]) -> tuple[Image.Image, bytes | None]:
     """`image`, in sRGB if it is gray and `color` is not."""
     if image.mode in ("L", "LA") and len(set(color)) > 1:
         return to_srgb(image, profile), None
     return image, profile
 
 
-def color_in(color: tuple[int, int, int], mode: str, profile: bytes | None) -> tuple[int, ...]:
+def color_in(color: Sequence[int], mode: str, profile: bytes | None) -> tuple[int, ...]:
     """A color in sRGB as the samples of `mode`, which is L, RGB or CMYK, in the color space of the profile."""
-    pixel = Image.new("RGB", (1, 1), color)
-    if profile and color != WHITE:
+    pixel = Image.new("RGB", (1, 1), tuple(color))
+    if profile and tuple(color) != WHITE:
         source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)
         try:
             converted = ImageCms.profileToProfile(pixel, source, target, _RELATIVE, outputMode=mode, flags=_BLACK_POINT)

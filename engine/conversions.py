@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 from warnings import warn
 
 from pydantic import Field
 
+from engine.capabilities import TargetCapabilities
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
-
-if TYPE_CHECKING:
-    from engine.media import TargetCapabilities
 
 QUALITY, MAX_BYTES = "quality", "max_bytes"
 """Options of encoders that the pipeline reads too."""
@@ -55,7 +53,7 @@ class FidelityWarning(UserWarning):
         warn(cls(code, message), stacklevel=2)
 
 
-Holds: TypeAlias = "TargetCapabilities | Callable[[OptionValues], TargetCapabilities]"
+Holds: TypeAlias = TargetCapabilities | Callable[[OptionValues], TargetCapabilities]
 """What the target of an encoder can store, or a function that returns it for the options of the encoder."""
 
 
@@ -77,6 +75,7 @@ class Conversion(Generic[S, T]):
     isolated: bool = False
     holds: Holds | None = None
     without: tuple[str, ...] = ()
+    in_dry_run: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
@@ -114,25 +113,24 @@ def conversion(
     isolated: bool = False,
     holds: Holds | None = None,
     without: tuple[str, ...] = (),
+    in_dry_run: bool = False,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
-    `terminal` step can only be the last of a path: its result contains something simpler than its format suggests, such
-    as pixels on a PDF page. `programs` are the paths of the programs that the step runs; the sandbox allows no others.
-    `memory` is the peak in bytes per pixel; it limits the memory of the job. `isolated`: plans with the step get a
-    process of their own, because its library is likely to have vulnerabilities; so do plans with `programs`. An encoder
-    declares what its target `holds`; the function receives a raster that is reduced to it. `without` are the names of
-    options of transforms that have no effect on the payload.
+    `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
+    those that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: plans
+    with the step get a process of their own, as do plans with `programs`. An encoder declares what its target `holds`;
+    the function receives a raster that is reduced to it. `without` are the names of options of transforms that have no
+    effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on the pixels.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        return Conversion(
-            source, target, run, loss, cost, terminal, programs, memory, isolated, holds, without, options
-        )
+        declared = loss, cost, terminal, programs, memory, isolated, holds, without, in_dry_run
+        return Conversion(source, target, run, *declared, options)
 
     return declare
 

@@ -17,8 +17,12 @@ ConversionError          processing_failed
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
+
+_MAX_CAUSE = 300  # characters
 
 
 class ConversionError(Exception):
@@ -26,7 +30,7 @@ class ConversionError(Exception):
 
     `reason` narrows the code, `param` names the request field at fault. A `retryable` job may succeed if it is
     repeated, after `retry_after` seconds if set. `details` holds JSON values without nesting, or lists and dictionaries
-    of them, because worker processes send errors as JSON.
+    of them, because worker processes send errors as JSON. `cause` is for logs only: it can quote the file.
     """
 
     code: ClassVar[str] = "processing_failed"
@@ -47,6 +51,16 @@ class ConversionError(Exception):
             self.reason = reason
         self.param = param
         self.details = dict(details or {})
+        self._cause: str | None = None
+
+    @property
+    def cause(self) -> str | None:
+        """The exception that led to this one: the last line of its traceback, and the line of code that raised it."""
+        return self._cause if self.__cause__ is None else _describe(self.__cause__)
+
+    @cause.setter
+    def cause(self, text: str | None) -> None:
+        self._cause = text
 
     def as_json(self) -> dict[str, Any]:
         """Returns the error as JSON values for `from_json`."""
@@ -144,6 +158,16 @@ def _classes() -> dict[str, type[ConversionError]]:
     """The classes of the errors of jobs, by name. An error class of a plugin is sent as its nearest base class here."""
     classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
     return {error_class.__name__: error_class for error_class in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
+
+
+def _describe(error: BaseException) -> str:
+    """The innermost cause of an exception, such as `ValueError: too long (plugins/png.py:80)`."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    *_, last_line = traceback.format_exception_only(error)
+    *_, frame = traceback.extract_tb(error.__traceback__) or [None]
+    where = f" ({'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno})" if frame else ""
+    return last_line.strip()[:_MAX_CAUSE] + where
 
 
 def _text(value: object) -> str | None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, repeat, tee
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from PIL import Image
-from pydantic import Field
 
 from engine import color
+from engine.capabilities import TargetCapabilities
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
-from engine.options import Option
+from engine.hdr import HdrColors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,58 +93,25 @@ class Frame:
         return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.as_image()
 
 
-@dataclass(frozen=True)
-class TargetCapabilities:
-    """What a target format can store. An encoder that declares it as `holds` receives a raster reduced to it.
-
-    `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
-    `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
-    `animation_modes` are the modes of animations; none if the format has no animations.
-    `max_side` is the longest side in pixels. `metadata` are the kinds of metadata that it holds: exif, xmp, iptc, text.
-    """
-
-    modes: tuple[str, ...]
-    deep_modes: tuple[str, ...] = ()
-    deep_bits: tuple[int, ...] = (16,)
-    icc: bool = False
-    animation_modes: tuple[str, ...] = ()
-    pages: bool = False
-    max_side: int | None = None
-    metadata: frozenset[str] = frozenset()
-
-    def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
-        """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
-        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths]}
-        if self.max_side:
-            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
-        return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
-
-    @property
-    def bit_depths(self) -> tuple[int, ...]:
-        """The supported numbers of bits per sample, in ascending order."""
-        return (8, *self.deep_bits) if self.deep_modes else (8,)
-
-    def for_animation(self) -> TargetCapabilities:
-        """What the format can store in the frames of an animation."""
-        return replace(self, modes=self.animation_modes, deep_modes=())
-
-
 @dataclass
 class Raster:
     """Decoded frames with their metadata. Frames are decoded lazily, one at a time.
 
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
-    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes` are
-    those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
+    `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
+    are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
     IPTC-IIM, `text` are comments and other texts with their keywords. `promised` are the kinds of metadata, as in
     `TargetCapabilities`, whose loss is told. `dpi` is (horizontal, vertical). `lossy`: the pixels come from a lossy
     codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no metadata but
-    profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested. `background`
-    (red, green, blue) replaces transparency that a target does not support. `bit_depth` is the requested number of
-    bits per sample, `source_bit_depth` the number in the source of `deep_frames`.
+    profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested. `developed`:
+    they are developed from sensor data, for which fewer bits are no loss. `resized`: the request determines the sizes.
+    `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
+    `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic range;
+    frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of the
+    frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -161,9 +129,12 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
-    background: tuple[int, int, int] = color.WHITE
+    developed: bool = False
+    resized: bool = False
     bit_depth: int | None = None
     source_bit_depth: int = 16
+    hdr: HdrColors | None = None
+    sample: Frame | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -198,10 +169,26 @@ class Raster:
             FidelityWarning.issue("metadata_dropped", f"The target cannot hold this metadata: {names}.")
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
+        if target.max_side:
+            _check_sides(raster, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
+
+    def tone_mapped(self) -> Raster:
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        hdr = self.hdr
+        if hdr is None:
+            return self
+        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if mapped.deep_frames is None:
+            return mapped
+        # From 16 bits, because 8 are few for HDR.
+        return replace(mapped, frames=(replace(frame, pixels=frame.image) for frame in mapped.deep_frames))
 
     def map(self, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None) -> Raster:
         """The raster with `convert` applied to each frame when it is read. `new_size` is the effect on sizes."""
@@ -209,9 +196,33 @@ class Raster:
             self,
             frames=map(convert, self.frames),  # unlike a generator expression, it keeps no frame alive
             deep_frames=None if self.deep_frames is None else map(convert, self.deep_frames),
+            sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
         )
+
+    def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
+        """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
+
+        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
+        decoded to find out.
+        """
+        sample = self.sample and replace(self.sample, full_size=None)
+        stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
+        if self.deep_frames is not None:
+            stand_in.deep_frames = stand_in.frames
+        with catch_warnings(record=True) as caught:
+            simplefilter("always")
+            list(stand_in.converted_for(target).frames)
+        foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
+        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
+        if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
+            for _ in self.converted_for(target).frames:
+                pass
+            return
+        for one in foreseen:
+            if not one.code.startswith("alpha_"):
+                FidelityWarning.issue(one.code, one.message)
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -254,7 +265,7 @@ class Raster:
             return self.bit_depth
         source = 8 if self.deep_frames is None else self.source_bit_depth
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source:
+        if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
@@ -283,18 +294,29 @@ class Raster:
 RASTER = Format("raster", Raster)
 
 
-def pictures(payload: Any) -> tuple[int, Size | None] | None:
-    """The number of pictures or pages, and the size of the first picture if known. None for other payloads."""
+@dataclass(frozen=True)
+class Pictures:
+    """The number of pictures or pages of a payload or file, and the size of the first one in pixels.
+
+    Vectors and documents have no size, and neither has a picture whose header does not state it.
+    """
+
+    count: int
+    size: Size | None = None
+
+
+def pictures(payload: Any) -> Pictures | None:
+    """The pictures of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return payload.count, payload.sizes[0] if payload.sizes else None
-    return (payload.page_count, None) if DOCUMENT.holds(payload) else None
+        return Pictures(payload.count, payload.sizes[0] if payload.sizes else None)
+    return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
 def files_needed(payload: Any, target: FileFormat) -> int:
     """The number of files of the format `target` that hold all pictures or pages of the payload."""
     found = pictures(payload)
     animation = isinstance(payload, Raster) and payload.animated
-    return 1 if found is None or target.paged or (animation and target.animated) else found[0]
+    return 1 if found is None or target.paged or (animation and target.animated) else found.count
 
 
 def split(payload: Any) -> Iterator[Any]:
@@ -314,6 +336,19 @@ def copies(payload: Any) -> Iterator[Any]:
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
+def _check_sides(raster: Raster, max_side: int) -> None:
+    """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
+    for size in raster.sizes:
+        if raster.resized and max(size) > max_side:
+            raise InvalidOption(
+                f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
+                reason="out_of_range",
+                param="width" if size[0] > max_side else "height",
+                details={"max": max_side},
+            )
+        check_side(size, max_side)
+
+
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
@@ -330,6 +365,18 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame.icc_profile,
         target.deep_modes if widen else target.modes,
         keep_profile=target.icc,
-        background=raster.background,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
+    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
+    import numpy as np
+
+    if isinstance(pixels, DeepPixels):
+        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
+        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
+        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
+    image = color.standard_mode(pixels)
+    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    return Image.fromarray(hdr.to_srgb(np.asarray(image)))

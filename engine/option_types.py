@@ -65,7 +65,7 @@ Background: TypeAlias = Annotated[
     Field(
         pattern=r"^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|[A-Za-z]{3,30})$",
         examples=["#ffffff"],
-        description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
+        description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.",
     ),
     AfterValidator(_check_color),
 ]

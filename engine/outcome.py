@@ -50,6 +50,15 @@ class Outcome:
     file_count: Annotated[
         Count, Field(ge=1, description="Files in the `container`; without one, files that were sent.", examples=[1])
     ] = 1
+    width: Annotated[
+        Count | None,
+        Field(description="Width of the first picture in pixels; null for vectors and documents.", examples=[1600]),
+    ] = None
+    height: Annotated[
+        Count | None,
+        Field(description="Height of the first picture in pixels; null for vectors and documents.", examples=[1200]),
+    ] = None
+    pages: Annotated[Count | None, Field(description="Pages or frames, of all files.", examples=[1])] = None
     quality_used: Annotated[
         Count | None, Field(le=100, description="The quality that `max_bytes` led to.", examples=[72])
     ] = None

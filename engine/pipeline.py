@@ -84,7 +84,7 @@ def run(
     inputs: Iterable[bytes],
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
-    on_file: Callable[[EncodedFile], None] = lambda _file: None,
+    on_file: Callable[[EncodedFile], object] = lambda _file: None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
@@ -101,8 +101,8 @@ def run(
     sizes, qualities = [], []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _check_options(plan, options)
-        payloads = _open_inputs(plan, inputs, options, trace)
+        check_options(plan, options)
+        payloads = open_inputs(plan, inputs, options, trace)
         parts = _apply_tool(plan, payloads, options, timings, facts)
         for file in _convert(plan, parts, options, timings, on_decoded, caught):
             on_file(file)
@@ -111,7 +111,7 @@ def run(
     if file is None:
         raise StepFailed(f"The tool {plan.tool} returned no file.")
     facts |= {"processed_size": sum(sizes), "quality_used": min(qualities, default=None)}
-    facts |= _container(plan, file, len(sizes)) | {"warnings": _records(caught)}
+    facts |= _container(plan, file, len(sizes)) | {"warnings": warning_records(caught)}
     return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(plan.target.name, **facts))
 
 
@@ -129,7 +129,7 @@ def _convert(
     """
     checked = len(caught)
     for name, payload, pages in parts:
-        decoded, encoder_input = _decode(plan, payload, options, trace, on_decoded)
+        decoded, encoder_input = decode(plan, payload, options, trace, on_decoded)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
@@ -147,7 +147,7 @@ def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
     return {"container": "zip" if is_archive else None, "file_count": count if is_archive else len(plan.sources)}
 
 
-def _records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, ...]:
+def warning_records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, ...]:
     """The fidelity warnings, one for each code, with at most _MAX_MESSAGES different messages."""
     messages: dict[str, dict[str, None]] = {}
     for warning in (record.message for record in caught):
@@ -156,7 +156,7 @@ def _records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, 
     return tuple(WarningRecord(code, " ".join(islice(texts, _MAX_MESSAGES))) for code, texts in messages.items())
 
 
-def _check_options(plan: Plan, options: OptionValues) -> None:
+def check_options(plan: Plan, options: OptionValues) -> None:
     """Issues a warning for options that the plan does not have. Raises InvalidOption if a required one is missing."""
     for option in plan.options.values():
         if option.required and option.name not in options:
@@ -181,18 +181,18 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for step in path:
-            payload = _run_step(step, payload, options, [])
+            payload = run_step(step, payload, options, [])
     return payload
 
 
-def _open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
+def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
     """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
     payloads: list[Any] = []
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
         try:
             for step in path:
-                payload = _run_step(step, payload, options, trace)
+                payload = run_step(step, payload, options, trace)
         except ConversionError as error:
             if len(plan.openings) > 1:
                 error.details["index"] = len(payloads)
@@ -215,13 +215,13 @@ def _apply_tool(
     files = {name: payloads.pop() for name in reversed(plan.file_names)}
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
-    with _step_errors(tool):
+    with step_errors(tool):
         returned = tool(payloads, options, files)
     result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
     counts: list[int] = []
     parts = iter(result.files) if result.payload is None else iter([(None, result.payload)])
     while True:
-        with _step_errors(tool):  # the tool can be a generator of files
+        with step_errors(tool):  # the tool can be a generator of files
             name, payload = next(parts, (None, None))
         if payload is None:
             break
@@ -236,7 +236,7 @@ def _apply_tool(
         facts |= {"original_page_count": originals, "page_count": sum(counts)}
 
 
-def _decode(
+def decode(
     plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], on_decoded: Callable[[Sequence[Any]], None]
 ) -> tuple[Any, Any]:
     """Runs the steps before the encoder. Returns the first decoded payload and the encoder's input."""
@@ -246,7 +246,7 @@ def _decode(
         if decoded and isinstance(step, Conversion):
             on_decoded(decoded)
             decoded = []
-        payload = _run_step(step, payload, options, trace)
+        payload = run_step(step, payload, options, trace)
         first = payload if first is None else first
         if decoded or (isinstance(step, Conversion) and isinstance(step.source, FileFormat)):
             decoded.append(payload)
@@ -272,9 +272,9 @@ def _encode(
         if MAX_BYTES in options and MAX_BYTES in encoder.options:
             data, encoder_input, quality = _encode_within(encoder, part, options, trace)
         else:
-            data, encoder_input, quality = _run_step(encoder, part, options, trace), part, None
+            data, encoder_input, quality = run_step(encoder, part, options, trace), part, None
         for step in others:
-            data = _run_step(step, data, options, trace)
+            data = run_step(step, data, options, trace)
         if not data:
             raise StepFailed(f"The step {encoder} returned no data.")
         yield EncodedFile(data, encoder_input, name if count == 1 else f"{number:0{digits}}", pages, quality)
@@ -296,7 +296,7 @@ def _encode_within(
     copies = media.copies(payload)
     while lower < upper:
         quality, copy = (lower + upper + 1) // 2, next(copies)
-        data = _run_step(encoder, copy, {**options, QUALITY: quality}, trace)
+        data = run_step(encoder, copy, {**options, QUALITY: quality}, trace)
         if len(data) <= max_bytes:
             lower, best = quality, (data, copy, quality)
         else:
@@ -338,9 +338,9 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
     return keeps_metadata or METADATA not in plan.options
 
 
-def _run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]) -> Any:
+def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]) -> Any:
     started = perf_counter()
-    with _step_errors(step):
+    with step_errors(step):
         result = step(payload, options)
     trace.append(Timing(str(step), _stage(step), perf_counter() - started))
     if not step.target.holds(result):
@@ -349,7 +349,7 @@ def _run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionV
 
 
 @contextmanager
-def _step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
+def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
     """Raises errors of a step as ConversionError."""
     try:
         yield

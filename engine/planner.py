@@ -161,6 +161,12 @@ def _path_text(source: FileFormat, path: Conversions) -> str:
     return " -> ".join([str(source), *(str(step.target) for step in path)])
 
 
+def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyFormat, frozenset[str]]) -> frozenset[str]:
+    """The names of options that have no effect on the path, whose formats have options of transforms."""
+    steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
+    return names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
+
+
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]
 """The steps that start from each format."""
 
@@ -187,11 +193,6 @@ def cheapest_paths(
     heap: list[tuple[int, float, int, Conversions]] = []
     expanded = {(source, missing)}
 
-    def missing_of(path: Conversions) -> frozenset[str]:
-        """The names of requested options that have no effect on the path."""
-        steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
-        return missing.difference(*steps, *(at_formats.get(step.target, ()) for step in path))
-
     def expand(format: AnyFormat, loss: int, cost: float, path: Conversions) -> None:
         for step in graph.get(format, ()):
             heappush(heap, (loss + step.loss, cost + step.cost, next(order), (*path, step)))
@@ -199,7 +200,7 @@ def cheapest_paths(
     expand(source, 0, 0.0, ())
     while heap:
         loss, cost, _, path = heappop(heap)
-        reached, left = path[-1].target, missing_of(path)
+        reached, left = path[-1].target, _left(missing, path, at_formats)
         rank = (loss // Loss.STRUCTURE, len(left), loss, cost)
         if reached not in best or rank < best[reached][0]:
             best[reached] = rank, path

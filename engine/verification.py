@@ -4,50 +4,53 @@ import warnings
 from typing import Any
 
 from engine.conversions import FidelityWarning
-from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
-from engine.media import DOCUMENT, Raster, pictures
+from engine.media import DOCUMENT, Pictures, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
 from engine.pipeline import EncodedFile
 from engine.planner import Plan
 from engine.registry import Registry
 
 
-def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> None:
-    """Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if
-    the number or size of its pictures differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
-    reader, such as a page that is too large to be drawn."""
+def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
+    """Returns what the reader of the result's format finds in it: one page without size if there is no reader.
+
+    Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if the
+    number or size of its pictures differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
+    reader, such as a page that is too large to be drawn.
+    """
     target = plan.target
     if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
         raise StepFailed(f"The result is not a {target} file.")
     if target.is_complete and not target.is_complete(result.data):
         raise StepFailed(f"The result is an incomplete {target} file.")
     if plan.reader is None:
-        return
+        return Pictures(1)
     # Other options select a part of the input, or change it.
     secrets = {name: value for name, value in options.items() if registry.options[name].secret}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            actual = pictures(plan.reader(result.data, secrets))
+            payload = plan.reader(result.data, secrets)
     except TooLarge:
         raise
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {target} file.") from error
-    encoded = result.encoder_input
-    expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else (result.pages, None)
+    encoded, actual = result.encoder_input, pictures(payload)
+    expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:
-        return
+        return actual or Pictures(1)
     # Encoders of animations drop a frame that equals the one before it.
     merges_frames = isinstance(encoded, Raster) and encoded.animated
-    same_count = 1 <= actual[0] <= expected[0] if merges_frames else actual[0] == expected[0]
-    if not same_count or (actual[1] and expected[1] and actual[1] != expected[1]):
+    same_count = 1 <= actual.count <= expected.count if merges_frames else actual.count == expected.count
+    if not same_count or (actual.size and expected.size and actual.size != expected.size):
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
+    return Pictures(actual.count) if isinstance(payload, Raster) and payload.scalable else actual
 
 
-def _encoded_pictures(payload: Any, *, paged: bool) -> tuple[int, Size | None] | None:
-    """The number and first size of the pictures that an encoder received; None for bytes."""
+def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:
+    """The pictures that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
-        return (len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
-    return (payload.page_count if paged else 1, None) if DOCUMENT.holds(payload) else None
+        return Pictures(len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
+    return Pictures(payload.page_count if paged else 1) if DOCUMENT.holds(payload) else None

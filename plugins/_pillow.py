@@ -140,8 +140,21 @@ def to_raster(
         lossy=lossy,
         turned=_exif.read_orientation(image) > 1,
         bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
+        sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
+
+
+def sample(mode: str, profile: bytes | None = None) -> Frame:
+    """The sample of a raster whose frames have this mode."""
+    return Frame(Image.new(mode, (1, 1)), profile)
+
+
+def _sample_mode(image: Image.Image) -> str:
+    """The mode of the frames of an opened picture; a mode with alpha if a color is transparent."""
+    if "transparency" not in image.info:
+        return image.mode
+    return "LA" if image.mode in ("1", "L", "I", "I;16", "I;16B") else "RGBA"
 
 
 def upright_size(image: Image.Image) -> Size:
@@ -238,6 +251,8 @@ def animation_parameters(raster: Raster, frames: list[Frame]) -> dict[str, Any]:
 
 def encode_jpeg(image: Image.Image, **parameters: Any) -> bytes:
     """Encodes a JPEG, with larger buffers if the file exceeds Pillow's."""
+    if image.mode == "CMYK":
+        parameters["subsampling"] = "4:4:4"  # otherwise inks would lose resolution, not colors
     try:
         return encode(image, "JPEG", **parameters)
     except OSError:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image, PngImagePlugin
 
-from engine import DeepPixels, FidelityWarning, Frame, Raster, TargetCapabilities
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive
 from plugins import _exif, _metadata_writing, _pillow
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 MODULES = ("imagecodecs._deflate", "imagecodecs._png")
@@ -27,11 +29,17 @@ _BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to deci
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
+_EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
+_CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
+_GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
+RGB, _FULL_RANGE = 0, 1  # of the chunk cICP
+LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
 HOLDS = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
     deep_modes=tuple(_COLOR_TYPES),
     icc=True,
+    hdr=True,
     animation_modes=("RGBA",),
     metadata=frozenset({"exif", "xmp", "text"}),
 )
@@ -44,7 +52,8 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
     raster = _metadata_writing.for_target(raster, HOLDS, frames[0].size)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
-        return _encode_samples(pixels, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
+        bits = _bits(pixels, raster.source_bit_depth)
+        return _encode_samples(pixels, bits, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
     image = frames[0].image
     if progressive and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
@@ -62,23 +71,50 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
         pnginfo=info,
         **parameters,
     )
-    return _compress(data, level, _encode_passes(image) if progressive else ()) if len(frames) == 1 else data
+    if len(frames) > 1:
+        return data
+    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if progressive else ())
 
 
-def _encode_samples(pixels: Image.Image | DeepPixels, level: int, metadata: list[bytes], *, interlaced: bool) -> bytes:
+def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
+    """The bits per sample: 2 or 4 for gray that comes from a source of as many bits, and still has only its levels."""
+    if isinstance(pixels, DeepPixels):
+        return 16
+    if pixels.mode == "L" and source in _GRAY_BITS:
+        step = 255 // ((1 << source) - 1)
+        if not any(count for level, count in enumerate(pixels.histogram()) if level % step):
+            return source
+    return 8
+
+
+def _encode_samples(
+    pixels: Image.Image | DeepPixels, bits: int, level: int, metadata: list[bytes], *, interlaced: bool
+) -> bytes:
     """A still without palette, through libpng only if its filters make the file smaller."""
     import numpy as np
     from imagecodecs import deflate_encode
 
-    samples = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
-    header = (*pixels.size, 8 * samples.itemsize, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
-    filtered = _filters_help(samples, level)
+    samples: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
+    header = (*pixels.size, bits, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
+    filtered = bits >= 8 and _filters_help(samples, level)
     passes = _passes(samples) if interlaced else [samples]
-    parts = [_rows(part, filtered=filtered) for part in passes]
+    parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
     rows = bytearray().join(parts) if interlaced else parts.pop()
     del samples, passes, pixels  # free memory before compression
     chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
     return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), _chunk(b"IEND", b"")])
+
+
+def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+    """Samples of 0 to 255 as samples of fewer bits, several in a byte."""
+    import numpy as np
+
+    count = 8 // bits
+    padded = np.pad(samples >> (8 - bits), ((0, 0), (0, -samples.shape[1] % count)))
+    packed = np.zeros((len(padded), padded.shape[1] // count), np.uint8)
+    for position in range(count):
+        packed |= padded[:, position::count] << (8 - bits * (position + 1))
+    return packed
 
 
 def _filters_help(samples: NDArray[Any], level: int) -> bool:
@@ -96,10 +132,15 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
     """The rows as PNG stores them before compression, each after the number of its filter."""
     import numpy as np
     from imagecodecs import PNG as LIBPNG
-    from imagecodecs import png_encode
+    from imagecodecs import PngError, png_encode
 
     if filtered:
-        return _split(bytes(png_encode(np.ascontiguousarray(samples), level=0, filter=LIBPNG.FILTER.ALL)))[1]
+        # The size of a file without compression; imagecodecs would reserve less for narrow pictures.
+        size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
+        with suppress(PngError):  # the picture can be written without filters
+            # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
+            contiguous = samples.ravel().reshape(samples.shape)
+            return _split(bytes(png_encode(contiguous, level=0, filter=LIBPNG.FILTER.ALL, out=size)))[1]
     big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
     rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
     view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)
@@ -109,6 +150,7 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
 
 def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
     """The metadata as chunks to insert before the pixels."""
+    yield from _hdr_chunks(raster.hdr)
     if frame.icc_profile:
         yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(frame.icc_profile))
     if raster.dpi:
@@ -124,6 +166,16 @@ def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
     yield from raster.text
     if raster.xmp:
         yield _XMP, raster.xmp.decode("utf-8", "replace")
+
+
+def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
+    """The chunks that describe HDR; none for other pictures."""
+    if hdr is not None:
+        yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
+        if hdr.mastering_display:
+            yield _chunk(b"mDCV", hdr.mastering_display)
+        if hdr.light_levels:
+            yield _chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
@@ -147,14 +199,17 @@ def _encode_passes(image: Image.Image) -> Iterator[bytes]:
         yield _pillow.encode(part, "PNG", compress_level=0)
 
 
-def _compress(data: bytes, level: int, passes: Iterable[bytes] = ()) -> bytes:
+def _compress(data: bytes, level: int, colors: Iterable[bytes], passes: Iterable[bytes]) -> bytes:
     """Compresses a still that was written with compression level 0, interlaced if there are `passes`.
+
+    `colors` are chunks that precede the palette.
 
     libdeflate takes a third of the time of the zlib in Pillow and libpng.
     """
     from imagecodecs import deflate_encode
 
     before, rows, after = _split(data)
+    before[2:2] = colors
     del data  # free memory before compression
     interlaced = bytearray().join(_split(part)[1] for part in passes)
     if interlaced:

@@ -49,17 +49,17 @@ _END = b"~>\nrestore\nshowpage\n%%EOF\n"
 
 
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """Contains the JPEG with unchanged pixels, unless its profile is another than sRGB, which EPS cannot store."""
+    """Contains the JPEG with unchanged pixels, unless they are gray or RGB in another profile than sRGB."""
     picture = _jpeg_embedding.prepare(data, metadata)
-    if picture.icc_profile and not _is_srgb(picture):
+    if picture.icc_profile and picture.mode == "CMYK":
+        color.warn_profile_dropped()
+    elif picture.icc_profile and not _is_srgb(picture):
         return from_raster(jpeg.decode.run(data).converted_for(HOLDS))
     return _draw_jpeg(picture)
 
 
 def _is_srgb(picture: EmbeddableJpeg) -> bool:
     """Whether colors in the profile of the picture are, within rounding, the same in sRGB."""
-    if picture.mode == "CMYK":
-        return False
     steps = range(0, 256, 51)
     colors = bytes(value for rgb in product(steps, repeat=3) for value in rgb)
     patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)

@@ -75,8 +75,11 @@ def read_layout(content: Content) -> Layout | None:
     return Layout(order, "Q", "Q", 8) if is_big else Layout(order, "H", "I", 4)
 
 
-def read_directories(content: Content) -> list[Directory]:
-    """The chain of directories and their sub-directories. Stops at invalid data without raising."""
+def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Directory]:
+    """The chain of directories and their sub-directories, with the first values of each tag.
+
+    Stops at invalid data without raising.
+    """
     layout = read_layout(content)
     if layout is None:
         return []
@@ -89,7 +92,7 @@ def read_directories(content: Content) -> list[Directory]:
             continue
         seen.add(offset)
         entries, next_offset = read_entries(content, offset, layout)
-        directory = {entry.tag: read_values(content, entry, layout) for entry in entries}
+        directory = {entry.tag: read_values(content, entry, layout, max_values) for entry in entries}
         directories.append(directory)
         pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
         pending.append(next_offset)
@@ -167,9 +170,11 @@ def read_entries(content: Content, offset: int, layout: Layout) -> tuple[list[En
     return entries, layout.read_offset(content, end)
 
 
-def read_values(content: Content, entry: Entry, layout: Layout) -> tuple[int, ...] | bytes:
+def read_values(
+    content: Content, entry: Entry, layout: Layout, max_values: int = _MAX_VALUES
+) -> tuple[int, ...] | bytes:
     """The first values of an entry: integers, or bytes for other types. Empty if they are not in the file."""
-    count = min(entry.length, _MAX_VALUES)
+    count = min(entry.length, max_values)
     code = _INTEGERS.get(entry.kind)
     if code is None:
         return content[entry.start : entry.start + count]

@@ -189,12 +189,15 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
     if photometric == PHOTOMETRIC.PALETTE:
         return _apply_palette(array[..., 0], page)
     if photometric in _LAB:
+        color.warn_converted("LAB")
         lab = _lab_to_srgb(array[..., :3], page)
         return lab if is_deep(page) else lab.as_image()
     if photometric == PHOTOMETRIC.YCBCR and page.compression not in _JPEG:
         return Image.fromarray(array[..., :3], "YCbCr").convert("RGB")
     if array.dtype == np.bool_:
         return Image.fromarray(array[..., 0] ^ (photometric == PHOTOMETRIC.MINISWHITE))
+    if bits(page) > 16 and array.dtype.kind == "u" and array.max() <= 65535:
+        array = array.astype(np.uint16)
     mode = _MODES[PHOTOMETRIC(photometric)]
     samples, depth = _to_unsigned(array[..., : len(mode)], page)
     if photometric == PHOTOMETRIC.MINISWHITE:
@@ -209,11 +212,18 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
 
 
 def _to_unsigned(samples: NDArray[Any], page: TiffPage) -> tuple[NDArray[np.uint16], int]:
-    """Samples as unsigned integers, and their number of bits, at most 16."""
+    """Samples as unsigned integers, and their number of bits, at most 16. Warns if more bits are lost."""
     if samples.dtype.kind != "u":
         return color.to_16_bits(samples), 16
-    depth = bits(page)
-    return np.right_shift(samples, max(depth - 16, 0), dtype=samples.dtype).astype(np.uint16), min(depth, 16)
+    depth = min(bits(page), 8 * samples.itemsize)
+    if depth <= 16:
+        return samples.astype(np.uint16), depth
+    reduced = np.right_shift(samples, depth - 16, dtype=samples.dtype)
+    # Wider samples can be narrower ones with zeros after them, or repeated.
+    factors = (1 << (depth - 16), ((1 << depth) - 1) // 65535)
+    if not any(np.array_equal(reduced * samples.dtype.type(factor), samples) for factor in factors):
+        color.warn_of_depth(16)
+    return reduced.astype(np.uint16), 16
 
 
 def _alpha_band(page: TiffPage, colors: int) -> int | None:

@@ -12,6 +12,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    HdrColors,
     InvalidOption,
     Loss,
     Raster,
@@ -20,7 +21,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _exif, _heif_boxes, _metadata_writing, _pillow
+from plugins import _cicp, _exif, _heif_boxes, _heif_items, _metadata_writing, _pillow
 
 AVIF = FileFormat(
     "avif",
@@ -34,9 +35,6 @@ AVIF = FileFormat(
 )
 
 MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
-_BT709, _SRGB, _BT601 = 1, 13, 6  # H.273 code points for primaries, transfer and matrix
-_UNSPECIFIED = 2  # primaries and transfer of pictures with a profile
-_IDENTITY = 0  # matrix of RGB
 _LOSSLESS = 100  # quality
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step below 6 takes a multiple of the time
 _PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
@@ -49,7 +47,8 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
-    data, exif = _heif_boxes.take_exif(_heif_boxes.repair(_heif_boxes.with_brand(data, b"avif")))
+    _heif_items.warn_of_gain_map(data)
+    data, exif = _heif_items.take_exif(_heif_boxes.repair(_heif_items.with_brand(data, b"avif")))
     raster = _heif_boxes.with_colors(_decode(data, pages), data)
     return replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
 
@@ -97,6 +96,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=("L", "RGB", "RGBA"),
     deep_bits=(10, 12),
     icc=True,
+    hdr=True,
     animation_modes=("RGB", "RGBA"),
     max_side=32_768,
     metadata=frozenset({"exif", "xmp"}),
@@ -111,8 +111,8 @@ def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False,
     pixels = sum(width * height for width, height in (frame.size for frame in frames))
     speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:
-        data = _encode_still(frames[0], raster.bit_depth or 8, quality, speed, lossless=lossless)
-        return _heif_boxes.add_metadata(data, frames[0].icc_profile, raster.exif, raster.xmp)
+        data = _encode_still(frames[0], raster.bit_depth or 8, raster.hdr, quality, speed, lossless=lossless)
+        return _heif_boxes.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
         raise InvalidOption(message, reason="unsupported", param="lossless")
@@ -135,7 +135,7 @@ def _speed(effort: int, pixels: int) -> int:
     return max(_SPEEDS[effort - 1], lowest)
 
 
-def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless: bool) -> bytes:
+def _encode_still(frame: Frame, bits: int, hdr: HdrColors | None, quality: int, speed: int, *, lossless: bool) -> bytes:
     import numpy as np
     from imagecodecs import avif_encode
 
@@ -143,15 +143,16 @@ def _encode_still(frame: Frame, bits: int, quality: int, speed: int, *, lossless
     samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     if samples.ndim == 2:  # libavif writes gray with a loss
         samples = np.repeat(samples[..., None], 3, axis=2)
+    primaries, transfer, matrix = _cicp.code_points(hdr, lossless=lossless)
     encoded = avif_encode(
         samples,
         _LOSSLESS if lossless else quality,
         speed=speed,
         bitspersample=bits if isinstance(pixels, DeepPixels) else 8,
         pixelformat="yuv444" if lossless else "yuv420",
-        primaries=_UNSPECIFIED if frame.icc_profile else _BT709,
-        transfer=_UNSPECIFIED if frame.icc_profile else _SRGB,
-        matrix=_IDENTITY if lossless else _BT601,
+        primaries=_cicp.UNSPECIFIED if frame.icc_profile else primaries,
+        transfer=_cicp.UNSPECIFIED if frame.icc_profile else transfer,
+        matrix=matrix,
         numthreads=1,  # jobs share the cores
     )
     return bytes(encoded)

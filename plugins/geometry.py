@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
@@ -127,25 +128,15 @@ def resize(
     _warn_ignored(box, fit=fit, gravity=gravity, enlarge=enlarge and not (width or height))
     if width is None and height is None:
         return raster
-    enlarge = enlarge or raster.scalable
     fill = color.parse(background) if background else None
     padded = box if fit == "contain" else None
-
-    def sizes(size: Size) -> tuple[Size, Size]:
-        """The size of the whole picture after scaling, and the part of it that is kept."""
-        reachable = _reachable_box(size, box) if box and fit in ("cover", "fill") and not enlarge else (width, height)
-        whole = scaled_size(size, *reachable, fit=fit, enlarge=enlarge)
-        part = (min(reachable[0] or 1, whole[0]), min(reachable[1] or 1, whole[1])) if box and fit == "cover" else whole
-        return whole, part
+    if padded:
+        raster = raster.tone_mapped()  # the color around it is in sRGB
+    sizes = partial(_fitted_sizes, width=width, height=height, fit=fit, enlarge=enlarge or raster.scalable)
 
     def new_size(size: Size) -> Size:
-        """The size of the result. Checks it against the limits, and warns if it is smaller than requested."""
-        _, part = sizes(size)
-        _check_result(padded or part)
-        if not enlarge and not padded and part != _enlarged_size(size, width, height, fit):
-            message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
-            FidelityWarning.issue("not_enlarged", message)
-        return padded or part
+        _check_result(padded or sizes(size)[1])
+        return padded or sizes(size)[1]
 
     def fitted(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
@@ -155,7 +146,21 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return _color_space.map_frames(raster, fitted, new_size)
+    return replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+
+
+def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:
+    """The size of the whole picture after scaling, and the part of it that is kept; warns if it is too small."""
+    box = (width, height) if width and height else None
+    if box and fit in ("cover", "fill") and not enlarge:
+        width, height = _reachable_box(size, box)
+    whole = scaled_size(size, width, height, fit=fit, enlarge=enlarge)
+    part = (min(width, whole[0]), min(height, whole[1])) if width and height and fit == "cover" else whole
+    wanted = box if box and fit in ("cover", "fill") else scaled_size(size, width, height, fit=fit, enlarge=True)
+    if part != wanted and fit != "contain":
+        message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
+        FidelityWarning.issue("not_enlarged", message)
+    return whole, part
 
 
 def _warn_ignored(box: Size | None, *, fit: Fit, gravity: Gravity, enlarge: bool) -> None:
@@ -179,15 +184,6 @@ def _reachable_box(size: Size, box: Size) -> Size:
     if width * down >= height * across:  # the width is the limit
         return across, max(1, (2 * height * across + width) // (2 * width))
     return max(1, (2 * width * down + height) // (2 * height)), down
-
-
-def _enlarged_size(size: Size, width: int | None, height: int | None, fit: Fit) -> Size:
-    """The size of the result if pictures become larger."""
-    return (
-        (width, height)
-        if width and height and fit in ("cover", "fill")
-        else scaled_size(size, width, height, fit=fit, enlarge=True)
-    )
 
 
 def _check_result(size: Size) -> None:
@@ -245,14 +241,13 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
-@transform(RASTER, after=resize, memory=0)
+@transform(RASTER, after=resize, memory=8)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
-    """Sets the color that replaces transparency in targets without alpha. A translucent one is laid over white."""
+    """Lays each frame on a color. The result has alpha only if the color is translucent."""
     if background is None:
         return raster
-    *samples, alpha = color.parse(background)
-    red, green, blue = ((sample * alpha + 255 * (255 - alpha) + 127) // 255 for sample in samples)
-    return replace(raster, background=(red, green, blue))
+    fill = color.parse(background)
+    return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
 
 
 color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)
@@ -291,7 +286,7 @@ def _continuous(image: Image.Image) -> Image.Image:
     """`image` in a mode whose samples can be averaged: without palette, not 1 bit per sample."""
     image = color.standard_mode(image)
     if image.mode == "LAB":
-        return color.to_srgb(image, None)
+        return color.reduced_to_srgb(image, None)
     if image.mode == "P":
         return image.convert("RGBA" if "transparency" in image.info else "RGB")
     return image.convert("L") if image.mode == "1" else image
@@ -336,6 +331,7 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
         frame = replace(frame, pixels=_continuous(frame.pixels))
     mode = frame.pixels.mode
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
+    alpha = alpha // 255 * 255  # a translucent background is laid under the whole picture later
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
         frame = _color_space.in_color_space(frame, gray=False)
         mode = frame.pixels.mode

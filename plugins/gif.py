@@ -1,6 +1,10 @@
 """GIF, still and animated."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
@@ -12,6 +16,7 @@ from engine import (
     Loss,
     Raster,
     Signature,
+    Size,
     TargetCapabilities,
     any_of,
     conversion,
@@ -19,6 +24,10 @@ from engine import (
 )
 from engine.option_types import Pages
 from plugins import _metadata_writing, _pillow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 GIF = FileFormat(
     "gif",
@@ -33,7 +42,8 @@ _MODES = ("L", "P", "PA", "RGB", "RGBA")
 _HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
-_TRANSPARENT = [255] * _OPAQUE + [0] * (256 - _OPAQUE)  # a mask value for each alpha
+_COLORS = 256  # of a frame, with the transparent one
+_PART = 1 << 16  # pixels that are looked up at a time
 _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
 _SHORTEST = 2  # units of a frame that browsers play in time
@@ -55,20 +65,19 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS, in_dry_run=True)
 def encode(raster: Raster) -> bytes:
+    """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
     frames = list(raster.frames)
-    if len(frames) > 1:
-        frames = _with_whole_durations(frames)
-    images = [_to_palette(frame.image, still=len(frames) == 1) for frame in frames]
-    transparent = any("transparency" in image.info for image in images)
-    reduced = [replace(frame, pixels=image) for frame, image in zip(frames, images, strict=True)]
-    parameters = _pillow.animation_parameters(raster, reduced)
-    parameters["comment"] = b"\n".join(_metadata_writing.comments(raster)) or None
+    comment = b"\n".join(_metadata_writing.comments(raster)) or None
+    if len(frames) == 1:
+        return _pillow.encode(_to_still(frames[0].image), "GIF", comment=comment)
+    frames, disposal = _with_palettes(_with_whole_durations(frames))
+    parameters = _pillow.animation_parameters(raster, frames) | {"comment": comment}
     if raster.loop_count:
         # GIF counts repetitions after the first play; no value means none.
         parameters["loop"] = raster.loop_count - 1 or None
-    return _pillow.encode(images[0], "GIF", disposal=_CLEAR if transparent else _KEEP, **parameters)
+    return _pillow.encode(frames[0].image, "GIF", disposal=disposal, **parameters)
 
 
 def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
@@ -94,22 +103,144 @@ def _with_whole_durations(frames: list[Frame]) -> list[Frame]:
     return timed
 
 
-def _to_palette(image: Image.Image, *, still: bool) -> Image.Image:
-    """`image` with at most 256 colors. Stills are dithered if colors are lost."""
+def _with_palettes(frames: list[Frame]) -> tuple[list[Frame], int]:
+    """The frames with palettes, and the disposal method of all.
+
+    Where no pixel becomes transparent again, a frame shows only what has changed; without a change, the frame before is
+    shown longer. A frame can so have 256 new colors besides those that stay.
+    """
+    masks = [_opaque(frame.image) for frame in frames]
+    clears = any(after is not None and (before is None or (before & ~after).any()) for before, after in pairwise(masks))
+    kept: list[tuple[Frame, _Indexed]] = []
+    for index, (frame, mask) in enumerate(zip(frames, masks, strict=True)):
+        image = frame.image.convert("RGB")
+        indexed = None
+        if index and not clears:
+            changed = _changed(frames[index - 1].image, masks[index - 1], image, mask)
+            if not changed.any():
+                kept[-1] = (replace(kept[-1][0], duration=kept[-1][0].duration + frame.duration), kept[-1][1])
+                continue
+            indexed = _exact(image, changed)
+        kept.append((frame, indexed or _exact(image, mask) or _reduced(image, mask, dither=False)))
+    # Pillow takes opaque pixels for background if they have the color of the transparent ones.
+    used = {color for _, indexed in kept for color in indexed.colors}
+    spare = next(color for color in count() if color not in used)
+    return [replace(frame, pixels=indexed.image(spare)) for frame, indexed in kept], _CLEAR if clears else _KEEP
+
+
+def _opaque(image: Image.Image) -> NDArray[np.bool_] | None:
+    """Where `image` is opaque. None if it is everywhere."""
+    import numpy as np
+
+    if image.mode not in ("LA", "RGBA") and "transparency" not in image.info:
+        return None
+    alpha = np.asarray(image.convert("RGBA").getchannel("A"))
+    if ((alpha > 0) & (alpha < 255)).any():
+        _warn_thresholded()
+    opaque: NDArray[np.bool_] = alpha >= _OPAQUE
+    return None if opaque.all() else opaque
+
+
+def _warn_thresholded() -> None:
+    FidelityWarning.issue("alpha_thresholded", "Pixels of GIF are either transparent or opaque.")
+
+
+def _changed(
+    before: Image.Image, before_mask: NDArray[np.bool_] | None, after: Image.Image, mask: NDArray[np.bool_] | None
+) -> NDArray[np.bool_]:
+    """Where `after` is opaque and shows something else than `before`."""
+    import numpy as np
+
+    changed: NDArray[np.bool_] = (np.asarray(before.convert("RGB")) != np.asarray(after.convert("RGB"))).any(axis=-1)
+    if before_mask is not None:
+        changed |= ~before_mask
+    return changed if mask is None else changed & mask
+
+
+@dataclass
+class _Indexed:
+    """A picture as indexes into a palette of `colors` (0xRRGGBB). The index after the last color is transparent."""
+
+    indexes: NDArray[np.uint8]
+    colors: list[int]
+    transparent: bool
+
+    def image(self, transparent_color: int) -> Image.Image:
+        image = Image.fromarray(self.indexes)
+        colors = [*self.colors, transparent_color] if self.transparent else self.colors
+        image.putpalette(b"".join(color.to_bytes(3) for color in colors))
+        if self.transparent:
+            image.info["transparency"] = len(self.colors)
+        return image
+
+
+def _to_still(image: Image.Image) -> Image.Image:
+    """`image` with at most 256 colors, dithered if colors are lost."""
     if image.mode in ("L", "P"):
         return _with_one_transparent_color(image)
-    transparent = image.getchannel("A").point(_TRANSPARENT, "1") if image.mode == "RGBA" else None
-    colors = 256 if transparent is None or not transparent.getbbox() else 255
-    opaque = image.convert("RGB")
-    paletted = opaque.quantize(colors, method=Image.Quantize.MEDIANCUT)
-    if opaque.getcolors(colors) is None:
-        FidelityWarning.issue("colors_reduced", "The target supports 256 colors.")
-        if still:
-            paletted = opaque.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
-    if transparent is not None and colors == 255:
-        paletted.paste(255, mask=transparent)
-        paletted.info["transparency"] = 255
-    return paletted
+    rgb, mask = image.convert("RGB"), _opaque(image)
+    return (_exact(rgb, mask) or _reduced(rgb, mask, dither=True)).image(0)
+
+
+def _exact(image: Image.Image, mask: NDArray[np.bool_] | None) -> _Indexed | None:
+    """An RGB picture with a palette of all colors inside the mask; outside, it is transparent. None for too many."""
+    import numpy as np
+
+    shown = image if mask is None else _strip(image, mask)
+    found = shown.getcolors(_COLORS if mask is None else _COLORS - 1)
+    if found is None:
+        return None
+    colors = sorted(_number(*color) for _, color in found)  # type: ignore[misc]
+    return _place(_look_up(np.asarray(shown).reshape(-1, 3), colors), colors, image.size, mask)
+
+
+def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool) -> _Indexed:
+    """As `_exact`, with the colors that represent the others best."""
+    import numpy as np
+
+    FidelityWarning.issue("colors_reduced", "The target supports 256 colors.")
+    shown = image if mask is None else _strip(image, mask)
+    paletted = shown.quantize(_COLORS if mask is None else _COLORS - 1, method=Image.Quantize.MEDIANCUT)
+    samples = paletted.getpalette() or []
+    colors = [_number(*samples[start : start + 3]) for start in range(0, len(samples), 3)]
+    if dither:
+        paletted = image.quantize(palette=paletted, dither=Image.Dither.FLOYDSTEINBERG)
+    indexes = np.asarray(paletted)
+    return _place(indexes[mask] if dither and mask is not None else indexes.ravel(), colors, image.size, mask)
+
+
+def _strip(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
+    """The pixels inside the mask as a picture of one row; a black pixel if there are none."""
+    import numpy as np
+
+    return Image.fromarray(np.asarray(image)[mask][None]) if mask.any() else Image.new("RGB", (1, 1))
+
+
+def _place(indexes: NDArray[np.uint8], colors: list[int], size: Size, mask: NDArray[np.bool_] | None) -> _Indexed:
+    """The indexes of the pixels inside the mask as a picture."""
+    import numpy as np
+
+    if mask is None:
+        return _Indexed(indexes.reshape(size[::-1]), colors, transparent=False)
+    placed = np.full(mask.shape, len(colors), np.uint8)
+    np.place(placed, mask, indexes)
+    return _Indexed(placed, colors, transparent=True)
+
+
+def _number(red: int, green: int, blue: int) -> int:
+    return red << 16 | green << 8 | blue
+
+
+def _look_up(samples: NDArray[np.uint8], colors: list[int]) -> NDArray[np.uint8]:
+    """The indexes of the samples in the sorted `colors`, which contain all of them."""
+    import numpy as np
+
+    table = np.array(colors, np.uint32)
+    indexes = np.empty(len(samples), np.uint8)
+    for start in range(0, len(samples), _PART):
+        red, green, blue = samples[start : start + _PART].astype(np.uint32).T
+        indexes[start : start + _PART] = np.searchsorted(table, red << 16 | green << 8 | blue)
+    return indexes
 
 
 def _with_one_transparent_color(image: Image.Image) -> Image.Image:
@@ -117,6 +248,8 @@ def _with_one_transparent_color(image: Image.Image) -> Image.Image:
     alphas = image.info.get("transparency")
     if not isinstance(alphas, bytes):
         return image
+    if any(0 < alpha < 255 and pixels for alpha, pixels in zip(alphas, image.histogram(), strict=False)):
+        _warn_thresholded()
     transparent = [color for color, alpha in enumerate(alphas) if alpha < _OPAQUE]
     merged = image.point([transparent[0] if color in transparent else color for color in range(256)])
     del merged.info["transparency"]

@@ -10,6 +10,7 @@ from engine import (
     Brands,
     CorruptInput,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -21,7 +22,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _heif_boxes, _metadata_writing, _pillow
+from plugins import _cicp, _heif_boxes, _heif_items, _metadata_writing, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,13 +45,8 @@ _FASTER = ("slower", "slow", "veryfast", "ultrafast")
 _SLOWEST = ((4, "slower"), (8, "veryfast"))  # megapixels, and the slowest preset up to that size
 _EQUAL_QUALITY = {"x265:aq-strength": "1.0"}  # the value of all presets but ultrafast
 _TWO_BLOCKS = 32  # pixels
-_LOSSLESS = {
-    "quality": -1,
-    "chroma": 444,
-    "color_primaries": 1,
-    "transfer_characteristics": 13,
-    "matrix_coefficients": 0,
-}
+_LOSSLESS = {"quality": -1, "chroma": 444}
+_CODE_POINTS = ("color_primaries", "transfer_characteristics", "matrix_coefficients")
 
 
 @conversion(HEIC, RASTER, cost=4)
@@ -58,7 +54,11 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
     _heif_boxes.check_size(data)
-    data = _heif_boxes.with_brand(data, b"heic")
+    data = _heif_items.with_brand(data, b"heic")
+    _heif_items.warn_of_gain_map(data)
+    frames = _heif_boxes.frame_count(data)
+    if frames > 1:
+        FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
     header = _pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
     if not header["primary"]:
@@ -85,7 +85,7 @@ def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
         samples: NDArray[np.uint16] = np.asarray(picture)
         info: dict[str, Any] = picture.info
         del picture  # and its pixels, once they are scaled
-        pixels = DeepPixels.from_bits(samples, int(depth or 8), mode)
+        pixels = DeepPixels.from_bits(samples, int(depth or 8), "L" if mode == "I" else mode)
         del samples
         if mode == "RGBa":
             pixels = _with_straight_alpha(pixels)
@@ -108,6 +108,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=_MODES,
     deep_bits=(10,),
     icc=True,
+    hdr=True,
     max_side=32_768,
     metadata=frozenset({"exif", "xmp"}),
 )
@@ -127,12 +128,14 @@ def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False,
     else:
         picture = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
     parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality}
+    code_points = dict(zip(_CODE_POINTS, _cicp.code_points(raster.hdr, lossless=lossless), strict=True))
     metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
     file = BytesIO()
     picture.save(
         file,
         enc_params={"preset": _preset(effort, frame.size), **_EQUAL_QUALITY},
         **parameters,
+        **code_points,
         **{name: block for name, block in metadata.items() if block},
     )
     return file.getvalue()

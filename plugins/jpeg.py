@@ -10,7 +10,7 @@ from pydantic import Field
 
 from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, TooLarge, conversion, ends_with
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
-from plugins import _exif, _iptc, _metadata_writing, _pillow
+from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow
 from plugins.geometry import needed_size, reduced_scale
 from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
@@ -64,6 +64,7 @@ def decode(
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
     data = without_damaged_segments(data)
+    _jpeg_pictures.warn_of_further(data, read_segments)
     image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
@@ -77,7 +78,7 @@ def decode(
 
 
 _HOLDS = TargetCapabilities(
-    ("L", "RGB"), icc=True, max_side=65_500, metadata=frozenset({"exif", "xmp", "iptc", "text"})
+    ("L", "RGB", "CMYK"), icc=True, max_side=65_500, metadata=frozenset({"exif", "xmp", "iptc", "text"})
 )
 
 
@@ -152,10 +153,12 @@ def without_damaged_segments(data: bytes) -> bytes:
 def filter_segments(data: bytes, metadata: Metadata) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`.
 
-    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture.
+    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
+    pictures there.
     """
     if metadata == "all":
         return data
+    _jpeg_pictures.warn_of_further(data, read_segments)
     parts = [data[:2]]
     position = 2
     for code, start, end in read_segments(data):

@@ -14,6 +14,7 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
+    Primaries,
     Raster,
     Signature,
     conversion,
@@ -32,7 +33,8 @@ PNG = FileFormat(
 )
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-_DEPTH = 24  # offset of the bits per sample
+_DEPTH = 24  # offset of the bits per sample, before the color type
+_GRAY = 0  # color type
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
@@ -41,9 +43,7 @@ _NO_PIXELS = bytes(4) + b"IDAT" + crc32(b"IDAT").to_bytes(4)
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
-_RGB = 0  # the matrix of cICP
 _FIXED_POINT = 100_000  # gAMA, cHRM
-_LUMINANCE_UNITS = 10_000  # per cd/m²; cLLI, mDCV
 _SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.005
 
 
@@ -68,6 +68,11 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data, image))
+    depth, color_type = data[_DEPTH : _DEPTH + 2]
+    if color_type == _GRAY and depth < 8:
+        raster = replace(raster, source_bit_depth=depth)
+        if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
+            image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return _with_colors(raster, data)
 
 
@@ -100,12 +105,18 @@ def _may_skip(kind: bytes) -> bool:
 def _with_colors(raster: Raster, data: bytes) -> Raster:
     """The raster with the colors of its chunks: cICP has precedence over iCCP, sRGB, and gAMA with cHRM, in this order.
 
-    HDR becomes sRGB, other colors a profile.
+    HDR stays as it is, other colors become a profile.
     """
     chunks = _color_chunks(data)
     primaries, transfer, matrix, _ = chunks.get(b"cICP", bytes(4))
-    if matrix == _RGB and _cicp.are_known(primaries, transfer):
-        return _cicp.with_colors(raster, primaries, transfer, _peak(chunks))
+    if matrix == _png_encoder.RGB and _cicp.are_known(primaries, transfer):
+        levels = struct.unpack(">2I", chunks.get(b"cLLI", bytes(8)))
+        light_levels = (
+            (levels[0] / _png_encoder.LUMINANCE_UNITS, levels[1] / _png_encoder.LUMINANCE_UNITS)
+            if any(levels)
+            else None
+        )
+        return _cicp.with_colors(raster, primaries, transfer, light_levels, chunks.get(b"mDCV"))
     measured = None if chunks.keys() & {b"iCCP", b"sRGB"} else _read_gamma(chunks)
     return raster if measured is None else _cicp.with_profile(raster, measured)
 
@@ -121,7 +132,7 @@ def _color_chunks(data: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[_cicp.Primaries, _cicp.Curve] | None:
+def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, _cicp.Curve] | None:
     """The colors that gAMA and cHRM describe. None if they are invalid or sRGB."""
     encoding = int.from_bytes(chunks.get(b"gAMA", b"")) / _FIXED_POINT
     if not _MIN_GAMMA <= encoding <= 1 / _MIN_GAMMA:
@@ -135,13 +146,6 @@ def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[_cicp.Primaries, _cicp.C
     if all(abs(value - expected) < _TOLERANCE for value, expected in values):
         return None
     return primaries, _cicp.gamma(1 / encoding)
-
-
-def _peak(chunks: Mapping[bytes, bytes]) -> float:
-    """The brightness of the brightest color in cd/m²: of the content, or of the screen on which it was made."""
-    content = int.from_bytes(chunks.get(b"cLLI", b"")[:4])
-    screen = int.from_bytes(chunks.get(b"mDCV", b"")[16:20])
-    return (content or screen) / _LUMINANCE_UNITS or _cicp.DEFAULT_PEAK
 
 
 def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:

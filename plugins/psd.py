@@ -39,7 +39,7 @@ def decode(data: bytes) -> Raster:
     if not pixels.is_deep(file):
         FidelityWarning.issue("depth_reduced", "These colors are read with 8 bits per sample.")
         return raster
-    return replace(raster, deep_frames=pixels.deep_frames(file))
+    return replace(raster, deep_frames=pixels.deep_frames(file), source_bit_depth=file.depth)
 
 
 def _with_metadata(raster: Raster, file: PsdFile) -> Raster:

@@ -160,6 +160,7 @@ def _develop(data: bytes) -> Raster:
         exif=_exif.from_file(block, color_space=_SRGB),
         xmp=_read_xmp(block),
         lossy=True,
+        developed=True,
         sizes=[size],
     )
 

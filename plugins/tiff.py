@@ -179,7 +179,13 @@ _JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True, metadata=_M
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
-    return _JPEG_HOLDS if options.get("compression") == "jpeg" else _LOSSLESS_HOLDS
+    """What a file can store with these options. Warns of those without effect on its compression."""
+    compression = options.get("compression")
+    if compression != "jpeg" and options.get("quality", _JPEG_QUALITY) != _JPEG_QUALITY:
+        FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
+    if compression not in (None, "deflate") and options.get("effort", _EFFORT) != _EFFORT:
+        FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
+    return _JPEG_HOLDS if compression == "jpeg" else _LOSSLESS_HOLDS
 
 
 @conversion(RASTER, TIFF, cost=2, holds=_holds)
@@ -193,10 +199,6 @@ def encode(
     """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
 
-    if compression != "jpeg" and quality != _JPEG_QUALITY:
-        FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
-    if compression not in (None, "deflate") and effort != _EFFORT:
-        FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     block = _exif.parse(raster.exif)
     size: Size | None = None
     with _tifffile.Writer(block.order if block else "<") as writer:

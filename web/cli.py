@@ -174,7 +174,7 @@ From = Annotated[
 ]
 Explain = Annotated[
     bool,
-    typer.Option("--explain", help="Print what is in the file, the path, the losses, the options and the times."),
+    typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
 ]
 
 

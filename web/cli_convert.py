@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -51,8 +51,6 @@ class TaskResult:
 def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool) -> None:
     """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
     invalid arguments."""
-    if explain and server is not None:
-        exit_with("--explain cannot be used with --remote.", WRONG_USAGE)
     registry = load_registry()
     _run(registry, registry.options, given, server, partial(make_tasks, registry, arguments), explain=explain)
 
@@ -88,7 +86,7 @@ def _run(
             results = convert_locally(registry, tasks, options, load_settings_or_exit(), explain=explain)
             work = _report(results, len(tasks))
         else:
-            work = _run_remotely(client, tasks, options)
+            work = _run_remotely(client, tasks, options, explain=explain)
         try:
             failures = asyncio.run(work)
         except SandboxIncomplete as error:
@@ -108,7 +106,7 @@ async def convert_locally(
     """Yields results in order of completion. Raises SandboxIncomplete before the first conversion."""
     plans: list[tuple[ConversionTask, Plan]] = []
     for task in tasks:
-        if (refused := _refusal(task, task.output)) is not None:
+        if not explain and (refused := _refusal(task, task.output)) is not None:
             yield refused
             continue
         try:
@@ -122,7 +120,8 @@ async def convert_locally(
     try:
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
-        works = [_convert_locally(executor, task, plan, options, explain=explain) for task, plan in plans]
+        run = _explain_locally if explain else _convert_locally
+        works = [run(executor, task, plan, options) for task, plan in plans]
         for result in asyncio.as_completed(works):
             yield await result
     finally:
@@ -142,22 +141,30 @@ def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) 
     return registry.plan(formats, task.target, task.tool, options, tuple(task.files))
 
 
-async def _convert_locally(
-    executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues, *, explain: bool
-) -> TaskResult:
-    jobs = [Job.of(plan, options, Path(task.name).stem)]
-    if explain:
-        jobs.insert(0, Job.of(plan, options, inspect=True))
+async def _convert_locally(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
     try:
-        with ExitStack() as stack, _temporary_path(task) as path:
-            sources = [stack.enter_context(one.open("rb")) for one in (*task.inputs, *task.files.values())]
-            inputs = [source.fileno() for source in sources]
+        with _temporary_path(task) as path:
             with path.open("x+b") as file:
-                results = [await executor.run(job, _ACCOUNT, inputs, file.fileno()) for job in jobs]
-            explanation = _explain(plan, options, *results) if explain else ()
-            return _publish(task, path, results[-1].outcome, explanation)
+                result = await _run_job(executor, task, Job.of(plan, options, Path(task.name).stem), file)
+            return _publish(task, path, result.outcome)
     except (ConversionError, OSError) as error:
         return _failure(task, error)
+
+
+async def _explain_locally(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+    try:
+        with tempfile.TemporaryFile() as file:
+            result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file)
+    except (ConversionError, OSError) as error:
+        return _failure(task, error)
+    effective = plan.effective_options(options)
+    return _explain(task, result.outcome, plan.source.name, plan.step_names, plan.losses, effective, options)
+
+
+async def _run_job(executor: Executor, task: ConversionTask, job: Job, output: IO[bytes]) -> JobResult:
+    with ExitStack() as stack:
+        sources = [stack.enter_context(one.open("rb")) for one in (*task.inputs, *task.files.values())]
+        return await executor.run(job, _ACCOUNT, [source.fileno() for source in sources], output.fileno())
 
 
 @contextmanager
@@ -174,17 +181,17 @@ def _temporary_path(task: ConversionTask) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _publish(task: ConversionTask, path: Path, outcome: Outcome, explanation: Sequence[str] = ()) -> TaskResult:
+def _publish(task: ConversionTask, path: Path, outcome: Outcome) -> TaskResult:
     """Renames the complete result to the task's output, or copies it to standard output. Raises OSError."""
     if task.output is None:
         with path.open("rb") as file, os.fdopen(os.dup(1), "wb") as standard_output:
             shutil.copyfileobj(file, standard_output)
-        return TaskResult(task, outcome, "standard output", explanation=explanation)
+        return TaskResult(task, outcome, "standard output")
     output = task.output.with_suffix(".zip") if outcome.container == "zip" else task.output
     if (refused := _refusal(task, output)) is not None:
         return refused
     path.replace(output)
-    return TaskResult(task, outcome, str(output), explanation=explanation)
+    return TaskResult(task, outcome, str(output))
 
 
 def _refusal(task: ConversionTask, output: Path | None) -> TaskResult | None:
@@ -213,13 +220,16 @@ def _open_client(server: str) -> AsyncClient:
     return AsyncClient(server)
 
 
-async def _run_remotely(client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues) -> int:
+async def _run_remotely(
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, *, explain: bool
+) -> int:
     """Converts on the server, prints the results and the remaining credits. Returns the number of failures."""
     from convertd_client import ConvertdError  # noqa: PLC0415, as above
 
     async with client:
-        failures = await _report(_convert_remotely(client, tasks, options), len(tasks))
-        if failures < len(tasks):
+        run = _explain_remotely if explain else _convert_remotely
+        failures = await _report(run(client, tasks, options), len(tasks))
+        if failures < len(tasks) and not explain:
             with suppress(ConvertdError):
                 # Not earlier: while conversions run, credits are reserved for them.
                 print_message(f"{(await client.account()).credits_remaining} credits remain.")
@@ -261,6 +271,31 @@ async def _convert_remotely(
         yield await result
 
 
+async def _explain_remotely(
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
+) -> AsyncIterator[TaskResult]:
+    from convertd_client import ConvertdError  # noqa: PLC0415, as above
+
+    fields: dict[str, Any] = {**options}
+    for task in tasks:
+        try:
+            found = await client.inspect(task.inputs[0], task.target.name, name=task.name, **fields)
+        except ConvertdError as error:
+            yield _failure(task, ConversionError(error.message, reason=error.reason))
+        else:
+            outcome = Outcome(
+                task.target.name,
+                0,
+                warnings=tuple(WarningRecord(warning.code, warning.message) for warning in found.warnings),
+                container="zip" if found.container else None,
+                file_count=found.file_count,
+                width=found.width,
+                height=found.height,
+                pages=found.pages,
+            )
+            yield _explain(task, outcome, found.input_format, found.path, found.losses, found.options, options)
+
+
 async def _request(client: AsyncClient, task: ConversionTask, path: Path, options: Mapping[str, Any]) -> Result:
     """Converts on the server, and writes the result to the path."""
     if task.tool is None:
@@ -289,26 +324,26 @@ def _describe(task_result: TaskResult) -> list[str]:
         return [f"{name}: {task_result.kept} exists and is kept"]
     assert outcome is not None  # set unless `error` or `kept` is set
     lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.warnings]
-    if outcome.container:
+    if outcome.container and not task_result.explanation:
         lines.append(f"{name}: {outcome.file_count} files in {task_result.output}")
     return [*lines, *(f"{name}: {line}" for line in task_result.explanation)]
 
 
-def _explain(plan: Plan, options: OptionValues, inspected: JobResult, result: JobResult) -> list[str]:
-    """What is in the file, what the conversion loses, and the options and times of its steps, as lines."""
-    found, facts = inspected.inspection, [plan.source.name]
-    if found is not None and found.width is not None:
-        facts.append(f"{found.width} x {found.height} pixels")
-    if found is not None and found.pages is not None:
-        facts.append(f"{found.pages} page{'' if found.pages == 1 else 's'}")
-    quality = f", quality {result.outcome.quality_used}" if result.outcome.quality_used else ""
-    return [
-        ", ".join(facts),
-        f"{plan}, {result.outcome.processed_size} bytes{quality}",
-        f"loses {', '.join(plan.losses) or 'nothing'}",
-        *(
-            f"  {name}: {json.dumps(value)}{'' if name in options else ' (default)'}"
-            for name, value in plan.effective_options(options).items()
-        ),
-        *(f"  {timing.step}: {timing.seconds * 1000:.1f} ms" for timing in result.trace),
-    ]
+def _explain(
+    task: ConversionTask,
+    outcome: Outcome,
+    source: str,
+    steps: Sequence[str],
+    losses: Sequence[str],
+    options: Mapping[str, object],
+    given: OptionValues,
+) -> TaskResult:
+    """The result of a dry run, with the lines that describe it."""
+    facts = [f"{source} to {task.target}"]
+    facts += [f"{outcome.width} x {outcome.height} pixels"] if outcome.width is not None else []
+    facts += [f"{outcome.pages} pages"] if (outcome.pages or 1) > 1 else []
+    facts += [f"{outcome.file_count} files"] if outcome.container else []
+    lines = [", ".join(facts), f"steps: {', '.join(steps)}", f"loses {', '.join(losses) or 'nothing'}"]
+    for name, value in options.items():
+        lines.append(f"  {name}: {json.dumps(value)}{'' if name in given else ' (default)'}")
+    return TaskResult(task, outcome, explanation=lines)

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter
 from engine import memory_estimate, sandbox
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.options import NO_OPTIONS, OptionValues
-from engine.outcome import Count, Outcome, Size, Text
+from engine.outcome import Outcome, Size, Text
 from engine.pipeline import Seconds, Timing
 from engine.planner import Plan
 from engine.sandbox import SandboxReport
@@ -53,7 +53,7 @@ class Job:
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which ends after the job. `name` is the file
-    name, without extension, of files in a ZIP. A job that is to `inspect` reads the header of its input and writes
+    name, without extension, of files in a ZIP. A `dry_run` finds out what the conversion would result in, and writes
     nothing. `memory` is the expected use in bytes, by which an executor may place the job; JobLimits has the limit.
     """
 
@@ -63,7 +63,7 @@ class Job:
     tool: str | None = None
     isolated: bool = True
     name: str = DEFAULT_NAME
-    inspect: bool = False
+    dry_run: bool = False
     memory: int = 0
     file_names: tuple[str, ...] = ()
 
@@ -74,26 +74,13 @@ class Job:
         options: OptionValues = NO_OPTIONS,
         name: str = DEFAULT_NAME,
         *,
-        inspect: bool = False,
+        dry_run: bool = False,
         memory: int = 0,
     ) -> Job:
-        """Creates the job that runs a plan, or inspects its input."""
+        """Creates the job that runs a plan, or foresees the outcome."""
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
-        isolated = plan.isolated or inspect
-        return cls(sources, plan.target.name, options, tool, isolated, name, inspect, memory, plan.file_names)
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """The size of the first page in pixels, and the number of pages or frames; None if unknown.
-
-    Documents and vectors have the size at which they are drawn by default.
-    """
-
-    width: Annotated[Count | None, Field(description="Width of the first page in pixels.", examples=[1600])] = None
-    height: Annotated[Count | None, Field(description="Height of the first page in pixels.", examples=[1200])] = None
-    pages: Annotated[Count | None, Field(description="Number of pages or frames.", examples=[1])] = None
+        return cls(sources, plan.target.name, options, tool, plan.isolated, name, dry_run, memory, plan.file_names)
 
 
 @dataclass(frozen=True)
@@ -101,15 +88,13 @@ class JobResult:
     """The outcome of a job and its measurements.
 
     `trace` has the duration of each step, `check_seconds` is the duration of the verification. `peak_memory` is the
-    largest resident size of the process in bytes since its start, which can be before the job. `inspection` is set only
-    for jobs that inspect.
+    largest resident size of the process in bytes since its start, which can be before the job.
     """
 
     outcome: Outcome
     trace: tuple[Timing, ...] = ()
     check_seconds: Seconds = 0.0
     peak_memory: Size = 0
-    inspection: Inspection | None = None
 
 
 class Request(NamedTuple):
@@ -142,7 +127,7 @@ def result_reply(result: JobResult, *, reusable: bool) -> bytes:
 
 
 def error_reply(error: ConversionError) -> bytes:
-    return _reply({"error": error.as_json()})
+    return _reply({"error": {**error.as_json(), "cause": error.cause}})
 
 
 def report_reply(report: SandboxReport) -> bytes:
@@ -169,13 +154,14 @@ def _printable(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class _ErrorValues:
-    """The values of `ConversionError.as_json`."""
+    """The values of `ConversionError.as_json`, and the cause."""
 
     kind: Text
     message: Text
     reason: Text | None
     param: Text | None
     details: dict[Text, _Scalar | list[_Scalar] | dict[Text, _Scalar]]
+    cause: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -214,7 +200,9 @@ def parse_result(message: bytes) -> tuple[JobResult, bool]:
     """
     reply = _parse(message)
     if reply.error is not None:
-        raise ConversionError.from_json(asdict(reply.error))
+        error = ConversionError.from_json(asdict(reply.error))
+        error.cause = reply.error.cause
+        raise error
     if reply.result is None:
         raise _unreadable()
     return reply.result, reply.reusable

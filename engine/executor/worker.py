@@ -18,15 +18,14 @@ from time import perf_counter
 from typing import BinaryIO, NoReturn
 from zipfile import ZipFile, ZipInfo
 
-from engine import media, memory_estimate, pipeline, sandbox, verification
+from engine import dry_run, memory_estimate, pipeline, sandbox, verification
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
-from engine.executor.jobs import Inspection, Job, JobLimits, JobResult, Request
-from engine.media import RASTER, Raster
+from engine.executor.jobs import Job, JobLimits, JobResult, Request
+from engine.media import Pictures, Raster
 from engine.options import OptionValues
-from engine.outcome import Outcome
 from engine.pipeline import EncodedFile
-from engine.planner import Conversions, Plan
+from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
 MAX_FILES = 250
@@ -113,26 +112,20 @@ class Worker:
             return jobs.error_reply(error)
         except MemoryError:
             return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
-        except OSError as error:
-            return jobs.error_reply(StepFailed(f"The conversion failed: {error.strerror or type(error).__name__}."))
         except Exception as error:
-            return jobs.error_reply(StepFailed(f"The conversion failed: {type(error).__name__}."))
+            failure = StepFailed(f"The conversion failed: {getattr(error, 'strerror', None) or type(error).__name__}.")
+            failure.__cause__ = error
+            return jobs.error_reply(failure)
 
     def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
         registry = load_registry()
-        if job.inspect:
-            return self._inspect(registry, job, descriptors)
         sources = [registry.formats[name] for name in job.inputs]
         plan = registry.plan(sources, job.target, job.tool, job.options, job.file_names)
         if not plan.programs:
             self._forbid_programs()
+        if job.dry_run:
+            return foresee(plan, job.options, descriptors)
         return convert(registry, plan, job.options, descriptors, limit_memory, job.name)
-
-    def _inspect(self, registry: Registry, job: Job, descriptors: list[int]) -> JobResult:
-        path = registry.path(registry.formats[job.inputs[0]], RASTER)
-        if not any(step.programs for step in path):
-            self._forbid_programs()
-        return inspect(path, job.target, job.options, descriptors)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -177,7 +170,10 @@ def convert(
     verify = partial(verification.verify, registry, plan, options=options)
     writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
     result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add)
-    outcome = replace(result.outcome, processed_size=writer.close())
+    first = writer.pictures[0]
+    width, height = first.size or (None, None)
+    pages = sum(one.count for one in writer.pictures)
+    outcome = replace(result.outcome, processed_size=writer.close(), width=width, height=height, pages=pages)
     return JobResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
 
 
@@ -204,11 +200,12 @@ def _peak_pixels(payloads: Sequence[object]) -> int | None:
 class _ResultWriter:
     """Verifies the files of a result and writes them to a descriptor: one as it is, several into a ZIP.
 
-    The files in the ZIP have this `name` and `extension`, and are stored without compression. `check_seconds` is
-    the duration of the verification.
+    The files in the ZIP have this `name` and `extension`, and are stored without compression. `pictures` is what the
+    verification found in each file, `check_seconds` its duration.
     """
 
-    def __init__(self, descriptor: int, name: str, extension: str, verify: Callable[[EncodedFile], None]) -> None:
+    def __init__(self, descriptor: int, name: str, extension: str, verify: Callable[[EncodedFile], Pictures]) -> None:
+        self.pictures: list[Pictures] = []
         self.check_seconds = 0.0
         self._verify = verify
         self._descriptor = descriptor
@@ -219,7 +216,7 @@ class _ResultWriter:
 
     def add(self, file: EncodedFile) -> None:
         started = perf_counter()
-        self._verify(file)
+        self.pictures.append(self._verify(file))
         self.check_seconds += perf_counter() - started
         self._output = self._output or os.fdopen(self._descriptor, "wb")
         if file.name is None:
@@ -247,23 +244,14 @@ def _file_name(text: str) -> str:
     return _RESERVED.sub("_", text.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
 
 
-def inspect(path: Conversions, target: str, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
-    """Opens a file with the steps that decode it, without decoding pixels. Raises ConversionError.
+def foresee(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
+    """Finds out what a plan would result in. The output, which is the last descriptor, stays empty.
 
-    Of the options, only secrets have an effect. The output, which is the last descriptor, stays empty.
+    Raises ConversionError.
     """
-    source, output = descriptors
-    secrets = {
-        one.name: options[one.name]
-        for step in path
-        for one in step.options.values()
-        if one.name in options and one.secret
-    }
+    *sources, output = descriptors
     with os.fdopen(output, "wb"):
-        payload = pipeline.open_file(path, _read(source), secrets)
-    count, size = media.pictures(payload) or (None, None)
-    width, height = size or (None, None)
-    return JobResult(Outcome(target, 0), inspection=Inspection(width, height, count))
+        return JobResult(dry_run.foresee(plan, map(_read, sources), options))
 
 
 def _state() -> tuple[str, dict[str, str]]:

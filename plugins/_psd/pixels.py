@@ -58,7 +58,7 @@ def frames(file: PsdFile) -> Iterator[Frame]:
     else:
         image = _merge(mode, planes[: _band_count(mode)])
     if has_alpha:
-        image, profile = color.to_srgb(image, profile), None
+        image, profile = color.reduced_to_srgb(image, profile), None
         image.putalpha(_merge("L", planes[-1:]))
     yield Frame(image, profile)
 

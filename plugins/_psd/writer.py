@@ -74,6 +74,6 @@ def _on_white(planes: NDArray[Any]) -> NDArray[Any]:
 
 def _compress(planes: NDArray[Any]) -> bytes:
     """The compression, the lengths of the rows, and the rows in PackBits."""
-    samples = np.ascontiguousarray(planes, planes.dtype.newbyteorder(">"))
-    rows = [packbits_encode(row) for row in samples.view(np.uint8).reshape(-1, samples.strides[1])]
+    samples = planes.astype(planes.dtype.newbyteorder(">"), copy=False).ravel().view(np.uint8)
+    rows = [packbits_encode(row) for row in samples.reshape(-1, planes.shape[2] * planes.itemsize)]
     return struct.pack(f">H{len(rows)}H", _RLE, *map(len, rows)) + b"".join(rows)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -61,6 +62,16 @@ async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, de
 
     assert (error.code, error.reason) == ("processing_failed", reason)
     assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
+
+
+@pytest.mark.parametrize(
+    ("deed", "cause"), [("raise", r"RuntimeError: a bug \(misbehaving/misbehaving\.py:\d+\)"), ("lie", None)]
+)
+async def test_a_failure_has_its_cause(executor: LocalExecutor, tmp_path: Path, deed: str, cause: str | None) -> None:
+    error = await _failure(executor, trouble_job(tmp_path, deed))
+
+    assert error.cause == cause if cause is None else re.fullmatch(cause, str(error.cause))
+    assert "a bug" not in str(error.as_json())
 
 
 async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import tifffile
 from PIL import Image, PngImagePlugin
 
 from engine import RASTER, ConversionError, FileFormat, Frame, Raster, Signature, StepFailed, conversion, pipeline
-from engine.executor import Inspection, Job, LocalExecutor, worker
+from engine.executor import Job, LocalExecutor, worker
 from engine.mupdf import pymupdf
 from engine.option_types import Pages, Quality
 from engine.options import OptionValue
@@ -286,34 +286,42 @@ _ENCRYPTION = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "user_pw": "secret", "
 
 
 @pytest.mark.parametrize(
-    ("data", "target", "options", "inspection"),
+    ("data", "target", "options", "expected"),
     [
-        (_encoded("PNG"), "jpeg", {}, Inspection(96, 96, 1)),
-        (_encoded("JPEG"), "pdf", {"pages": "7"}, Inspection(96, 96, 1)),
-        (_document(), "png", {"pages": "2"}, Inspection(300, 150, 3)),
-        (_document(**_ENCRYPTION), "pdf", {"password": "secret"}, Inspection(300, 150, 3)),
-        (sample("eps"), "png", {}, None),
+        (_encoded("PNG"), "jpeg", {}, (96, 96, 1, 1)),
+        (_encoded("PNG"), "jpeg", {"crop": "0,0,40,20", "rotate": 90, "width": 10}, (10, 20, 1, 1)),
+        (_encoded("JPEG"), "pdf", {}, (None, None, 1, 1)),
+        (_encoded("JPEG"), "png", {"width": 12}, (12, 12, 1, 1)),
+        (_document(), "png", {"pages": "2"}, (300, 150, 1, 1)),
+        (_document(), "png", {"pages": "2-3", "width": 100}, (100, 50, 2, 2)),
+        (_document(), "tiff", {"pages": "2-3", "rotate": 90}, (150, 300, 2, 1)),
+        (_document(**_ENCRYPTION), "pdf", {"password": "secret"}, (None, None, 3, 1)),
+        (sample("eps"), "eps", {}, (None, None, 1, 1)),
+        (sample("svg"), "png", {"width": 77}, (77, 55, 1, 1)),
     ],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_job_that_inspects(
+async def test_a_dry_run_foresees_the_result(
     data: bytes,
     target: str,
     options: dict[str, OptionValue],
-    inspection: Inspection | None,
+    expected: tuple[int | None, ...],
     executor: LocalExecutor,
     tmp_path: Path,
 ) -> None:
     (tmp_path / "in").write_bytes(data)
-    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target)
-    job = FileJob(Job.of(plan, options, inspect=True), [tmp_path / "in"], tmp_path / "out")
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
 
-    result = await run_files(executor, job)
+    def job(name: str, *, dry_run: bool) -> FileJob:
+        return FileJob(Job.of(plan, options, dry_run=dry_run), [tmp_path / "in"], tmp_path / name)
 
-    assert (result.outcome.processed_size, (tmp_path / "out").stat().st_size, result.trace) == (0, 0, ())
-    assert result.inspection is not None
-    assert result.inspection == (inspection or result.inspection)
-    assert None not in vars(result.inspection).values()
+    foreseen = await run_files(executor, job("none", dry_run=True))
+    result = await run_files(executor, job("out", dry_run=False))
+
+    facts = [(one.width, one.height, one.pages, one.file_count) for one in (foreseen.outcome, result.outcome)]
+    assert facts == [expected, expected]
+    assert foreseen.outcome.warnings == result.outcome.warnings
+    assert (foreseen.outcome.processed_size, (tmp_path / "none").stat().st_size, foreseen.trace) == (0, 0, ())
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -321,7 +329,7 @@ async def test_a_file_that_cannot_be_inspected(executor: LocalExecutor, tmp_path
     (tmp_path / "in").write_bytes(_document(**_ENCRYPTION))
     plan = _REGISTRY.plan([_REGISTRY.formats["pdf"]], "png")
     with pytest.raises(ConversionError) as raised:
-        await run_files(executor, FileJob(Job.of(plan, inspect=True), [tmp_path / "in"], tmp_path / "out"))
+        await run_files(executor, FileJob(Job.of(plan, dry_run=True), [tmp_path / "in"], tmp_path / "out"))
 
     assert raised.value.reason == "pdf_encrypted"
 

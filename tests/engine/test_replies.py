@@ -9,7 +9,7 @@ import pytest
 from engine import ConversionError, CorruptInput, StepFailed, sandbox
 from engine.errors import WorkerCrashed
 from engine.executor import jobs
-from engine.executor.jobs import Inspection, JobResult
+from engine.executor.jobs import JobResult
 from engine.outcome import Outcome, WarningRecord
 from engine.pipeline import Timing
 from engine.sandbox import SandboxReport
@@ -21,6 +21,8 @@ _RESULT = JobResult(
         warnings=(WarningRecord("alpha_flattened", "A sentence: “ä”."),),
         container="zip",
         file_count=2,
+        width=100,
+        pages=1,
         quality_used=80,
         page_count=3,
         deleted_pages=(1, 2),
@@ -28,7 +30,6 @@ _RESULT = JobResult(
     (Timing("png -> raster", "decode", 0.5), Timing("raster -> jpeg", "encode", 1)),
     check_seconds=0.1,
     peak_memory=1 << 33,
-    inspection=Inspection(100, None, 1),
 )
 _DEEP = "[" * 20_000 + "]" * 20_000
 _NOT_A_NUMBER, _INFINITE, _OVERFLOWING = "NaN", "-Infinity", "1e999"
@@ -96,7 +97,7 @@ def test_messages_lose_what_cannot_be_sent() -> None:
         *(_reply(check_seconds=text) for text in (_NOT_A_NUMBER, _INFINITE, _OVERFLOWING, "-1", '"1"', "null")),
         *(_reply(file_count=text) for text in ("0", "-1", "null", "4294967296")),
         *(_reply(quality_used=text) for text in ("101", "-1", "1.5")),
-        *(_reply(inspection=text) for text in ("[]", "[1, 1, 1]", '{"width": -1}', '{"pages": "1"}')),
+        *(_reply(width=text) for text in ("[]", "-1", "1.5", '"1"', "2147483648")),
         *(_reply(deleted_pages=text) for text in ("1", "[-1]", "[null]")),
         *(_reply(container=text) for text in ("1", '"tar"', "[]")),
         *(_reply(trace=f'[{{"step": "s", "stage": "s", "seconds": {text}}}]') for text in (_NOT_A_NUMBER, "1e99")),

@@ -1,8 +1,10 @@
 """Background, color space and bit depth."""
 
+import warnings
 from io import BytesIO
-from typing import Literal
+from typing import Any, Literal
 
+import imagecodecs
 import numpy as np
 import pillow_heif
 import pytest
@@ -11,30 +13,91 @@ from PIL import Image
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
 from plugins import geometry
+from tests.support.results import readers
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.generated import saved
 from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
 
 
-def test_background_replaces_transparency() -> None:
-    image = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
-    target = TargetCapabilities(("L", "RGB"))
+def _on_background(image: Image.Image, background: str, *, deep: bool) -> Frame:
+    source = raster_of(DeepPixels.from_image(image) if deep else image)
+    return only(geometry.background.run(source, background=background))
 
-    for text, expected in [("#00f", (0, 0, 255)), ("#0000ff80", (127, 127, 255)), ("Lime", (0, 255, 0))]:
-        raster = geometry.background.run(raster_of(image), background=text)
-        with pytest.warns(FidelityWarning, match="alpha_flattened"):
-            assert raster.first_frame(target).image.getpixel((4, 4)) == expected
-    gray = geometry.background.run(raster_of(image.convert("LA")), background="#00f")
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "background", "expected"),
+    [
+        ("RGBA", "#00f", ("RGB", (128, 0, 127))),
+        ("RGBA", "Lime", ("RGB", (128, 127, 0))),
+        ("RGBA", "#0000ff80", ("RGBA", (170, 0, 85, 192))),
+        ("RGBA", "transparent", ("RGBA", (255, 0, 0, 128))),
+        ("LA", "white", ("L", (165,))),
+        ("LA", "#ffffff80", ("LA", (136, 192))),
+        ("LA", "#00f", ("RGB", (38, 38, 165))),
+        ("RGB", "#00f", ("RGB", (255, 0, 0))),
+    ],
+)
+def test_a_background_is_laid_under_the_picture(mode: str, background: str, expected: Any, deep: bool) -> None:
+    image = Image.new("RGBA", (8, 8), (255, 0, 0, 128)).convert(mode)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = _on_background(image, background, deep=deep)
+
+    seen = np.atleast_1d(np.asarray(frame.image)[4, 4]).tolist()
+    assert (frame.pixels.mode, seen) == (expected[0], pytest.approx(expected[1], abs=1))
+    assert bool(caught) == (frame.pixels.mode != mode)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_an_opaque_picture_loses_nothing_on_a_background(deep: bool) -> None:
+    image = photo(mode="RGB")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame = _on_background(image.convert("RGBA"), "#00f", deep=deep)
+
+    np.testing.assert_array_equal(np.asarray(frame.image), np.asarray(image))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
+    image = Image.new("RGBA", (8, 8))
+    pixels = DeepPixels.from_image(image) if deep else image
+    source = Raster([Frame(image, swapped_profile())], deep_frames=[Frame(pixels, swapped_profile())] if deep else None)
+
     with pytest.warns(FidelityWarning, match="alpha_flattened"):
-        assert gray.first_frame(target).image.getpixel((4, 4)) == (0, 0, 255)
+        frame = only(geometry.background.run(source, background="#f00"))
+
+    red, green, blue = np.asarray(frame.image)[4, 4]
+    assert green > 200
+    assert max(red, blue) < 60
 
 
-def test_a_gray_picture_has_a_gray_background() -> None:
-    raster = geometry.background.run(raster_of(Image.new("RGBA", (8, 8), (255, 0, 0, 0))), background="#00f")
-    gray = geometry.color_space.run(raster, color_space="gray")
+@pytest.mark.parametrize("target", ["png", "webp", "gif", "tiff", "psd", "avif", "heic", "jpeg", "bmp", "pdf", "eps"])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_every_target_has_the_background(target: str, depth: int) -> None:
+    image = Image.new("RGBA", (16, 16), (255, 0, 0, 128))
+    samples = np.asarray(image).astype(np.uint16) * 257
+    data = saved(image, "PNG") if depth == 8 else bytes(imagecodecs.png_encode(samples))
 
-    with pytest.warns(FidelityWarning, match="alpha_flattened"):
-        image = gray.first_frame(TargetCapabilities(("L", "RGB"))).image
-    assert image.mode == "L"
-    assert image.getpixel((4, 4)) == pytest.approx(76, abs=10)
+    result = convert(data, target, background="#00f")
+
+    assert "alpha_flattened" in codes(result)
+    assert readers.read(target, result.data).pixels[8, 8].tolist() == pytest.approx((128, 0, 127), abs=6)
+    if target in ("png", "webp", "gif", "tiff", "avif"):
+        assert not opened(result.data).has_transparency_data
+
+
+@pytest.mark.parametrize(("background", "outside"), [("#0000ff80", (0, 0, 255, 128)), ("#00f", (0, 0, 255, 255))])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_contain_pads_with_the_background_once(mode: str, background: str, outside: tuple[int, ...]) -> None:
+    image = Image.new(mode, (16, 8), "red")
+
+    result = opened(convert(saved(image, "PNG"), "png", width=16, height=16, fit="contain", background=background).data)
+
+    assert result.convert("RGBA").getpixel((8, 1)) == outside
+    assert result.convert("RGBA").getpixel((8, 8)) == (255, 0, 0, 255)
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import ConversionError
+from engine import ConversionError, pipeline
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
 from plugins.pdf import DPI
@@ -94,8 +94,8 @@ def _expected_size(entry: Entry, source: str, target: str) -> tuple[float, float
 
 def _dpi(entry: Entry) -> tuple[float, float]:
     """The resolution that the source format's reader returns; 96 if it is missing or implausible."""
-    steps = _REGISTRY.plan([_REGISTRY.identify(entry.path)], "png").steps
-    raster = steps[0](entry.path.read_bytes())
+    steps = _REGISTRY.plan([_REGISTRY.identify(entry.path)], "png").conversions
+    raster = pipeline.open_file(steps[:1], entry.path.read_bytes())
     return raster.dpi or (96, 96)
 
 

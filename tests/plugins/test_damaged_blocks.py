@@ -121,7 +121,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
         _chunk(b"cHRM", b""),
         _chunk(b"pHYs", b"x"),
         _chunk(b"iCCP", b"name\0\1" + bytes(9)),
-        _chunk(b"zTXt", b"key\0\0no deflate"),
+        _chunk(b"zTXt", b"key\0\1unknown method"),
         _chunk(b"tRNS", b"\0"),
         _chunk(b"acTL", b"\0"),
         _chunk(b"acTL", struct.pack(">II", 9, 0)),

@@ -170,7 +170,7 @@ def test_contain_pads_with_the_background(gravity: Any, box: tuple[int, int]) ->
     [
         ("RGB", None, ("RGB", (255, 255, 255))),
         ("RGBA", None, ("RGBA", (255, 255, 255, 0))),
-        ("RGB", "#11223344", ("RGBA", (17, 34, 51, 68))),
+        ("RGB", "#11223344", ("RGBA", (17, 34, 51, 0))),
         ("RGB", "transparent", ("RGBA", (0, 0, 0, 0))),
         ("L", "gray", ("L", (128,))),
         ("L", "red", ("RGB", (255, 0, 0))),

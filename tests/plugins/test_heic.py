@@ -13,6 +13,9 @@ from PIL import Image
 from engine import DeepPixels, Frame, Raster, pipeline
 from engine.registry import load_registry
 from plugins import heic
+from tests.support.results.conversions import convert
+from tests.support.samples.generated import saved
+from tests.support.samples.heif_files import box, boxes
 from tests.support.samples.rasters import photo
 
 
@@ -105,3 +108,15 @@ def test_large_pictures_take_less_effort(size: tuple[int, int], efforts: tuple[i
     slow, fast = (heic.encode.run(Raster([Frame(picture)], sizes=[size]), effort=effort) for effort in efforts)
 
     assert (slow == fast) is equal
+
+
+@pytest.mark.parametrize("handler", [b"pict", b"vide"])
+def test_a_sequence_beside_the_primary_picture_is_told(handler: bytes) -> None:
+    frames = [photo((64, 64)).rotate(90 * turn) for turn in range(3)]
+    sequence = dict(boxes(saved(frames[0], "AVIF", save_all=True, append_images=frames[1:], duration=100)))
+    data = _heic("RGB", _deep("RGB")) + box(b"moov", sequence[b"moov"].replace(b"pict", handler))
+
+    messages = {one.code: one.message for one in convert(data, "png").outcome.warnings}
+
+    expected = {"frames_dropped": "Only the first of 3 frames was converted."}
+    assert messages == (expected if handler == b"pict" else {})

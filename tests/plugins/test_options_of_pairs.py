@@ -124,6 +124,16 @@ def _bit_depth(pair: Pair) -> None:
             _refuses(pair, {"bit_depth": depth})
 
 
+_CONTAIN: OptionValues = {"width": 84, "height": 84, "fit": "contain", "background": "#ff0000"}
+
+
+def _background(pair: Pair) -> None:
+    animated_png = (
+        pair.target.name == "png" and pair.base.get("count", 1) > 1
+    )  # its frames have alpha, all of it opaque
+    _expect(pair, _CONTAIN, size=(84, 84), corners="rrrr", alpha=animated_png)
+
+
 def _metadata(pair: Pair) -> None:
     position = pair.trait == "metadata" and pair.target.name in _HOLDS_EXIF
     _expect(pair, {"metadata": "none"}, camera=None, position=False)
@@ -235,7 +245,6 @@ def _pages(pair: Pair) -> None:
     _refuses(pair, {"pages": str(count + 1)})
 
 
-_CONTAIN: OptionValues = {"width": 84, "height": 84, "fit": "contain", "background": "#ff0000"}
 _COVER: OptionValues = {"width": 20, "height": 40, "fit": "cover", "gravity": "west"}
 
 # By option: values that use it, and the check. The samples have 168 x 120 pixels or points: red, green, blue and gray.
@@ -246,7 +255,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "enlarge": _changes({"width": 400, "enlarge": True}, size=(400, 286)),
     "gravity": _changes(_COVER, size=(20, 40), corners="rrbb"),
     "flip": _changes({"flip": "horizontal"}, corners="gr-b"),
-    "background": _changes(_CONTAIN, size=(84, 84), corners="rrrr"),
+    "background": (_CONTAIN, _background),
     "color_space": _changes({"color_space": "gray"}, corners="----", subsampling="gray", profile=None),
     "crop": ({"crop": "0,0,1,1"}, _crop),
     "rotate": ({"rotate": 90}, _rotate),

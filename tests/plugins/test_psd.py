@@ -155,8 +155,10 @@ def test_floats_are_linear_light_in_every_target(profile: bool) -> None:
     data = build(array, RGB, resources=resources)
 
     for target in ("png", "jpeg", "tiff", "bmp", "webp", "psd"):
-        pixels = readers.read(target, convert(data, target).data).pixels
+        result = convert(data, target)
+        pixels = readers.read(target, result.data).pixels
         assert pixels[8, 8::16, 1].tolist() == pytest.approx(encoded, abs=3), target
+        assert codes(result) == {"depth_reduced"}
 
 
 def _linear_profile() -> bytes:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import rawpy
 import tifffile
+from imagecodecs import png_decode
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from engine import ConversionError, pipeline
 from engine.registry import load_registry
+from tests.support.results.conversions import codes, convert
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
@@ -142,3 +144,21 @@ def test_a_picture_that_is_larger_than_decoded_is_refused() -> None:
 
     with pytest.raises(ConversionError):
         _converted(data, source="dng")
+
+
+@pytest.mark.parametrize("camera", ["dng", "cr2"])
+def test_every_depth_is_a_development(camera: str) -> None:
+    data = raw_sample(camera)
+
+    for target in ("jpeg", "webp", "avif", "heic", "bmp", "pdf"):
+        assert codes(convert(data, target, metadata="none")) == set()
+    for target in ("png", "tiff"):
+        for options, expected in (({}, np.uint16), ({"bit_depth": 16}, np.uint16), ({"bit_depth": 8}, np.uint8)):
+            result = convert(data, target, **options)
+            seen = png_decode(result.data) if target == "png" else tifffile.imread(BytesIO(result.data))
+            assert not codes(result)
+            assert seen.dtype == expected
+
+
+def test_a_film_scan_of_16_bits_is_reduced_with_a_warning() -> None:
+    assert codes(convert(_scan(16, linear=False, byteorder="<"), "jpeg")) == {"depth_reduced"}

@@ -282,6 +282,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
+        "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
+        "color_converted": "colors of CMYK or Lab, which become sRGB",
         "colors_reduced": "colors beyond 256",
         "depth_reduced": "bits per sample beyond those that the target supports",
         "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
@@ -289,7 +291,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "encryption_dropped": "encryption, when PDFs are merged",
         "font_substituted": "fonts of an SVG that are not installed; others replace them",
         "frames_dropped": "all frames of an animation but the first",
-        "hdr_reduced": "high dynamic range; the picture is as browsers show it on a screen without HDR",
+        "hdr_reduced": "high dynamic range, also that of a gain map; the picture is as on a screen without HDR",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
@@ -298,6 +300,8 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "not_enlarged": "nothing; the picture is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
+        "pictures_dropped": "further pictures of a JPEG, such as the second one of a stereo pair",
+        "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",

@@ -71,6 +71,12 @@ HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
             _TEXT,
             "alpha_flattened, pages_dropped",
         ),
+        "X-Width": ResponseHeader(
+            "Width of the first picture of the result in pixels; not sent for vectors and documents.", _NUMBER, 1600
+        ),
+        "X-Height": ResponseHeader(
+            "Height of the first picture of the result in pixels; not sent for vectors and documents.", _NUMBER, 1200
+        ),
         "Content-Range": ResponseHeader(
             "The returned range and the size of the file in bytes.", _TEXT, "bytes 0-99/20104", required=True
         ),

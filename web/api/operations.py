@@ -54,7 +54,7 @@ METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _BYTES: Final = "application/octet-stream"
 _ATTRIBUTE: Final = "__operation__"
-_FILE_HEADERS: Final = ("Content-Disposition", "X-Warnings", *DOWNLOAD_HEADERS)
+_FILE_HEADERS: Final = ("Content-Disposition", "X-Warnings", "X-Width", "X-Height", *DOWNLOAD_HEADERS)
 _RANGE_HEADERS: Final = ("Accept-Ranges", "ETag")
 _CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 

@@ -22,7 +22,7 @@ from web.services.conversion_request import ChargedConversion, ConversionRequest
 from web.services.trials import credits_used_up, trial_result
 
 _PREVIEW_FORMAT = "webp"
-_PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 0})
+_PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
 
 
 class Convert(BaseHandler):
@@ -58,7 +58,7 @@ class Convert(BaseHandler):
             context=self.context,
         )
         if fields.dry_run:
-            await _inspect_and_respond(self, request)
+            await _foresee_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
 
@@ -118,10 +118,10 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         await send_stored(handler, response.file_id or "")
 
 
-async def _inspect_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
+async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.services.work_files.create(request.account.id) as output:
-        handler.respond(await handler.services.conversions.inspect(request, output))
+        handler.respond(await handler.services.conversions.foresee(request, output))
 
 
 class TryConvert(PageHandler):
@@ -143,7 +143,7 @@ class TryConvert(PageHandler):
         request = _conversion_request(self, fields.output_format, self.input.options_given())
         if fields.dry_run:
             await self.services.trials.count_preview(self.authorization.address)
-            await _inspect_and_respond(self, request)
+            await _foresee_and_respond(self, request)
             return
         remaining = await self.services.trials.count(self.authorization.address)
         async with _converted(self, request) as converted:

@@ -22,6 +22,9 @@ async def send_file(
     handler.set_header("Content-Disposition", content_disposition(outcome.filename))
     if codes := warning_codes(warning.code for warning in outcome.warnings):
         handler.set_header("X-Warnings", ", ".join(codes))
+    if outcome.width is not None:
+        handler.set_header("X-Width", str(outcome.width))
+        handler.set_header("X-Height", str(outcome.height))
     for name, value in DOWNLOAD_HEADERS.items():
         handler.set_header(name, value)
     if (credits := handler.authorization.credits_remaining) is not None:

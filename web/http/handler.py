@@ -104,6 +104,8 @@ class BaseHandler(RequestHandler):
             if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
                 message = "The body must be sent without a Content-Encoding."
                 raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
+            if self.operation is not None and self.access != "open":
+                self.input.check_query(self.operation)
             if queued:
                 account = self.client()
                 self.services.job_queue.check(account.id, account.tier.max_concurrent)

@@ -14,7 +14,7 @@ from tornado.httputil import HTTPServerRequest
 from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
-from web.api.operations import Operation
+from web.api.operations import JSON_FORM, Operation
 from web.http.multipart import Form, MultipartBody, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
@@ -115,6 +115,11 @@ class RequestInput:
             registry=services.registry,
         )
 
+    def check_query(self, operation: Operation) -> None:
+        """Raises InvalidOption for a name in the query that the operation does not have."""
+        known = field_names(operation.query) if operation.query else ()
+        check_known(self._request.query_arguments, known)
+
     def query_fields(self, model: type[Model]) -> Model:
         """The validated query. Raises InvalidParameter, also for repeated fields."""
         values: dict[str, object] = {}
@@ -131,9 +136,9 @@ class RequestInput:
         return validate(model, dict(self._request.headers), from_text=True)
 
     def idempotent_request(self, account_id: str) -> IdempotentRequest | None:
-        """The request's idempotency key with its scope, if it has one."""
+        """The request's idempotency key with its scope, if it has one. A path and its JSON form have the same scope."""
         key = self.header_fields(IdempotencyHeader).idempotency_key
-        return IdempotentRequest(account_id, self._request.path, key) if key else None
+        return IdempotentRequest(account_id, self._request.path.removesuffix(JSON_FORM), key) if key else None
 
     @property
     def content(self) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
-from engine.executor import Executor, Inspection, Job, JobLimits, JobResult
+from engine.executor import Executor, Job, JobLimits, JobResult
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -80,14 +80,15 @@ class Conversions:
         self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
         return converted
 
-    async def inspect(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
-        """Plans the conversion and reads the header of its input. Charges nothing, and leaves `output` empty.
+    async def foresee(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
+        """Returns what the conversion would result in. Charges nothing, and leaves `output` empty.
 
         Raises ConversionError and RateLimited as `convert` does.
         """
         plan = self._plan(request)
         with self._job_queue.admit(request.account.id, request.account.tier.max_concurrent) as admitted:
-            result, _ = await self._run_job(request, plan, output, admitted, inspect=True)
+            result, _ = await self._run_job(request, plan, output, admitted, dry_run=True)
+        outcome = result.outcome
         return PlannedConversion(
             input_format=plan.source.name,
             output_format=plan.target.name,
@@ -95,7 +96,12 @@ class Conversions:
             losses=list(plan.losses),
             options=plan.effective_options(request.options),
             credits=CREDITS_PER_CONVERSION,
-            inspection=result.inspection or Inspection(),
+            width=outcome.width,
+            height=outcome.height,
+            pages=outcome.pages,
+            container=outcome.container,
+            file_count=outcome.file_count,
+            warnings=outcome.warnings,
         )
 
     def _plan(self, request: ConversionRequest) -> Plan:
@@ -146,11 +152,11 @@ class Conversions:
         )
 
     async def _run_job(
-        self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, inspect: bool = False
+        self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
     ) -> tuple[JobResult, float]:
         """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
         account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
-        job = Job.of(plan, request.options, stem(request.original_name), inspect=inspect, memory=memory)
+        job = Job.of(plan, request.options, stem(request.original_name), dry_run=dry_run, memory=memory)
         limits = JobLimits(seconds=self._job_queue.deadline(account.id, plan, request.size))
         inputs = [upload.file.descriptor for upload in request.uploads]
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory, admitted=admitted):
@@ -159,7 +165,7 @@ class Conversions:
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run(job, account.isolation_key, inputs, output.descriptor, limits)
-                if not inspect:
+                if not dry_run:
                     await output.seal(result.outcome.processed_size)
         return result, perf_counter() - started
 
@@ -193,5 +199,5 @@ def _known_format(upload: Upload) -> FileFormat | None:
 
 def _log_failure(request: ConversionRequest, error: ConversionError) -> None:
     details = {name: error.details.get(name) for name in ("step", "exit_code")}
-    fields = {**vars(request.context), "reason": error.reason, **details}
+    fields = {**vars(request.context), "reason": error.reason, "cause": error.cause, **details}
     log.warning("conversion failed", extra={"fields": fields})

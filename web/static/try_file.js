@@ -26,6 +26,7 @@ export class FileEntry {
     this.controller = null; // of the running conversion
     this.removal = new AbortController();
     this.facts = [];
+    this.messages = [];
     this.result = null; // { blob, url, name, data, options }
     this.element = document.getElementById("file-template").content.firstElementChild.cloneNode(true);
     this.id = `file-${++count}`;
@@ -85,6 +86,7 @@ export class FileEntry {
     if (!this.targets.includes(target)) return;
     this.part("target").value = target;
     this.page.preferred = target;
+    this.messages = [];
     this.loadPair();
   }
 
@@ -113,7 +115,7 @@ export class FileEntry {
     return { alt, key, limit, password: this.password, signal: this.removal.signal };
   }
 
-  // Asks the server what is in the file.
+  // Asks the server what the result would be.
   async inspect() {
     const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal;
     if (this.file.size > Math.min(limit, inspectionLimit)) return;
@@ -121,6 +123,7 @@ export class FileEntry {
     try {
       const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
       this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
+      this.messages = data.warnings.map((warning) => warning.message);
       this.correctSource(data.input_format);
     } catch (error) {
       if (!(error instanceof RequestError)) return; // removed
@@ -141,8 +144,9 @@ export class FileEntry {
 
   showInspection() {
     const sentences = [];
-    if (this.facts.length) sentences.push(`${[this.source, ...this.facts].join(", ")}.`);
+    if (this.facts.length) sentences.push(`${this.source} to ${this.target}: ${this.facts.join(", ")}.`);
     if (this.losses) sentences.push(this.losses.length ? `To ${this.target}: ${this.losses.join("; ")}.` : `To ${this.target}, nothing is lost.`);
+    sentences.push(...this.messages);
     this.part("inspection").textContent = sentences.join(" ");
   }
 

@@ -35,16 +35,19 @@ def test_explain_and_warnings(folder: Path) -> None:
     done = invoke(folder, "convert", "--explain", "--quality", "50", "photo.heic", "photo.tif")
 
     assert done.exit_code == 0
-    assert "heic -> raster -> metadata -> tiff" in done.stderr
+    assert "photo.heic: steps: heic -> raster, metadata, raster -> tiff" in done.stderr
     assert "quality_ignored" in done.stderr
+    assert not (folder / "photo.tif").exists()
 
 
-def test_explain_shows_what_is_in_the_file(folder: Path) -> None:
+def test_explain_shows_the_result(folder: Path) -> None:
     (folder / "pages.pdf").write_bytes(document("pages", 3))
 
     done = invoke(folder, "convert", "--explain", "pages.pdf", "page.jpg", "--password", "secret")
 
-    assert re.search(r"pages.pdf: pdf, \d+ x \d+ pixels, 3 pages$", done.stderr, re.MULTILINE)
+    assert re.search(r"pages.pdf: pdf to jpeg, \d+ x \d+ pixels$", done.stderr, re.MULTILINE)
+    assert "Only the first of 3 pages was converted. (pages_dropped)" in done.stderr
+    assert not (folder / "page.jpg").exists()
     assert "loses structure, detail" in done.stderr
     assert "  quality: 80 (default)" in done.stderr
     assert "secret" not in done.stderr

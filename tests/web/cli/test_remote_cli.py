@@ -42,6 +42,18 @@ def test_remote_warnings_and_failures_match_local_ones(folder: Path, server: Run
     assert [path.name for path in (folder / "out").iterdir()] == ["photo.tiff"]
 
 
+def test_a_dry_run_matches_a_local_one(folder: Path, server: Running) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+    key = server.account(10)
+
+    for arguments in (["--width", "20", "photo.heic", "photo.jpg"], ["--pages", "2-3", "pages.pdf", "page.png"]):
+        local = invoke(folder, "convert", "--explain", *arguments)
+        remote = invoke(folder, "convert", "--explain", *arguments, "--remote", server.url, CONVERTD_API_KEY=key)
+        assert (remote.exit_code, remote.stderr) == (0, local.stderr)
+
+    assert not [*folder.glob("photo.jpg"), *folder.glob("page.*")]
+
+
 def test_options_are_passed_on(folder: Path, server: Running) -> None:
     (folder / "pages.pdf").write_bytes(document("pages", 3))
     key = server.account(10)
@@ -119,7 +131,6 @@ def test_an_invalid_key(folder: Path, servers: Servers, data_dir: Path) -> None:
         ("http://localhost:1", ("photo.heic", "photo.xyz"), "k"),
         ("http://localhost:1", ("photo.png", "--to", "png"), "k"),
         ("http://localhost:1", ("photo.heic", "photo.jpg", "--quality", "0"), "k"),
-        ("http://localhost:1", ("photo.heic", "photo.jpg", "--explain"), "k"),
         ("http://localhost:1", ("photo.heic", "photo.jpg"), ""),
         ("localhost:1", ("photo.heic", "photo.jpg"), "k"),
     ],

@@ -85,7 +85,7 @@ def test_convert_to_a_file_reports_progress(client: Any, folder: Path) -> None:
 def test_options_are_keyword_arguments(client: Any, folder: Path) -> None:
     declared = client.conversion("heic", "jpg")
     flags = {name: True for name, schema in declared.options["properties"].items() if schema["type"] == "boolean"}
-    small = client.convert(folder / "photo.heic", "jpeg", quality=5, password=None, **flags)
+    small = client.convert(folder / "photo.heic", "jpeg", quality=5, width=20, password=None, **flags)
     large = client.convert(folder / "photo.heic", "jpeg", quality=95)
 
     assert (declared.input_format, declared.output_format, declared.credits) == ("heic", "jpeg", 1)
@@ -102,7 +102,8 @@ def test_an_inspection_converts_nothing(client: Any, folder: Path) -> None:
 
     found = client.inspect(folder / "pages.pdf", "jpg", quality=50)
 
-    assert (found.input_format, found.output_format, found.pages, found.credits) == ("pdf", "jpeg", 3, 1)
+    assert (found.input_format, found.output_format, found.pages, found.credits) == ("pdf", "jpeg", 1, 1)
+    assert [warning.code for warning in found.warnings] == ["pages_dropped"]
     assert found.width > 0
     assert found.height > 0
     assert found.path[0].startswith("pdf -> ")

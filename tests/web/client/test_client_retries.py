@@ -157,7 +157,9 @@ def _data(**data: object) -> bytes:
 
 def test_inspections_are_repeated_without_an_idempotency_key(client: Any, proxy: Proxy) -> None:
     conversion = {"input_format": "svg", "output_format": "jpeg", "path": ["svg -> raster"], "losses": ["structure"]}
-    data = _data(**conversion, credits=1, options={"quality": 85}, width=40, height=30, pages=1)
+    data = _data(
+        **conversion, credits=1, options={"quality": 85}, width=40, height=30, pages=1, file_count=1, warnings=[]
+    )
     proxy.faults.extend([lost, responding(200, data)])
 
     found = client.inspect(sample("svg"), "jpeg")

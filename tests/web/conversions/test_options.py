@@ -115,7 +115,11 @@ def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     assert data["losses"] == ["detail"]
     assert data["options"]["quality"] == 70
     described = server.convert(document("page", 7), "png", dry_run="true", password="secret").json()["data"]
-    assert described["pages"] == 7
+    assert (described["pages"], described["container"], described["file_count"]) == (1, None, 1)
+    assert [warning["code"] for warning in described["warnings"]] == ["pages_dropped"]
+    archived = server.convert(document("page", 7), "png", dry_run="true", pages="2-4", width="300").json()["data"]
+    assert (archived["width"], archived["pages"], archived["container"], archived["file_count"]) == (300, 3, "zip", 3)
+    assert archived["warnings"] == []
     assert "password" not in described["options"]
     after = server.request("GET", "/account").json()["data"]
     assert after["credits_remaining"] == before["credits_remaining"]
@@ -125,3 +129,44 @@ def test_a_dry_run_of_a_broken_file(server: Running) -> None:
     problem(server.convert(b"words", "png", dry_run="true"), 400, "invalid_file_type")
     problem(server.convert(picture()[:60], "png", dry_run="true"), 500, "processing_failed", reason="corrupt_input")
     problem(server.convert(picture(), "xyz", dry_run="true"), 400, "unsupported_conversion")
+
+
+def test_options_in_the_query_are_refused(server: Running) -> None:
+    before = server.request("GET", "/account").json()["data"]["credits_remaining"]
+    form = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    refused = server.request("POST", "/convert?width=20", **form)
+    problem(refused, 400, "invalid_parameter", reason="unknown_parameter")
+    assert refused.json()["error"]["param"] == "width"
+    problem(server.request("GET", "/account/usage?width=20"), 400, "invalid_parameter", reason="unknown_parameter")
+    assert server.request("GET", "/account").json()["data"]["credits_remaining"] == before
+
+
+def test_an_idempotency_key_covers_a_path_and_its_json_form(server: Running) -> None:
+    form = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    headers = {"Idempotency-Key": "twins"}
+    binary = server.request("POST", "/convert", headers=headers, **form)
+    described = server.request("POST", "/convert/json", headers=headers, **form)
+    assert (described.status_code, described.headers["Idempotency-Replayed"]) == (200, "true")
+    assert described.json()["data"]["processed_size"] == len(binary.content)
+    assert described.headers["X-Credits-Remaining"] == binary.headers["X-Credits-Remaining"]
+    again = server.request("POST", "/convert", headers=headers, **form)
+    assert (again.headers["Idempotency-Replayed"], again.content) == ("true", binary.content)
+
+
+@pytest.mark.parametrize(("text", "enlarged"), [("1", True), ("YES", True), ("on", True), ("0", False), ("off", False)])
+def test_words_for_true_and_false(server: Running, text: str, enlarged: bool) -> None:
+    response = server.convert(picture(), "png", width="128", enlarge=text)
+    assert (response.headers["X-Width"], response.headers["X-Height"]) == (("128", "96") if enlarged else ("64", "48"))
+    assert response.headers.get("X-Warnings") == (None if enlarged else "not_enlarged")
+
+
+def test_a_side_beyond_what_the_target_holds_is_invalid(server: Running) -> None:
+    for options in ({"width": "16384"}, {"height": "16384", "enlarge": "true"}):
+        refused = server.convert(picture(), "webp", **options)
+        problem(refused, 400, "invalid_parameter", reason="out_of_range")
+        assert refused.json()["error"]["details"]["max"] == 16_383
+    tall = io.BytesIO()
+    Image.new("L", (10, 5000)).save(tall, "PNG")
+    refused = server.convert(tall.getvalue(), "webp", width="40", enlarge="true")
+    problem(refused, 400, "invalid_parameter", reason="out_of_range")
+    assert (refused.json()["error"]["param"], refused.json()["error"]["details"]) == ("height", {"max": 16_383})

@@ -184,7 +184,7 @@ def test_what_is_in_a_file(page: Page, site: Running, keep: Save) -> None:
     use_key(page, site.account(credits=1))
     entry = add_file(page, document("pages", 3), "pages", "jpeg")  # the name does not show the format
     expect(entry.locator(".inspection")).to_have_text(
-        re.compile(r"^pdf, \d+ . \d+ pixels, 3 pages. To jpeg: text, vectors, layers or pages become pixels; the ")
+        re.compile(r"^pdf to jpeg: \d+ . \d+ pixels. To jpeg: text, .* Only the first of 3 pages was converted.$")
     )
     expect(entry.locator(".before img")).to_be_visible()
     keep(page, "landing-inspected")

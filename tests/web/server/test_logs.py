@@ -45,6 +45,8 @@ def test_failures_are_logged_with_their_cause(server: Running) -> None:
         assert entry_of(lines, response)["code"] == "processing_failed"
         entry = entry_of(lines, response, "convertd.conversions")
     assert (entry["reason"], entry["input_format"], entry["output_format"]) == ("corrupt_input", "png", "webp")
+    assert re.match(r"\w[\w.]*: .+ \(\S+\.py:\d+\)$", entry["cause"])
+    assert entry["cause"] not in response.text
 
 
 def test_a_killed_job_is_logged_with_its_request(servers: Servers, data_dir: Path) -> None:

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, computed_field
 
-from engine.executor import Inspection
-from engine.outcome import Outcome
+from engine.outcome import Outcome, WarningRecord
 from storage.field_types import BatchId, Count, FileId, Size
 from storage.tables.batches import Batch
 from storage.tables.files import File
@@ -70,7 +69,8 @@ def reduction_percent(original_size: int, outcome: Outcome) -> float:
 
 @dataclass(frozen=True)
 class PlannedConversion(Flat):
-    """A conversion that was not run, because of `dry_run`. Sizes and counts that the header does not have are null."""
+    """A conversion that was not run, because of `dry_run`, and what its result would be, as far as the file's header
+    tells it."""
 
     input_format: Annotated[str, Field(examples=["jpeg"])]
     output_format: Annotated[str, Field(examples=["webp"])]
@@ -80,7 +80,20 @@ class PlannedConversion(Flat):
         dict[str, Any], Field(description="The options with their values or defaults.", examples=[{"quality": 80}])
     ]
     credits: Annotated[int, Field(description="The price of the conversion.", examples=[1])]
-    inspection: Inline[Inspection]
+    width: Annotated[
+        Count | None, Field(description="Width of the result; null for vectors and documents.", examples=[1600])
+    ] = None
+    height: Annotated[
+        Count | None, Field(description="Height of the result; null for vectors and documents.", examples=[1200])
+    ] = None
+    pages: Annotated[Count | None, Field(description="Pages or frames of the result.", examples=[1])] = None
+    container: Annotated[
+        Literal["zip"] | None, Field(description="Set if the result would be an archive.", examples=[None])
+    ] = None
+    file_count: Annotated[Count, Field(ge=1, description="Files in the `container`.", examples=[1])] = 1
+    warnings: Annotated[
+        tuple[WarningRecord, ...], Field(description="What the result would lose, as far as the header tells it.")
+    ] = ()
 
 
 @dataclass(frozen=True)

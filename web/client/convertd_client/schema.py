@@ -32,7 +32,7 @@ class ConvertOptions(TypedDict, total=False):
     enlarge: bool  # Whether a picture may become larger than its source.
     # The part of the picture that `cover` keeps, and its position in `contain`.
     gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
-    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     progressive: bool  # Lets viewers show the picture before it is complete.
@@ -170,6 +170,9 @@ class BatchEntry:
     warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int | None = None  # Files in the `container`; without one, files that were sent.
+    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.
@@ -228,6 +231,9 @@ class ConversionResult:
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int  # Files in the `container`; without one, files that were sent.
+    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.
@@ -281,17 +287,20 @@ class Formats:
 
 @dataclass(frozen=True, kw_only=True)
 class Inspection:
-    """A conversion that was not run, because of `dry_run`."""
+    """A conversion that was not run, because of `dry_run`, and what its result would be, as far as the file's …"""
 
-    width: int | None = None  # Width of the first page in pixels.
-    height: int | None = None  # Height of the first page in pixels.
-    pages: int | None = None  # Number of pages or frames.
     input_format: str
     output_format: str
     path: tuple[str, ...]  # The steps.
     losses: tuple[str, ...]  # As in `GET /formats/{input}/{output}`.
     options: Mapping[str, Any]  # The options with their values or defaults.
     credits: int  # The price of the conversion.
+    width: int | None = None  # Width of the result; null for vectors and documents.
+    height: int | None = None  # Height of the result; null for vectors and documents.
+    pages: int | None = None  # Pages or frames of the result.
+    container: str | None = None  # Set if the result would be an archive.
+    file_count: int  # Files in the `container`.
+    warnings: tuple[FidelityWarning, ...]  # What the result would lose, as far as the header tells it.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,6 +409,9 @@ class StoredFile:
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int | None = None  # Files in the `container`; without one, files that were sent.
+    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.

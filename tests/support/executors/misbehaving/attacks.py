@@ -274,7 +274,7 @@ def _try_all(attacks: str) -> None:
 def _answer(kind: str) -> None:
     """Replies in place of the worker, with a wrong size or values that are no JSON."""
     outcome: dict[str, object] = {"output_format": "png", "processed_size": 1_000_000, "warnings": []}
-    result = {"outcome": outcome, "trace": [], "check_seconds": 0, "peak_memory": 0, "inspection": None}
+    result = {"outcome": outcome, "trace": [], "check_seconds": 0, "peak_memory": 0}
     if kind == "surrogate":
         outcome["warnings"] = [{"code": "code", "message": "\ud800"}]
     if kind == "not_a_number":

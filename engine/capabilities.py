@@ -1,0 +1,49 @@
+"""What the format of a file can store. Encoders declare it, and receive pictures that are reduced to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pydantic import Field
+
+from engine.options import Option
+
+
+@dataclass(frozen=True)
+class TargetCapabilities:
+    """What a target format can store. An encoder that declares it as `holds` receives a raster reduced to it.
+
+    `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
+    `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
+    `animation_modes` are the modes of animations; none if the format has no animations.
+    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `metadata` are the
+    kinds of metadata: exif, xmp, iptc and text. Where xmp is one of them, IPTC and texts can be written as XMP.
+    """
+
+    modes: tuple[str, ...]
+    deep_modes: tuple[str, ...] = ()
+    deep_bits: tuple[int, ...] = (16,)
+    icc: bool = False
+    hdr: bool = False
+    animation_modes: tuple[str, ...] = ()
+    pages: bool = False
+    max_side: int | None = None
+    metadata: frozenset[str] = frozenset()
+
+    def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
+        """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
+        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths]}
+        if self.max_side:
+            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
+        return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
+
+    @property
+    def bit_depths(self) -> tuple[int, ...]:
+        """The supported numbers of bits per sample, in ascending order."""
+        return (8, *self.deep_bits) if self.deep_modes else (8,)
+
+    def for_animation(self) -> TargetCapabilities:
+        """What the format can store in the frames of an animation."""
+        return replace(self, modes=self.animation_modes, deep_modes=(), hdr=False)

@@ -1,0 +1,65 @@
+"""What a conversion would result in, found out from the header of its input."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from engine import media, pipeline
+from engine.conversions import Conversion
+from engine.media import RASTER, Pictures, Raster
+from engine.options import NO_OPTIONS, OptionValues
+from engine.outcome import Outcome
+from engine.planner import Plan
+
+_MAX_PIXELS = 25_000_000  # of pictures that are decoded, or encoded, to find out what is lost
+
+
+def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTIONS) -> Outcome:
+    """Returns the outcome of a run of the plan, as far as the header of its input tells it.
+
+    Raises ConversionError only. Pictures are not encoded, and decoded only where a loss depends on their pixels.
+    Documents and vectors are converted to find out what is lost. The outcome has no size.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pipeline.check_options(plan, options)
+        (payload,) = pipeline.open_inputs(plan, inputs, options, [])
+        _, payload = pipeline.decode(plan, payload, options, [], lambda _payloads: None)
+        count = media.files_needed(payload, plan.target) if pipeline.PAGES in options else 1
+        part = payload if count == 1 else next(media.split(payload))
+        found = _foresee_file(plan, part, options)
+    width, height = found.size or (None, None)
+    return Outcome(
+        plan.target.name,
+        processed_size=0,
+        warnings=pipeline.warning_records(caught),
+        container="zip" if count > 1 else None,
+        file_count=count,
+        width=width,
+        height=height,
+        pages=found.count * count,
+    )
+
+
+def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
+    """Issues the warnings of the encoder and the steps after it. Returns the pictures of their result."""
+    encoder, *others = plan.steps[plan.encoder_position :]
+    assert isinstance(encoder, Conversion)
+    holds = encoder.capabilities(options)
+    if isinstance(payload, Raster) and holds is not None:
+        if encoder.in_dry_run and (payload.peak_pixels or 0) <= _MAX_PIXELS:
+            pipeline.run_step(encoder, payload, options, [])
+        else:
+            with pipeline.step_errors(encoder):
+                payload.foresee(holds, _MAX_PIXELS)
+        holds_all = holds.pages or (payload.animated and holds.animation_modes)
+        has_pixels = plan.reader is not None and plan.reader.target == RASTER
+        return Pictures(payload.count if holds_all else 1, payload.sizes[0] if payload.sizes and has_pixels else None)
+    for step in (encoder, *others):
+        payload = pipeline.run_step(step, payload, options, [])
+    if plan.reader is None:
+        return Pictures(1)
+    secrets = {
+        one.name: options[one.name] for one in plan.reader.options.values() if one.secret and one.name in options
+    }
+    return media.pictures(pipeline.run_step(plan.reader, payload, secrets, [])) or Pictures(1)

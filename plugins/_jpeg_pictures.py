@@ -1,0 +1,64 @@
+"""The pictures after the first one in a JPEG file: gain maps, and those of multi-picture files (CIPA DC-007)."""
+
+import struct
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import TypeAlias
+
+from engine import FidelityWarning
+from plugins import _tiff_tags
+
+Segments: TypeAlias = Iterator[tuple[int, int, int]]
+"""The marker, start and end of each segment."""
+
+_START = b"\xff\xd8"
+_AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the picture, a scan
+_INDEX = b"MPF\0"
+_MAX_PICTURES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are looked at, bytes of each picture
+_ENTRIES, _ENTRY_SIZE = 0xB002, 16
+_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # the kind of a picture in its attributes; those of VGA and Full HD
+# Adobe's and Google's, Apple's, and that of ISO 21496-1.
+_GAIN_MAP = (
+    b"http://ns.adobe.com/hdr-gain-map/1.0/",
+    b"urn:com:apple:photo:2020:aux:hdrgainmap",
+    b"urn:iso:std:iso:ts:21496:-1\0",
+)
+_AUXILIARY = b"AuxiliaryImageType"  # of Apple's XMP in depth maps and mattes
+
+
+def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments]) -> None:
+    """Warns that a gain map or another picture after the first one is lost. Previews do not count."""
+    header = _header(data, read_segments)
+    index = next((body.removeprefix(_INDEX) for body in header if body.startswith(_INDEX)), b"")
+    positions = _positions(data, data.find(index), index)
+    others = [_header(data[start : start + _MAX_HEADER], read_segments) for start in positions]
+    if not others and _mentions(header, *_GAIN_MAP):
+        *_, (_, _, end) = read_segments(data)
+        others = [header] if data.startswith(_START, end) else []
+    pictures = [other for other in others if not _mentions(other, *_GAIN_MAP)]
+    if len(pictures) < len(others):
+        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+    count = sum(not _mentions(picture, _AUXILIARY) for picture in pictures)
+    if count:
+        FidelityWarning.issue("pictures_dropped", f"Only the first of {count + 1} pictures in the file was converted.")
+
+
+def _header(data: bytes, read_segments: Callable[[bytes], Segments]) -> list[bytes]:
+    """The bodies of the segments before the first scan."""
+    segments = takewhile(lambda segment: segment[0] not in _AFTER_HEADER, read_segments(data))
+    return [data[start + 4 : end] for _, start, end in segments]
+
+
+def _mentions(header: list[bytes], *names: bytes) -> bool:
+    return any(name in body for body in header for name in names)
+
+
+def _positions(data: bytes, base: int, index: bytes) -> Iterator[int]:
+    """Where the pictures after the first one start that are no previews. Offsets in the index count from `base`."""
+    directories = _tiff_tags.read_directories(index, _MAX_PICTURES * _ENTRY_SIZE)
+    entries = directories[0].get(_ENTRIES, b"") if directories else b""
+    order = ">" if index.startswith(b"MM") else "<"
+    for position in range(_ENTRY_SIZE, len(entries) - _ENTRY_SIZE + 1, _ENTRY_SIZE):
+        kind, _, offset = struct.unpack_from(f"{order}3I", bytes(entries), position)
+        if kind & _KIND not in _PREVIEWS and data.startswith(_START, base + offset):
+            yield base + offset

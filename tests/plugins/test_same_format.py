@@ -1,0 +1,113 @@
+"""A conversion into the format of the source keeps the depth, the palette and the compression of its pixels."""
+
+import struct
+import zlib
+from io import BytesIO
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+from numpy.typing import NDArray
+
+from engine.options import OptionValues
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.generated import saved
+from tests.support.samples.rasters import photo
+
+_GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6  # color types
+_SIZE = 37, 20
+_SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGB_ALPHA: 4}
+_CHANGES: tuple[OptionValues, ...] = ({"metadata": "none"}, {"flip": "vertical"}, {"progressive": True})
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def _png(depth: int, color_type: int, *, transparency: bytes = b"") -> bytes:
+    """Noise, with the header of a PNG."""
+    rng = np.random.default_rng(depth)
+    row = (_SIZE[0] * _SAMPLES[color_type] * depth + 7) // 8
+    rows = b"".join(b"\0" + rng.bytes(row) for _ in range(_SIZE[1]))
+    chunks = [_chunk(b"IHDR", struct.pack(">IIBBBBB", *_SIZE, depth, color_type, 0, 0, 0))]
+    chunks += [_chunk(b"PLTE", rng.bytes(3 << depth))] if color_type == _PALETTE else []
+    chunks += [_chunk(b"tRNS", transparency)] if transparency else []
+    return b"\x89PNG\r\n\x1a\n" + b"".join([*chunks, _chunk(b"IDAT", zlib.compress(rows, 0)), _chunk(b"IEND", b"")])
+
+
+def _palette(png: bytes) -> bytes:
+    """The chunks of the palette."""
+    found = [png.find(kind) for kind in (b"PLTE", b"tRNS")]
+    return b"".join(png[at : at + 4 + int.from_bytes(png[at - 4 : at])] for at in found if at > 0)
+
+
+@pytest.mark.parametrize("change", _CHANGES, ids=str)
+@pytest.mark.parametrize(
+    ("depth", "color_type"),
+    [(depth, _GRAY) for depth in (1, 2, 4, 8, 16)]
+    + [(depth, _PALETTE) for depth in (1, 2, 4, 8)]
+    + [(depth, color_type) for depth in (8, 16) for color_type in (_RGB, _GRAY_ALPHA, _RGB_ALPHA)],
+)
+def test_png_keeps_depth_and_colors(depth: int, color_type: int, change: OptionValues) -> None:
+    transparency = bytes((0, 100)) if color_type == _PALETTE else b""
+    source = _png(depth, color_type, transparency=transparency)
+
+    result = convert(source, "png", **change)
+
+    assert not codes(result) - {"kept_original"}
+    assert tuple(result.data[24:26]) == (depth, color_type)
+    assert _palette(result.data) == _palette(source)
+    expected = imagecodecs.png_decode(source)
+    np.testing.assert_array_equal(imagecodecs.png_decode(result.data), expected[::-1] if "flip" in change else expected)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_the_transparent_gray_of_png_is_transparent(depth: int) -> None:
+    source = _png(depth, _GRAY, transparency=b"\0\1")
+
+    result = convert(source, "png", flip="vertical")
+
+    assert not codes(result)
+    np.testing.assert_array_equal(imagecodecs.png_decode(result.data), imagecodecs.png_decode(source)[::-1])
+
+
+def test_gray_with_more_levels_than_its_source_has_8_bits() -> None:
+    result = convert(_png(2, _GRAY), "png", width=10)
+
+    assert tuple(result.data[24:26]) == (8, _GRAY)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK"])
+def test_tiff_keeps_the_mode(mode: str) -> None:
+    image = photo(mode="RGB").convert(mode) if mode != "RGBA" else photo(mode="RGBA")
+
+    result = opened(convert(saved(image, "TIFF"), "tiff", flip="vertical").data)
+
+    assert result.mode == mode
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(image)[::-1])
+    if mode == "P":
+        palette = image.getpalette() or []
+        assert (result.getpalette() or [])[: len(palette)] == palette
+
+
+@pytest.mark.parametrize("bands", [1, 3, 4])
+def test_tiff_keeps_16_bits(bands: int) -> None:
+    samples: NDArray[np.uint16] = np.random.default_rng(1).integers(0, 65_536, (20, 30, bands), np.uint16)
+    samples = samples[..., 0] if bands == 1 else samples
+    file = BytesIO()
+    tifffile.imwrite(file, samples, photometric="minisblack" if bands == 1 else "rgb")
+
+    result = convert(file.getvalue(), "tiff", flip="vertical").data
+
+    np.testing.assert_array_equal(tifffile.imread(BytesIO(result)), samples[::-1])
+
+
+@pytest.mark.parametrize(("mode", "bits"), [("1", 1), ("L", 8), ("P", 8), ("RGB", 24)])
+def test_bmp_keeps_its_depth(mode: str, bits: int) -> None:
+    image = photo(mode="RGB").convert(mode)
+
+    result = convert(saved(image, "BMP"), "bmp", flip="vertical").data
+
+    assert struct.unpack_from("<H", result, 28)[0] == bits
+    np.testing.assert_array_equal(np.asarray(opened(result).convert("RGB")), np.asarray(image.convert("RGB"))[::-1])
