@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
-_WRITTEN_AS_XMP = frozenset({"iptc", "text"})  # where the target holds it, but not these
 
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
@@ -103,15 +102,15 @@ class Raster:
     are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
-    IPTC-IIM, `text` are comments and other texts with their keywords. `promised` are the kinds of metadata, as in
-    `TargetCapabilities`, whose loss is told. `dpi` is (horizontal, vertical). `lossy`: the pixels come from a lossy
-    codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no metadata but
-    profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested. `developed`:
-    they are developed from sensor data, for which fewer bits are no loss. `resized`: the request determines the sizes.
-    `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the source of
-    `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic range;
-    frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of the
-    frames, if the header states them.
+    IPTC-IIM, `text` are comments and other texts with their keywords. `adapt_metadata` returns the raster with the
+    metadata that a target holds, and tells what is lost. `dpi` is (horizontal, vertical). `lossy`: the pixels come
+    from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
+    metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
+    `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
+    determines the sizes. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
+    source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic
+    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
+    the frames, if the header states them.
     """
 
     frames: Iterable[Frame]
@@ -123,7 +122,7 @@ class Raster:
     xmp: bytes | None = None
     iptc: bytes | None = None
     text: tuple[tuple[str, str], ...] = ()
-    promised: frozenset[str] = frozenset()
+    adapt_metadata: Callable[[Raster, TargetCapabilities], Raster] | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
     turned: bool = False
@@ -164,9 +163,7 @@ class Raster:
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
         raster = self._select_frames(target)
-        if lost := self.promised - target.metadata - (_WRITTEN_AS_XMP if "xmp" in target.metadata else frozenset()):
-            names = ", ".join(sorted(name if name == "text" else name.upper() for name in lost))
-            FidelityWarning.issue("metadata_dropped", f"The target cannot hold this metadata: {names}.")
+        raster = raster if raster.adapt_metadata is None else raster.adapt_metadata(raster, target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
         if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands

@@ -13,7 +13,7 @@ from PIL import Image, PngImagePlugin
 
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive
-from plugins import _exif, _metadata_writing, _pillow
+from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,6 @@ HOLDS = TargetCapabilities(
 def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = False) -> bytes:
     level = _LEVELS[effort - 1]
     frames = list(raster.frames)
-    raster = _metadata_writing.for_target(raster, HOLDS, frames[0].size)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
         bits = _bits(pixels, raster.source_bit_depth)

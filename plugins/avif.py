@@ -21,7 +21,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _exif, _heif_boxes, _heif_items, _metadata_writing, _pillow
+from plugins import _cicp, _exif, _heif_boxes, _heif_items, _pillow
 
 AVIF = FileFormat(
     "avif",
@@ -107,7 +107,6 @@ _HOLDS = TargetCapabilities(
 def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     """Writes stills through imagecodecs: more bits per sample, lossless, and in two thirds of the time of Pillow."""
     frames = list(raster.frames)
-    raster = _metadata_writing.for_target(raster, _HOLDS, frames[0].size)
     pixels = sum(width * height for width, height in (frame.size for frame in frames))
     speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:

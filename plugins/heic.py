@@ -22,7 +22,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _heif_boxes, _heif_items, _metadata_writing, _pillow
+from plugins import _cicp, _heif_boxes, _heif_items, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,7 +119,6 @@ def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False,
     import pillow_heif
 
     frame = raster.first_frame()
-    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size)
     if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer pictures of this width
         check_side(frame.size, 4096)
     pixels = frame.pixels

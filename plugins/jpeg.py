@@ -78,7 +78,11 @@ def decode(
 
 
 _HOLDS = TargetCapabilities(
-    ("L", "RGB", "CMYK"), icc=True, max_side=65_500, metadata=frozenset({"exif", "xmp", "iptc", "text"})
+    ("L", "RGB", "CMYK"),
+    icc=True,
+    max_side=65_500,
+    metadata=frozenset({"exif", "xmp", "iptc", "text"}),
+    max_metadata=_MAX_SEGMENT,
 )
 
 
@@ -92,7 +96,6 @@ def encode(
     subsampling: Subsampling | None = None,
 ) -> bytes:
     frame = raster.first_frame()
-    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size, _MAX_SEGMENT)
     return _pillow.encode_jpeg(
         frame.image,
         quality=quality,

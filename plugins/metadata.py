@@ -1,10 +1,11 @@
 """EXIF, XMP, IPTC and texts of results: all, what is safe to publish, or none. Profiles are not affected."""
 
 from dataclasses import replace
+from functools import partial
 
 from engine import RASTER, FidelityWarning, Raster, transform
 from engine.option_types import Metadata
-from plugins import _exif, _iptc, _xmp
+from plugins import _exif, _iptc, _metadata_writing, _xmp
 
 
 @transform(RASTER, always=True, memory=0)
@@ -21,8 +22,9 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe") -> Raster:
         "iptc": iptc,
         "text": text,
     }
-    promised = frozenset(name for name, content in contents.items() if content)
-    return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, promised=promised)
+    told = frozenset(name for name, content in contents.items() if content)
+    adapt = partial(_metadata_writing.adapt, told=told)
+    return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, adapt_metadata=adapt)
 
 
 def filter_exif(exif: bytes | None, metadata: Metadata) -> bytes | None:

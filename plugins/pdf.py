@@ -27,7 +27,7 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
-from plugins import _jpeg_embedding, _metadata_writing, _pillow, jpeg
+from plugins import _jpeg_embedding, _pillow, jpeg
 from plugins._jpeg_embedding import PLACEMENTS
 from plugins.geometry import needed_size
 from plugins.jpeg import JPEG, filter_segments
@@ -208,8 +208,8 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     document = pymupdf.open()
     for frame in raster.frames:
         _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
-    if xmp := _metadata_writing.for_target(raster, _HOLDS, (0, 0)).xmp:
-        document.set_xml_metadata(xmp.decode("utf-8", "replace"))
+    if raster.xmp:
+        document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
     return to_bytes(document)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
-from plugins import _exif, _metadata_writing, _pillow
+from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
     from plugins._psd.reader import PsdFile
@@ -70,7 +70,6 @@ def encode(raster: Raster) -> bytes:
     from plugins._psd import writer
 
     frame = raster.first_frame()
-    raster = _metadata_writing.for_target(raster, _HOLDS, frame.size)
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
         _ICC_PROFILE: frame.icc_profile,

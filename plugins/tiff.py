@@ -27,7 +27,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Pages, Quality
-from plugins import _exif, _iptc, _metadata_writing, _pillow, _tiff_tags
+from plugins import _exif, _iptc, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -200,10 +200,8 @@ def encode(
     from plugins import _tifffile
 
     block = _exif.parse(raster.exif)
-    size: Size | None = None
     with _tifffile.Writer(block.order if block else "<") as writer:
         for frame in raster.frames:
-            size = size or frame.size
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": raster.dpi,
@@ -215,7 +213,7 @@ def encode(
                 array, parameters = _page(frame.pixels)
                 method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
                 writer.write(array, **parameters, **method, **common)
-    return _with_tags(writer.getvalue(), _metadata_writing.for_target(raster, _LOSSLESS_HOLDS, size or (0, 0)))
+    return _with_tags(writer.getvalue(), raster)
 
 
 def _compression_parameters(

@@ -2,7 +2,7 @@
 
 from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _metadata_writing, _pillow
+from plugins import _pillow
 
 WEBP = FileFormat(
     "webp",
@@ -36,7 +36,6 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_HOLDS)
 def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     frames = list(raster.frames)
-    raster = _metadata_writing.for_target(raster, _HOLDS, frames[0].size)
     if lossless:
         method, quality = _LOSSLESS[effort - 1]
     else:

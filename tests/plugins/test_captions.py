@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from PIL import Image, PngImagePlugin
 
-from engine import FidelityWarning
+from engine import FidelityWarning, dry_run
+from engine.registry import load_registry
 from plugins import _iptc, _xmp
 from plugins.jpeg import filter_segments
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.tagged_photo import exiftool, exiftool_of_all
 
+_REGISTRY = load_registry()
 _HOLD_IPTC = ("jpeg", "tiff", "psd")
 _HOLD_XMP = ("png", "webp", "avif", "heic", "pdf")
 _CAPTION, _AUTHOR, _RIGHTS, _CITY = "Brücke über die Spree", "Jürgen Müller", "© Müller", "Köln"
@@ -158,8 +160,11 @@ def test_texts_of_png_stay_or_become_xmp() -> None:
 
 
 def test_the_loss_of_other_texts_is_told() -> None:
-    assert codes(convert(_png(parameters="seed 1"), "webp", metadata="all")) == {"metadata_dropped"}
-    assert codes(convert(_png(parameters="seed 1"), "webp")) == set()
+    data = _png(parameters="seed 1")
+
+    assert codes(convert(data, "webp", metadata="all")) == {"metadata_dropped"}
+    assert codes_before(data, "webp", metadata="all") == {"metadata_dropped"}
+    assert codes(convert(data, "webp")) == set()
 
 
 def _tagged(tag: int, value: str) -> bytes:
@@ -188,6 +193,13 @@ def test_what_a_target_cannot_hold_is_told(data: bytes, choice: str, *, lost: bo
     result = convert(data, "bmp", metadata=choice)
 
     assert ("metadata_dropped" in codes(result)) == lost
+    assert codes_before(data, "bmp", metadata=choice) == codes(result)
+
+
+def codes_before(data: bytes, target: str, **options: str) -> set[str]:
+    """The codes of the warnings that a dry run foresees."""
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
+    return {warned.code for warned in dry_run.foresee(plan, [data], options).warnings}
 
 
 def test_blocks_that_are_too_large_for_a_target_are_told() -> None:
