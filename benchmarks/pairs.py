@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
-import cairosvg
 import pillow_heif
 import rawpy
+import typst
 from PIL import Image
 from resvg import render, usvg
 
@@ -67,6 +67,11 @@ def _resvg(data: bytes) -> None:
     render(usvg.Tree.from_str(data.decode(), usvg.Options.default()), (1, 0, 0, 0, 1, 0))
 
 
+def _typst(data: bytes) -> None:
+    page = b"#set page(width: auto, height: auto, margin: 0pt)\n#image(bytes(sys.inputs.svg))"
+    typst.compile(page, format="pdf", sys_inputs={"svg": data.decode()})
+
+
 _TO_JPEG = _pillow("JPEG")
 CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
     {
@@ -82,7 +87,7 @@ CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
         ("heic", "jpeg"): _heic_to_jpeg,
         ("dng", "jpeg"): _raw_to_jpeg,
         ("svg", "png"): _resvg,
-        ("svg", "pdf"): lambda data: cairosvg.svg2pdf(bytestring=data),
+        ("svg", "pdf"): _typst,
         ("pdf", "png"): _pdf_to_png,
     }
 )

@@ -8,16 +8,17 @@ set -eu
 cd "$(dirname "$0")/.."
 
 packages='
-python3              runs convertd
-python3-venv         makes the virtual environment
-ca-certificates      checks certificates of HTTPS servers
-curl                 sends the requests of the README
-libcairo2            writes SVG as PDF and EPS
-libseccomp2          restricts the system calls of conversions
-ghostscript          reads EPS
-fonts-dejavu-core    draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic, symbols
-fonts-liberation     draws text in Arial, Times and Courier
-fonts-droid-fallback draws Chinese, Japanese and Korean'
+python3                runs convertd
+python3-venv           makes the virtual environment
+ca-certificates        checks certificates of HTTPS servers
+curl                   sends the requests of the README
+libturbojpeg0          turns and cuts JPEG without loss
+libseccomp2            restricts the system calls of conversions
+ghostscript            reads EPS
+fonts-dejavu-core      draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic, symbols
+fonts-liberation       draws text in Arial, Times and Courier
+fonts-droid-fallback   draws Chinese, Japanese and Korean
+fonts-noto-color-emoji draws emoji'
 test_packages='
 chromium-headless-shell  opens the web pages
 libheif-examples         reads HEIC independently

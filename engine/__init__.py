@@ -50,3 +50,5 @@ from engine.options import InputFile as InputFile
 from engine.options import Option as Option
 from engine.options import OptionValues as OptionValues
 from engine.options import PageRanges as PageRanges
+from engine.origin import Origin as Origin
+from engine.origin import combined_orientation as combined_orientation

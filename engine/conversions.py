@@ -16,11 +16,18 @@ from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import FileFormat, Format
 from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
 
-QUALITY, MAX_BYTES = "quality", "max_bytes"
+QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
 """Options of encoders that the pipeline reads too."""
+ENCODING_OPTIONS = frozenset({QUALITY, MAX_BYTES, LOSSLESS})
+"""Options that replace the encoding of the input, where a conversion into the same format keeps it."""
 
 MaxBytes: TypeAlias = Annotated[
-    int, Field(ge=1000, examples=[200_000], description="Size limit in bytes; the best quality that fits is used.")
+    int,
+    Field(
+        ge=1000,
+        examples=[200_000],
+        description="Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.",
+    ),
 ]
 
 _MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy

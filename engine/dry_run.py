@@ -46,12 +46,10 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
     encoder, *others = plan.steps[plan.encoder_position :]
     assert isinstance(encoder, Conversion)
     holds = encoder.capabilities(options)
-    if isinstance(payload, Raster) and holds is not None:
-        if encoder.in_dry_run and (payload.peak_pixels or 0) <= _MAX_PIXELS:
-            pipeline.run_step(encoder, payload, options, [])
-        else:
-            with pipeline.step_errors(encoder):
-                payload.foresee(holds, _MAX_PIXELS)
+    runs_encoder = encoder.in_dry_run and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
+    if isinstance(payload, Raster) and holds is not None and not runs_encoder:
+        with pipeline.step_errors(encoder):
+            payload.foresee(holds, _MAX_PIXELS)
         holds_all = holds.pages or (payload.animated and holds.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER
         return Pictures(payload.count if holds_all else 1, payload.sizes[0] if payload.sizes and has_pixels else None)

@@ -17,6 +17,7 @@ from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, chec
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
 from engine.hdr import HdrColors
+from engine.origin import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pymupdf import Document
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
-
 
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
 
@@ -107,10 +107,12 @@ class Raster:
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
-    determines the sizes. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
-    source of `deep_frames`, or of gray with fewer than 8. `hdr` is what the samples mean if they are of high dynamic
-    range; frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of
-    the frames, if the header states them.
+    determines the sizes. `background` (red, green, blue, alpha) is the color to lay under the frames. `bit_depth` is
+    the requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray
+    with fewer than 8; if it is above 16, these issue a FidelityWarning where they lose some. `hdr` is what the samples
+    mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent pixel
+    with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one picture from
+    which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -130,10 +132,12 @@ class Raster:
     scalable: bool = False
     developed: bool = False
     resized: bool = False
+    background: tuple[int, int, int, int] | None = None
     bit_depth: int | None = None
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
     sample: Frame | None = None
+    origin: Origin | None = None
     sizes: Sequence[Size] = ()
     drawn_sizes: Sequence[Size] = ()
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
@@ -166,7 +170,9 @@ class Raster:
         raster = raster if raster.adapt_metadata is None else raster.adapt_metadata(raster, target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
-        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+        few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
+        opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
+        if not target.hdr or few_bits or (raster.background and not opaque):  # the background is in sRGB
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
@@ -196,30 +202,30 @@ class Raster:
             sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
+            origin=self.origin and self.origin.changed(),
         )
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        Whether a picture with alpha is transparent is only known from its pixels. Those of up to `max_pixels` are
-        decoded to find out.
+        If they depend on the pixels, as transparency does, pictures of up to `max_pixels` are decoded to find out.
         """
-        sample = self.sample and replace(self.sample, full_size=None)
-        stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
-        if self.deep_frames is not None:
-            stand_in.deep_frames = stand_in.frames
         with catch_warnings(record=True) as caught:
             simplefilter("always")
+            sample = self.sample and replace(self.sample, full_size=None)
+            stand_in = replace(self, frames=[sample] if sample else [], deep_frames=None)
+            if self.deep_frames is not None:
+                stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
         foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        depends_on_pixels = any(one.code.startswith("alpha_") for one in foreseen)
+        proven = [one for one in foreseen if not one.code.startswith("alpha_")]
+        depends_on_pixels = sample is None or self.source_bit_depth > 16 or proven != foreseen
         if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
             return
-        for one in foreseen:
-            if not one.code.startswith("alpha_"):
-                FidelityWarning.issue(one.code, one.message)
+        for one in proven:
+            FidelityWarning.issue(one.code, one.message)
 
     def split(self) -> Iterator[Raster]:
         """Yields each frame as a raster of its own, which must be used before the next one.
@@ -227,9 +233,8 @@ class Raster:
         Raises TooLarge if the frames exceed the limits on frames or pixels.
         """
         check_count(self.count, self.sizes, self.kind)
-        sizes_known = len(self.sizes) == self.count
         for index in range(self.count):
-            yield self._next_frame(self.sizes[index : index + 1] if sizes_known else ())
+            yield self._next_frame(self.sizes[index : index + 1])
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
@@ -260,7 +265,7 @@ class Raster:
                     details={"available": list(available)},
                 )
             return self.bit_depth
-        source = 8 if self.deep_frames is None else self.source_bit_depth
+        source = 8 if self.deep_frames is None else min(self.source_bit_depth, 16)
         depth = next((bits for bits in available if bits >= source), available[-1])
         if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
@@ -305,7 +310,7 @@ class Pictures:
 def pictures(payload: Any) -> Pictures | None:
     """The pictures of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Pictures(payload.count, payload.sizes[0] if payload.sizes else None)
+        return Pictures(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
     return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
@@ -349,6 +354,8 @@ def _check_sides(raster: Raster, max_side: int) -> None:
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
+    if raster.background:
+        frame = _on_background(frame, raster.background)
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):
         pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
@@ -364,6 +371,18 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         keep_profile=target.icc,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _on_background(frame: Frame, background: tuple[int, int, int, int]) -> Frame:
+    """The frame laid on a color in sRGB with alpha. It has no alpha if it or the color is opaque."""
+    pixels = frame.pixels
+    if isinstance(pixels, DeepPixels):
+        profile = color.matching_profile(pixels.mode, frame.icc_profile)
+        array, mode, profile = color.deep_on_background(pixels.array, pixels.mode, profile, background)
+        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=profile)
+    image = color.standard_mode(pixels)
+    image, profile = color.on_background(image, color.matching_profile(image.mode, frame.icc_profile), background)
+    return replace(frame, pixels=image, icc_profile=profile)
 
 
 def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:

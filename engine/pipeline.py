@@ -12,6 +12,8 @@ from pydantic import Field
 
 from engine import media
 from engine.conversions import (
+    ENCODING_OPTIONS,
+    LOSSLESS,
     MAX_BYTES,
     QUALITY,
     AnyConversion,
@@ -28,9 +30,10 @@ from engine.options import NO_OPTIONS, OptionValues, PageRanges
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.planner import Conversions, Plan
 
-PAGES, METADATA, LOSSLESS = "pages", "metadata", "lossless"
+PAGES, METADATA = "pages", "metadata"
 
 _MAX_MESSAGES = 3
+_MAX_QUALITY = 100  # if an encoder has no default
 _SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
 
 
@@ -263,6 +266,10 @@ def _encode(
     If the payload is a result of a tool, `name` and `pages` describe it.
     """
     encoder, *others = plan.steps[plan.encoder_position :]
+    if isinstance(payload, Raster) and ENCODING_OPTIONS & encoder.options.keys() & options.keys():
+        payload = replace(payload, origin=None)
+    elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
+        options = {**options, LOSSLESS: not payload.lossy}  # of the same class
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)
@@ -283,12 +290,13 @@ def _encode(
 def _encode_within(
     encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
 ) -> tuple[bytes, Any, int]:
-    """Encodes with the best quality whose file has at most `max_bytes`; the option `quality` is the upper limit.
+    """Encodes with the best quality whose file has at most `max_bytes`, up to the option `quality` or its default.
 
     Returns the file, the payload that the encoder received, and the quality. Raises ConversionError, reason
     `target_unreachable`.
     """
-    max_bytes, upper = int(options[MAX_BYTES]), int(options.get(QUALITY, 100))
+    max_bytes = int(options[MAX_BYTES])
+    upper = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
     best: tuple[bytes, Any, int] | None = None
     lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
     lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size

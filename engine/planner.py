@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import chain, count
 from typing import TypeAlias
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
+from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
@@ -84,6 +84,8 @@ class Plan:
         for name in (name for step in path for name in step.without):
             options.pop(name, None)
         holds = path[-1].capabilities(NO_OPTIONS)
+        if holds and holds.encoding and self.source == self.target:
+            options |= {name: replace(options[name], default=None) for name in ENCODING_OPTIONS & options.keys()}
         return holds.limit(options) if holds else options
 
     def check(self, options: OptionValues) -> None:

@@ -46,11 +46,12 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     same_count = 1 <= actual.count <= expected.count if merges_frames else actual.count == expected.count
     if not same_count or (actual.size and expected.size and actual.size != expected.size):
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
-    return Pictures(actual.count) if isinstance(payload, Raster) and payload.scalable else actual
+    return actual
 
 
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:
     """The pictures that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
-        return Pictures(len(payload.decoded_sizes), payload.decoded_sizes[0]) if payload.decoded_sizes else None
+        sizes = payload.decoded_sizes or payload.sizes  # encoders that take the data of the origin decode nothing
+        return Pictures(len(sizes), sizes[0]) if sizes else None
     return Pictures(payload.page_count if paged else 1) if DOCUMENT.holds(payload) else None

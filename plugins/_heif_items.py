@@ -7,7 +7,8 @@ from engine import FidelityWarning
 from plugins import _exif
 from plugins._heif_boxes import VERSION, boxes, children, find
 
-_GAIN_MAP = b"urn:com:apple:photo:2020:aux:hdrgainmap\0"  # type of an auxiliary picture
+# Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
+_GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
 _TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 _MIN_LOCATION = 6  # bytes of an entry of any version
 _BRAND, _BRANDS = 8, 16  # offsets of the major brand, and of the compatible ones
@@ -79,8 +80,10 @@ def with_brand(data: bytes, brand: bytes) -> bytes:
 
 
 def warn_of_gain_map(data: bytes) -> None:
-    """Warns that a gain map is lost: an auxiliary picture of Apple, or one of ISO 21496-1."""
-    if any(data[kind : kind + 4] == _TONE_MAPPED for _, kind in _items(data)) or _GAIN_MAP in _auxiliary_types(data):
+    """Warns that a gain map is lost."""
+    if any(data[kind : kind + 4] == _TONE_MAPPED for _, kind in _items(data)) or any(
+        kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)
+    ):
         FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
 
 

@@ -6,13 +6,11 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from engine.option_types import Metadata
+from engine.option_types import Flip, Metadata, Rotate
 from plugins import _exif, _pillow
-from plugins.jpeg import END, check_scans, filter_segments, read_segments, without_damaged_segments
+from plugins.geometry import orientation_after
+from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable, without_damaged_segments
 
-_SCAN = 0xDA
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
-_DECODED_EVERYWHERE = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive with Huffman coding
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
 
 
@@ -36,7 +34,7 @@ class EmbeddableJpeg:
         return self.size[::-1] if self.orientation >= 5 else self.size
 
 
-def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
+def prepare(data: bytes, metadata: Metadata, *, rotate: Rotate = 0, flip: Flip | None = None) -> EmbeddableJpeg:
     """The JPEG with filtered metadata and unchanged pixels; encoded again if few readers decode its coding process.
 
     Raises OSError if the file is truncated, TooLarge if it has too many pixels or scans.
@@ -44,23 +42,15 @@ def prepare(data: bytes, metadata: Metadata) -> EmbeddableJpeg:
     check_scans(data)
     data = without_damaged_segments(data)
     image = _pillow.open_image(data, "JPEG")
-    orientation, dpi, profile = _exif.read_orientation(image), _pillow.read_dpi(image), image.info.get("icc_profile")
+    orientation = orientation_after(_exif.read_orientation(image), rotate=rotate, flip=flip)
+    dpi, profile = _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode
-    process, is_complete = _inspect(data)
-    if process not in _DECODED_EVERYWHERE:
+    uses_huffman, is_complete = inspect_coding(data)
+    if not uses_huffman:
         data = _encode_again(image)
-    elif not is_complete:
-        # Decoding fails for truncated files, at a low cost at an eighth of the size.
-        image.draft("L", (max(1, size[0] // 8), max(1, size[1] // 8)))
-        image.load()
+    elif not (is_complete or is_decodable(image)):
+        raise OSError("truncated")
     return EmbeddableJpeg(filter_segments(data, metadata), size, mode, orientation, dpi, profile)
-
-
-def _inspect(data: bytes) -> tuple[int | None, bool]:
-    """The marker of the coding process, and whether there are a scan and an end of the picture."""
-    codes = [code for code, _, _ in read_segments(data)]
-    process = next((code for code in codes if code in _FRAMES), None)
-    return process, _SCAN in codes and codes[-1] == END
 
 
 def _encode_again(image: Image.Image) -> bytes:

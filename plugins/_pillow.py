@@ -38,6 +38,7 @@ _UPRIGHT = MappingProxyType(  # by EXIF orientation
     {2: _Turn.FLIP_LEFT_RIGHT, 3: _Turn.ROTATE_180, 4: _Turn.FLIP_TOP_BOTTOM, 5: _Turn.TRANSPOSE}
     | {6: _Turn.ROTATE_270, 7: _Turn.TRANSVERSE, 8: _Turn.ROTATE_90}
 )
+_XMP_GAIN_MAP = re.compile(rb"""\shdrgm:Version=(?:"[^"]*"|'[^']*')|<hdrgm:Version>[^<]*</hdrgm:Version>""")
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
 
@@ -127,6 +128,7 @@ def to_raster(
     sizes: Sequence[Size] = (),
 ) -> Raster:
     """The frames of an opened picture, in `order`. `sizes` are needed if the frames differ in size."""
+    orientation, dpi = _exif.read_orientation(image), read_dpi(image)
     return Raster(
         _frames(image, order),
         count=len(order),
@@ -136,9 +138,9 @@ def to_raster(
         xmp=upright_xmp(image.info.get("xmp")),
         iptc=_iptc.read(image.info),
         text=_read_text(image),
-        dpi=read_dpi(image),
+        dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
         lossy=lossy,
-        turned=_exif.read_orientation(image) > 1,
+        turned=orientation > 1,
         bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
@@ -203,9 +205,12 @@ def _has_preview(segment: bytes) -> bool:
 
 
 def upright_xmp(packet: object) -> bytes | None:
-    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values."""
+    """An XMP packet, as bytes or text, for upright pixels: with the orientation reset. None for other values.
+
+    It does not announce a gain map either, because a raster has none.
+    """
     packet = packet.encode() if isinstance(packet, str) else packet
-    return _XMP_ORIENTATION.sub(rb"\g<1>1", packet) if isinstance(packet, bytes) else None
+    return _XMP_GAIN_MAP.sub(b"", _XMP_ORIENTATION.sub(rb"\g<1>1", packet)) if isinstance(packet, bytes) else None
 
 
 def read_dpi(image: Image.Image) -> tuple[float, float] | None:

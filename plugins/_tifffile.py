@@ -11,7 +11,7 @@ import numpy as np
 from imageio.plugins.tifffile_v3 import TifffilePlugin
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageCms
-from tifffile import COMPRESSION, PHOTOMETRIC, TiffFile, TiffFileError, TiffPage
+from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
 from plugins import _pillow, _tiff_tags
@@ -145,6 +145,11 @@ def bits(page: TiffPage) -> int:
     return int(np.max(page.bitspersample))
 
 
+def integer_bits(page: TiffPage) -> int:
+    """The number of bits of integers that hold the samples: 8 for palettes, 32 for floats."""
+    return 32 if page.sampleformat == SAMPLEFORMAT.IEEEFP else bits(page) if is_deep(page) else 8
+
+
 def orientation(page: TiffPage) -> int:
     """The EXIF orientation, 1 to 8."""
     value = page.tags.valueof("Orientation", 1)
@@ -190,6 +195,8 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
         return _apply_palette(array[..., 0], page)
     if photometric in _LAB:
         color.warn_converted("LAB")
+        if bits(page) > 16:
+            color.warn_of_depth(16)
         lab = _lab_to_srgb(array[..., :3], page)
         return lab if is_deep(page) else lab.as_image()
     if photometric == PHOTOMETRIC.YCBCR and page.compression not in _JPEG:

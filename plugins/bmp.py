@@ -53,7 +53,7 @@ def decode(data: bytes) -> Raster:
     known = struct.pack("<I", _BIT_FIELDS), struct.pack("<4I", *_PILLOW_MASKS[bits])
     start = data[:_COMPRESSION] + known[0] + data[_COMPRESSION + 4 : _MASKS] + known[1]
     image = _pillow.open_image(start + data[_MASKS_END : 14 + header], "BMP")
-    return replace(_pillow.to_raster(image, [0]), frames=_decode_bit_fields(data))
+    return replace(_pillow.to_raster(image, [0]), frames=_decode_bit_fields(data), sample=None)
 
 
 def _decode_bit_fields(data: bytes) -> Iterator[Frame]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import struct
@@ -36,6 +37,7 @@ from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
 if TYPE_CHECKING:
     import pymupdf
 
+MODULES = ("plugins._pdf.transparency", *_postscript.MODULES)
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(
@@ -164,7 +166,9 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
-    """Writes the first page as vectors, as viewers show it."""
+    """Writes the first page as vectors, as viewers show it. Transparent parts become pictures."""
+    from plugins._pdf import transparency
+
     warn_pages_dropped(document)
     filter_document(document, metadata)
     document.select([0])
@@ -172,8 +176,14 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     document.bake()
     width, height = _make_upright(document)
     _check_size(width, height)
+    document, flattened = transparency.flatten(document)
+    if flattened:
+        FidelityWarning.issue("effects_rasterized", "Transparent parts became pictures of at most 300 dpi.")
     _remove_structures(document)
-    program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", "-dPDFSTOPONERROR")
+    # Ghostscript would write glyphs of composite fonts as bitmaps.
+    outlines = any(kind == "Type0" for _, _, kind, *_ in document.get_page_fonts(0, full=True))
+    settings = ["-dPDFSTOPONERROR", *(["-dNoOutputFonts"] if outlines else [])]
+    program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", *settings)
     return _set_bounding_box(program, width, height)
 
 
@@ -243,10 +253,14 @@ def _set_bounding_box(program: bytes, width: float, height: float) -> bytes:
 
     def replacement(match: re.Match[bytes]) -> bytes:
         kind = match.group(1) or b""
-        corner = f"{width:.2f} {height:.2f}" if kind == b"HiRes" else f"{round(width)} {round(height)}"
+        corner = f"{width:.3f} {height:.3f}" if kind == b"HiRes" else f"{_rounded_up(width)} {_rounded_up(height)}"
         return b"%%" + kind + b"BoundingBox: 0 0 " + corner.encode()
 
     return _BOUNDING_BOX.sub(replacement, program, count=4)
+
+
+def _rounded_up(length: float) -> int:
+    return math.ceil(round(length, 3))
 
 
 embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
 
-from engine import MAX_PIXELS, RASTER, DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size, color, transform
+from engine import (
+    MAX_PIXELS,
+    RASTER,
+    DeepPixels,
+    FidelityWarning,
+    Frame,
+    InvalidOption,
+    Raster,
+    Size,
+    color,
+    combined_orientation,
+    transform,
+)
 from engine.option_types import Background, BitDepth, Crop, Enlarge, Fit, Flip, Gravity, Height, Rotate, Width
 from plugins import _color_space, _pillow
 
@@ -21,16 +33,15 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 _REDUCING_GAP = 3.0  # Pillow averages whole pixels down to this multiple of the size before it filters
 _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this multiple of the size
-_EXACT = Image.Transpose
-_ROTATIONS = {90: _EXACT.ROTATE_270, 180: _EXACT.ROTATE_180, 270: _EXACT.ROTATE_90}  # Pillow counts counterclockwise
-_FLIPS = {"horizontal": _EXACT.FLIP_LEFT_RIGHT, "vertical": _EXACT.FLIP_TOP_BOTTOM}
-# The EXIF orientations that have the same effect.
-_ORIENTATIONS = {
-    _EXACT.ROTATE_270: 6,
-    _EXACT.ROTATE_180: 3,
-    _EXACT.ROTATE_90: 8,
-    _EXACT.FLIP_LEFT_RIGHT: 2,
-    _EXACT.FLIP_TOP_BOTTOM: 4,
+# The EXIF orientations that have the same effect, and Pillow's methods for them, which turn counterclockwise.
+_ROTATIONS = {90: 6, 180: 3, 270: 8}
+_FLIPS = {"horizontal": 2, "vertical": 4}
+_METHODS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    6: Image.Transpose.ROTATE_270,
+    8: Image.Transpose.ROTATE_90,
 }
 
 
@@ -42,6 +53,10 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     if crop is None:
         return raster
     rectangle = _parse_crop(crop)
+    origin = raster.origin
+    if origin:
+        _check_crop(rectangle, origin.size)
+        origin = origin.cropped(*rectangle)
 
     def cut(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
@@ -54,7 +69,8 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
         return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
 
-    return _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    raster = _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
+    return replace(raster, origin=origin)
 
 
 def _parse_crop(crop: str) -> tuple[int, int, int, int]:
@@ -82,15 +98,13 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
         return raster
     if rotate != 180 and raster.dpi:
         raster = replace(raster, dpi=raster.dpi[::-1])
-    return _color_space.map_frames(
-        raster, lambda frame: _transpose(frame, _ROTATIONS[rotate]), lambda size: rotated_size(size, rotate)
-    )
+    return _turn(raster, _ROTATIONS[rotate])
 
 
 @transform(RASTER, after=rotate)
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
-    return _color_space.map_frames(raster, lambda frame: _transpose(frame, _FLIPS[flip])) if flip else raster
+    return _turn(raster, _FLIPS[flip]) if flip else raster
 
 
 def rotated_size(size: Size, rotate: int) -> Size:
@@ -98,14 +112,28 @@ def rotated_size(size: Size, rotate: int) -> Size:
     return (size[1], size[0]) if rotate % 180 else size
 
 
-def _transpose(frame: Frame, method: Image.Transpose) -> Frame:
-    turned = method in (_EXACT.ROTATE_90, _EXACT.ROTATE_270)
-    full_size = rotated_size(frame.full_size, 90) if frame.full_size and turned else frame.full_size
+def orientation_after(orientation: int, *, rotate: Rotate, flip: Flip | None) -> int:
+    """The EXIF orientation with the effect of another one, followed by the options `rotate` and `flip`."""
+    orientation = combined_orientation(orientation, _ROTATIONS[rotate]) if rotate else orientation
+    return combined_orientation(orientation, _FLIPS[flip]) if flip else orientation
+
+
+def _turn(raster: Raster, orientation: int) -> Raster:
+    turned = _color_space.map_frames(
+        raster,
+        lambda frame: _transpose(frame, orientation),
+        lambda size: size[::-1] if orientation >= 5 else size,
+    )
+    return replace(turned, origin=raster.origin and raster.origin.turned(orientation))
+
+
+def _transpose(frame: Frame, orientation: int) -> Frame:
+    full_size = frame.full_size[::-1] if frame.full_size and orientation >= 5 else frame.full_size
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        array = _pillow.apply_orientation(pixels.array, _ORIENTATIONS[method])
+        array = _pillow.apply_orientation(pixels.array, orientation)
         return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
-    return replace(frame, pixels=pixels.transpose(method), full_size=full_size)
+    return replace(frame, pixels=pixels.transpose(_METHODS[orientation]), full_size=full_size)
 
 
 @transform(RASTER, after=flip, memory=8)
@@ -146,7 +174,8 @@ def resize(
         frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
-    return replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+    resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+    return replace(resized, origin=raster.origin) if resized.sizes == raster.sizes else resized
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:
@@ -241,13 +270,10 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
-@transform(RASTER, after=resize, memory=8)
+@transform(RASTER, after=resize, memory=0)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
-    """Lays each frame on a color. The result has alpha only if the color is translucent."""
-    if background is None:
-        return raster
-    fill = color.parse(background)
-    return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
+    """Sets the color under the frames. The result has alpha only if the color is translucent."""
+    return replace(raster, background=color.parse(background)) if background else raster
 
 
 color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)

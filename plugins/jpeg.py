@@ -1,16 +1,33 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
+from PIL import Image
 from pydantic import Field
 
-from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, TooLarge, conversion, ends_with
+from engine import (
+    RASTER,
+    FileFormat,
+    Loss,
+    Origin,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    TooLarge,
+    color,
+    conversion,
+    ends_with,
+)
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
 from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow
+from plugins._jpeg_encoding import encoding_for, encoding_of
+from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
+from plugins._jpeg_transform import transform
 from plugins.geometry import needed_size, reduced_scale
 from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
@@ -31,12 +48,17 @@ MODULES = ("PIL.MpoImagePlugin",)
 
 _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
 _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
+_MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
 END, _APP13, _COMMENT = 0xD9, 0xED, 0xFE  # markers; END has no length either
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
+_JFIF, _ADOBE = 0xE0, 0xEE
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
+_HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
+_MAX_GROWTH = 1.02  # more shows that the library wrote a baseline file without the optimal tables of its source
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
 
@@ -68,9 +90,10 @@ def decode(
     image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
+    origin = Origin(JPEG, data, (0, 0, *image.size), _exif.read_orientation(image))
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
-    raster = _pillow.to_raster(image, [0], lossy=True)
+    raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin)
     if scale == 1:
         return raster
     reduced = raster.map(lambda frame: replace(frame, full_size=size))
@@ -81,6 +104,7 @@ _HOLDS = TargetCapabilities(
     ("L", "RGB", "CMYK"),
     icc=True,
     max_side=65_500,
+    encoding=True,
     metadata=frozenset({"exif", "xmp", "iptc", "text"}),
     max_metadata=_MAX_SEGMENT,
 )
@@ -95,19 +119,37 @@ def encode(
     progressive: Progressive = False,
     subsampling: Subsampling | None = None,
 ) -> bytes:
+    """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling."""
+    optimize = effort > _DEFAULT_EFFORT
+    own: dict[str, Any] = {}
+    if raster.origin and raster.origin.format == JPEG:
+        source = _pillow.open_image(raster.origin.data, "JPEG")
+        own = encoding_of(source, raster.origin.orientation)
+        if subsampling in (None, own["subsampling"]):
+            kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
+            if kept is not None:
+                return kept
+        progressive, optimize = progressive or "progressive" in source.info, True  # the file must not grow
     frame = raster.first_frame()
+    if frame.image.mode == "CMYK":
+        subsampling = "4:4:4"  # its inks have equal rights
+    parameters = encoding_for(quality, subsampling) | own
+    if subsampling:
+        parameters["subsampling"] = subsampling
     return _pillow.encode_jpeg(
-        frame.image,
-        quality=quality,
-        subsampling=subsampling or ("4:4:4" if quality >= 90 else "4:2:0"),
-        optimize=effort > _DEFAULT_EFFORT,
-        progressive=progressive,
-        icc_profile=frame.icc_profile,
-        exif=raster.exif,
-        xmp=raster.xmp,
-        extra=_other_segments(raster),
-        dpi=raster.dpi,
+        frame.image, **parameters, optimize=optimize, progressive=progressive, **_metadata(raster, frame.icc_profile)
     )
+
+
+def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
+    """Pillow's parameters for the metadata."""
+    return {
+        "icc_profile": profile,
+        "exif": raster.exif,
+        "xmp": raster.xmp,
+        "extra": _other_segments(raster),
+        "dpi": raster.dpi,
+    }
 
 
 def _other_segments(raster: Raster) -> bytes:
@@ -120,6 +162,59 @@ def _other_segments(raster: Raster) -> bytes:
 
 def _segment(code: int, body: bytes) -> bytes:
     return bytes((0xFF, code)) + (len(body) + 2).to_bytes(2, "big") + body
+
+
+def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool) -> bytes | None:
+    """The file, cut and turned as its pixels were. None if the coefficients do not allow that, or are damaged."""
+    if not (origin.exact and all(inspect_coding(origin.data))):
+        return None
+    box = None if origin.box == (0, 0, *source.size) else origin.box
+    was_progressive = "progressive" in source.info
+    if box is None and origin.orientation == 1 and progressive <= was_progressive:
+        data = origin.data if is_decodable(source) else None
+    else:
+        change = partial(transform, origin.data, orientation=origin.orientation, box=box)
+        data = change(progressive=progressive or was_progressive)
+        if data is not None and len(data) > len(origin.data) * _MAX_GROWTH:
+            data = change(progressive=True)
+    return None if data is None else _with_metadata(data, source, raster)
+
+
+def _with_metadata(data: bytes, source: Image.Image, raster: Raster) -> bytes:
+    """A JPEG with the metadata of the raster and the profile of its source, instead of its own."""
+    profile = color.matching_profile(source.mode, source.info.get("icc_profile"))
+    smallest = _pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
+    left_out = {_ADOBE} if _may_have_jfif(source) and (raster.dpi or "jfif" in source.info) else {_ADOBE, _JFIF}
+    added = b"".join(
+        smallest[start:end]
+        for code, start, end in read_segments(smallest)
+        if _is_metadata(code) and code not in left_out
+    )
+    return _map_segments(data, lambda code, body: body if code == _ADOBE else None, added)
+
+
+def _may_have_jfif(source: Image.Image) -> bool:
+    """Whether the components of a JPEG are gray or YCbCr, which a JFIF header states."""
+    if source.mode != "RGB" or "jfif" in source.info:
+        return source.mode != "CMYK"
+    components: list[tuple[int, int, int, int]] = getattr(source, "layer", [])
+    return bool(source.info.get("adobe_transform", bytes(number for number, *_ in components) != b"RGB"))
+
+
+def inspect_coding(data: bytes) -> tuple[bool, bool]:
+    """Whether a JPEG has Huffman coding and 8 bits per sample, and whether it has a scan and an end."""
+    codes = [code for code, _, _ in read_segments(data)]
+    return next((code for code in codes if code in _FRAMES), None) in _HUFFMAN, _SCAN[1] in codes and codes[-1] == END
+
+
+def is_decodable(image: Image.Image) -> bool:
+    """Whether a JPEG is neither truncated nor damaged. Leaves its picture at a lower size, which takes less time."""
+    image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
+    try:
+        image.load()
+    except OSError:
+        return False
+    return True
 
 
 def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -162,25 +257,36 @@ def filter_segments(data: bytes, metadata: Metadata) -> bytes:
     if metadata == "all":
         return data
     _jpeg_pictures.warn_of_further(data, read_segments)
-    parts = [data[:2]]
+    return _map_segments(data, partial(_filter_body, metadata=metadata))
+
+
+def _map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:
+    """The file with other bodies of the segments of metadata, None for none, and the segments `added` before them."""
+    parts = [data[:2], added]
     position = 2
     for code, start, end in read_segments(data):
         parts.append(data[position:start])  # entropy-coded data
         if code == END:
             break
         position, segment = end, data[start:end]
-        if code == _COMMENT or 0xE0 <= code <= 0xEF:
-            segment = _filter_segment(code, segment[4:], metadata)
+        if _is_metadata(code):
+            body = change(code, segment[4:])
+            segment = b"" if body is None else segment[:2] + (len(body) + 2).to_bytes(2, "big") + body
         parts.append(segment)
     else:
         parts.append(data[position:])
     return b"".join(parts) + b"\xff\xd9"
 
 
-def _filter_segment(code: int, body: bytes, metadata: Metadata) -> bytes:
-    """The segment of an application or a comment with what is left of its body; empty without."""
+def _is_metadata(code: int) -> bool:
+    """Whether a segment is a comment or of an application."""
+    return code == _COMMENT or 0xE0 <= code <= 0xEF
+
+
+def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
+    """What is left of the body of a comment or of a segment of an application. None if nothing is."""
     kept: bytes | None = None
-    if code == 0xE0 and body.startswith(b"JFIF\0"):
+    if code == _JFIF and body.startswith(b"JFIF\0"):
         kept = body[:12] + b"\0\0"  # without a preview
     elif code == 0xE1 and body.startswith(_exif.PREFIX):
         kept = filter_exif(body, metadata)
@@ -190,8 +296,6 @@ def _filter_segment(code: int, body: bytes, metadata: Metadata) -> bytes:
     elif code == _APP13 and body.startswith(_PHOTOSHOP):
         iptc = filter_iptc(_iptc.from_resources(body.removeprefix(_PHOTOSHOP)), metadata)
         kept = _PHOTOSHOP + _iptc.to_resources(iptc) if iptc else None
-    elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == 0xEE and body.startswith(b"Adobe")):
+    elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == _ADOBE and body.startswith(b"Adobe")):
         kept = body
-    if kept is None or len(kept) > _MAX_SEGMENT:
-        return b""
-    return _segment(code, kept)
+    return kept if kept is None or len(kept) <= _MAX_BODY else None

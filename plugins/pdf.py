@@ -26,7 +26,7 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Pages, Password, Quality, Rotate, Width
+from engine.option_types import Crop, Dpi, Fit, Flip, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _jpeg_embedding, _pillow, jpeg
 from plugins._jpeg_embedding import PLACEMENTS
 from plugins.geometry import needed_size
@@ -180,17 +180,18 @@ def render(
         count=document.page_count,
         dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
         scalable=True,
+        sample=_pillow.sample("RGB"),
         sizes=[size for size, _ in drawn],
         drawn_sizes=[size for _, size in drawn],
     )
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """A PDF of one page that contains the JPEG with unchanged pixels."""
+def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None) -> bytes:
+    """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
     from engine.mupdf import pymupdf
 
-    picture = _jpeg_embedding.prepare(data, metadata)
+    picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     document = pymupdf.open()
     _add_page(document, picture.data, picture.size, picture.dpi, picture.orientation)
     return to_bytes(document)

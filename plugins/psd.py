@@ -6,7 +6,18 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from engine import RASTER, FidelityWarning, FileFormat, Loss, Raster, Signature, TargetCapabilities, any_of, conversion
+from engine import (
+    RASTER,
+    FidelityWarning,
+    FileFormat,
+    Loss,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    any_of,
+    color,
+    conversion,
+)
 from plugins import _exif, _pillow
 
 if TYPE_CHECKING:
@@ -31,7 +42,11 @@ def decode(data: bytes) -> Raster:
 
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
-    if file.has_layers and not file.has_merged_picture:
+    if file.layers.number > 1 or file.layers.has_effects:
+        FidelityWarning.issue("layers_flattened", "The layers and their effects became one picture.")
+    if file.layers.number and not file.has_merged_picture:
+        if file.depth > 8:
+            FidelityWarning.issue("depth_reduced", "Layers are composited with 8 bits per sample.")
         # Compositing layers takes more memory than the size of the picture suggests.
         return replace(raster, frames=pixels.composite(data), sizes=())
     if file.depth <= 8:
@@ -39,7 +54,9 @@ def decode(data: bytes) -> Raster:
     if not pixels.is_deep(file):
         FidelityWarning.issue("depth_reduced", "These colors are read with 8 bits per sample.")
         return raster
-    return replace(raster, deep_frames=pixels.deep_frames(file), source_bit_depth=file.depth)
+    if file.depth > 16:
+        color.warn_of_depth(16)
+    return replace(raster, deep_frames=pixels.deep_frames(file))
 
 
 def _with_metadata(raster: Raster, file: PsdFile) -> Raster:

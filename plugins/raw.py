@@ -161,6 +161,7 @@ def _develop(data: bytes) -> Raster:
         xmp=_read_xmp(block),
         lossy=True,
         developed=True,
+        sample=_pillow.sample("RGB"),
         sizes=[size],
     )
 

@@ -1,4 +1,4 @@
-"""SVG, plain or gzipped: drawn by resvg, written from documents by MuPDF."""
+"""SVG, plain or gzipped: drawn by resvg, written as PDF by Typst and from documents by MuPDF."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from engine import DOCUMENT, RASTER, Content, FileFormat, Frame, Loss, Raster, S
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import needed_size
-from plugins.pdf import filter_document, warn_pages_dropped
+from plugins.pdf import PDF, filter_document, warn_pages_dropped
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._svg.document",)
+MODULES = ("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
 _HEAD = 65_536  # bytes within which the root element must begin
+_SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
 
@@ -81,10 +82,25 @@ def render(
     )
 
 
+@conversion(SVG, PDF, cost=4, isolated=True)
+def to_pdf(data: bytes) -> bytes:
+    from plugins._svg import vectors
+
+    return vectors.to_pdf(data)
+
+
+@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
+def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """The result contains no metadata, for any value of the option."""
+    from plugins._svg import vectors
+
+    return vectors.to_svg(data)
+
+
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_pages_dropped(document)
     filter_document(document, metadata)
     svg: str = document[0].get_svg_image(text_as_path=True)
-    return svg.encode()
+    return _SIDE.sub(r'\1"\2pt"', svg, count=2).encode()

@@ -140,7 +140,7 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         pages = _tifffile.pictures(file)
         order = _pillow.select(list(range(len(pages))), selected)
         chosen = [pages[index] for index in order]
-        bits = max((_tifffile.bits(page) for page in chosen if _tifffile.is_deep(page)), default=8)
+        bits = max(_tifffile.integer_bits(page) for page in chosen)
         sizes = [_tifffile.upright_size(page) for page in chosen]
         turned = any(_tifffile.orientation(page) > 1 for page in chosen)
         dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
@@ -148,7 +148,7 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         _frames(data, order, deep=False),
         count=len(order),
         deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
-        source_bit_depth=min(bits, 16),
+        source_bit_depth=bits,
         dpi=dpi,
         turned=turned,
         sizes=sizes,

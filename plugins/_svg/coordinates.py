@@ -123,13 +123,13 @@ def shown_box(root: etree._Element) -> Box:
     )
 
 
-def scale_to(root: etree._Element, wanted: tuple[int, int]) -> etree._Element:
+def scale_to(root: etree._Element, wanted: Size) -> etree._Element:
     """Sets the size of the root to `wanted` pixels and scales its content to it. Returns the root."""
     box = shown_box(root)
     root.set("viewBox", " ".join(f"{value:.9g}" for value in box))
     root.set("preserveAspectRatio", "none")
-    root.set("width", str(wanted[0]))
-    root.set("height", str(wanted[1]))
+    for name, side in zip(("width", "height"), wanted, strict=True):
+        root.set(name, f"{side:.9g}")
     return root
 
 

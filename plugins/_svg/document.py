@@ -6,6 +6,7 @@ Issues warnings for what resvg does not draw.
 import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -15,30 +16,44 @@ from resvg import render as _render
 from resvg import usvg
 
 from engine import CorruptInput, FidelityWarning, Size
-from plugins._svg import coordinates, source, style, text
+from plugins._svg import coordinates, gradients, source, style, text
 from plugins._svg.coordinates import inherited
-from plugins._svg.source import SVG
+from plugins._svg.source import HREFS, SVG, TRANSFORMS
 from plugins._svg.text import Families
 
 _ELEMENTS = {
     **dict.fromkeys(("animate", "animateColor", "animateMotion", "animateTransform", "set"), "animation"),
     **dict.fromkeys(("font", "font-face", "tref", "altGlyph", "meshgradient", "solidcolor", "hatch"), None),
+    "flowRoot": "flowed text",
 }
+_KEPT = frozenset(
+    f"{SVG}{name}"
+    for name in (
+        *("svg", "g", "a", "switch", "defs", "symbol", "use", "image", "text", "tspan", "textPath"),
+        *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon"),
+        *("linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter"),
+    )
+)
+_XML = "{http://www.w3.org/XML/1998/namespace}"
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
-LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
-"""A reference to an element of the same file."""
+_LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
 _STROKES = ("stroke-width", "stroke-dashoffset", "stroke-dasharray")
 _NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(px)?")
 _SIMILARITY = 1e-3  # relative tolerance of scales
-_FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts")  # jobs may read these
+FONT_FOLDERS = tuple(folder for folder in map(Path, ("/usr/share/fonts", "/usr/local/share/fonts")) if folder.is_dir())
+"""Folders of fonts that jobs may read."""
+_FONT_FILES = (".ttf", ".otf", ".ttc", ".otc")
+_STYLES = re.compile("Bold|Italic|Oblique|Condensed|Narrow|Light|Mono")
 
 
 def _load_options() -> usvg.Options:
     options = usvg.Options.default()
-    for folder in filter(Path.is_dir, map(Path, _FONT_FOLDERS)):
-        options.load_fonts_dir(str(folder))
-    options.font_size = 16
+    paths = [path for folder in FONT_FOLDERS for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in paths if path.suffix.lower() in _FONT_FILES]
+    # resvg takes characters that a font lacks from the first font that has them.
+    for file in sorted(files, key=lambda path: (path.stem != "DejaVuSans", bool(_STYLES.search(path.stem)), path)):
+        options.load_font_file(str(file))
     return options
 
 
@@ -46,24 +61,32 @@ _OPTIONS = _load_options()  # at import, because a fork server imports once what
 _FAMILIES = frozenset(_OPTIONS.list_fonts())  # installed font families
 
 
-def read(data: bytes) -> etree._Element:
-    """The root of an SVG without style sheets, HTML and references to other files, for resvg.
+def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
+    """The root of an SVG without style sheets, HTML, scripts and references to other files, for resvg and usvg.
 
-    Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss.
+    Raises TooLarge, CorruptInput. Issues a FidelityWarning for each kind of loss, and with `rasterizes_filters` for
+    filters. The result causes no warning when it is read again.
     """
     families = Families(_FAMILIES)
     missing: set[str] = set()
+    filtered: list[etree._Element] = []
 
     def normalize(root: etree._Element) -> None:
         style.resolve(root)
+        root.set("font-size", root.get("font-size", "16"))  # for which renderers have other defaults
         if text.replace_html(root):
             missing.add("foreignObject")
         text.normalize(root, families)
         missing.update(_rewrite_effects(root))
+        if any(element.get("filter", "none") != "none" for element in root.iter(etree.Element)):
+            filtered.append(root)
+        _remove_unknown(root)
 
     root, removed = source.parse(data, normalize)
     if removed:
         missing.add("references to other files")
+    if rasterizes_filters and filtered:
+        FidelityWarning.issue("effects_rasterized", "Drawn as pixels instead of vectors: filters.")
     if missing:
         FidelityWarning.issue("effects_dropped", f"Not drawn: {', '.join(sorted(missing))}.")
     if families.substituted:
@@ -74,45 +97,58 @@ def read(data: bytes) -> etree._Element:
 
 def _rewrite_effects(root: etree._Element) -> set[str]:
     """Rewrites an SVG whose CSS is resolved. Returns the names of the effects that resvg does not draw."""
-    ids = {element.get("id") for element in root.iter(etree.Element)}
+    by_id = {element.get("id"): element for element in root.iter(etree.Element)}
     missing: set[str] = set()
+    for element in root.iter(*TRANSFORMS):
+        gradients.inherit_transform(element, by_id)
     for element in root.iter(etree.Element):
         for name in _REFERENCES:
-            value = element.get(name)
-            if value is not None:
-                link = LINK.match(value)
-                if link and link[1] not in ids:
-                    del element.attrib[name]  # browsers ignore a reference to nothing
-        if element.get("vector-effect") == "non-scaling-stroke" and not _scale_stroke(element):
+            link = _LINK.match(element.get(name, ""))
+            if link and link[1] not in by_id:
+                del element.attrib[name]  # browsers ignore a reference to nothing
+        if element.attrib.pop("vector-effect", "") == "non-scaling-stroke" and not _scale_stroke(element):
             missing.add("vector-effect")
-        missing.update(_missing(element))
+        for name, attribute in [*_missing(element)]:
+            missing.add(name)
+            if attribute is not None:
+                del element.attrib[attribute]
     return missing
 
 
-def _missing(element: etree._Element) -> Iterator[str]:
-    """The names of the effects of an element that resvg does not draw."""
+def _remove_unknown(root: etree._Element) -> None:
+    """Removes elements and attributes that draw nothing, such as scripts and the data of drawing programs."""
+    tags = {element.tag for element in root.iter(etree.Element)} - _KEPT
+    unknown = [tag for tag in tags if not tag.startswith(f"{SVG}fe")]  # the parts of filters
+    if unknown:
+        etree.strip_elements(root, *unknown, with_tail=False)
+    for element in root.iter(etree.Element):
+        for name in [*element.attrib]:
+            if name[:2] == "on" or (name[:1] == "{" and name not in HREFS and not name.startswith(_XML)):
+                del element.attrib[name]
+
+
+def _missing(element: etree._Element) -> Iterator[tuple[str, str | None]]:
+    """The names of the effects of an element that resvg does not draw, with the attribute that causes it."""
     name = str(element.tag).removeprefix(SVG)
     if name in _ELEMENTS:
-        yield _ELEMENTS[name] or name
+        yield _ELEMENTS[name] or name, None
     attributes = element.attrib
-    if attributes.get("animation-name", attributes.get("animation", "none")).split()[:1] not in ([], ["none"]):
-        yield "animation"
+    for attribute in ("animation-name", "animation"):
+        if attributes.get(attribute, "none").split()[:1] not in ([], ["none"]):
+            yield "animation", attribute
     if attributes.get("backdrop-filter", "none") != "none":
-        yield "backdrop-filter"
+        yield "backdrop-filter", "backdrop-filter"
     if "pathLength" in attributes and inherited(element, "stroke-dasharray", "none") != "none":
-        yield "pathLength"
-    for property_name in ("clip-path", "mask"):
-        if _SHAPES.search(attributes.get(property_name, "").partition("url(")[0]):
-            yield property_name
+        yield "pathLength", "pathLength"
+    for attribute in ("clip-path", "mask"):
+        if _SHAPES.search(attributes.get(attribute, "").partition("url(")[0]):
+            yield attribute, attribute
     if "mask-image" in attributes:
-        yield "mask-image"
-    if (
-        attributes.get("transform-box", "view-box") not in ("view-box", "border-box")
-        and "transform-origin" in attributes
-    ):
-        yield "transform-box"
+        yield "mask-image", "mask-image"
+    if "transform-origin" in attributes and attributes.get("transform-box", "view-box") in ("fill-box", "stroke-box"):
+        yield "transform-box", "transform-box"
     if "%" in attributes.get("transform", "") or "3d(" in attributes.get("transform", ""):
-        yield "transform"
+        yield "transform", "transform"
 
 
 def _scale_stroke(element: etree._Element) -> bool:
@@ -134,14 +170,19 @@ def _scale_stroke(element: etree._Element) -> bool:
 
 def render(root: etree._Element, size: Size) -> Image.Image:
     """An SVG whose root has the size `size` as an RGBA picture. Raises CorruptInput."""
-    try:
+    with failures():
         tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), _OPTIONS)
         png = _render(tree, (1, 0, 0, 0, 1, 0), bg_size=size)
-    except Exception as error:
-        raise CorruptInput("The SVG cannot be drawn.") from error
+    return Image.open(BytesIO(png), formats=["PNG"])
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Raises CorruptInput for the exceptions and panics of renderers in Rust."""
+    try:
+        yield
     except BaseException as error:
         # A panic in Rust is no Exception.
-        if type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise CorruptInput("The SVG cannot be drawn.") from error
-    return Image.open(BytesIO(png), formats=["PNG"])

@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Callable
 from io import BytesIO
+from types import MappingProxyType
 from urllib.parse import unquote_to_bytes
 
 from lxml import etree
@@ -15,19 +16,27 @@ from plugins._svg import GZIP, decompress
 
 SVG = "{http://www.w3.org/2000/svg}"
 HREFS = ("href", "{http://www.w3.org/1999/xlink}href")
+TRANSFORMS = MappingProxyType(
+    {
+        **dict.fromkeys((f"{SVG}linearGradient", f"{SVG}radialGradient"), "gradientTransform"),
+        f"{SVG}pattern": "patternTransform",
+    }
+)
+"""The attributes that transform other elements than by `transform`."""
 
 _MAX_BYTES = 32 * 1024 * 1024  # the size after decompression and expansion
 _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs
 _MAX_NESTING = 200
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
-_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others become PNG
+_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others and CMYK become PNG
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
 _REFERENCE = re.compile(rb"&([A-Za-z_][\w.:-]*);")
 _PREDEFINED = frozenset({b"amp", b"lt", b"gt", b"quot", b"apos"})
 _MAX_DEPTH = 8
+_LINK = re.compile(r"#|https?:|mailto:", re.IGNORECASE)
 _URL = re.compile(r"url\(\s*(?!['\"]?\s*#)[^)]*\)", re.IGNORECASE)
 
 
@@ -71,9 +80,12 @@ class _Reader:
         for name, value in element.items():
             if name in HREFS:
                 link = value.strip()
-                if link[:5].lower() == "data:":
+                if element.tag == f"{SVG}a":
+                    if not _LINK.match(link):
+                        del element.attrib[name]
+                elif link[:5].lower() == "data:":
                     element.set(name, self._embedded(link))
-                elif link[:1] != "#" and element.tag != f"{SVG}a":
+                elif link[:1] != "#":
                     del element.attrib[name]
                     self.removed = True
             elif "url(" in value and _URL.search(value):
@@ -95,9 +107,10 @@ class _Reader:
         if media_type.startswith("image/") or not media_type:
             # Pillow alone would choose the decoder, which could be Ghostscript.
             image = _pillow.open_image(data, *_DECODERS)
-            if image.format not in _DRAWN:
-                data = _pillow.encode(image.convert("RGBA"), "PNG")
-            return f"data:image/{str(image.format).lower()};base64,{base64.b64encode(data).decode()}"
+            kind = str(image.format)
+            if kind not in _DRAWN or image.mode == "CMYK":
+                kind, data = "PNG", _pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
+            return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
         return link
 
 

@@ -8,19 +8,23 @@ import cssselect2
 import tinycss2
 from lxml import etree
 
-from plugins._svg import css_values
-from plugins._svg.coordinates import font_size, viewport_size
+from plugins._svg import css_values, media_queries
+from plugins._svg.coordinates import font_size, size, viewport_size
 from plugins._svg.css_values import Context, Size
-from plugins._svg.source import SVG
+from plugins._svg.source import SVG, TRANSFORMS
 
 Declarations: TypeAlias = list[tuple[str, str]]
 
-_MEDIA = re.compile(r"\b(?:all|screen)\b|prefers-color-scheme:\s*light|^\s*$")
 _GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"})
 _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
 _DECORATIONS = ("underline", "overline", "line-through", "none")
 _PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
-_CSS_ONLY = ("mix-blend-mode", "isolation")  # no presentation attributes: resvg reads them in `style`
+_CSS_ONLY = (
+    "mix-blend-mode",
+    "isolation",
+    "background-color",
+    "font-kerning",
+)  # no attributes of SVG: renderers read them in `style`
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 
@@ -30,7 +34,7 @@ def resolve(root: etree._Element) -> None:
 
     Colors, lengths, calculations, variables and transforms are written as in SVG 1.1. Custom properties are inherited.
     """
-    cascade = _Cascade(root)
+    cascade = _Cascade(root, size(root))
     variables: dict[etree._Element, Mapping[str, str]] = {}
     viewport: Size | None = None
     for element, wrapped in cascade.elements(root):
@@ -51,21 +55,28 @@ def resolve(root: etree._Element) -> None:
 class _Cascade:
     """The declarations of an SVG's style sheets by selector."""
 
-    def __init__(self, root: etree._Element) -> None:
+    def __init__(self, root: etree._Element, viewport: Size) -> None:
+        self._viewport = viewport
         self._normal, self._important = cssselect2.Matcher(), cssselect2.Matcher()
         self._empty = True
         for style in root.iter(f"{SVG}style"):
             text = "".join(style.itertext())
-            if style.get("type", "text/css") == "text/css" and _MEDIA.search(style.get("media", "")):
+            if style.get("type", "text/css") == "text/css" and media_queries.match(style.get("media", ""), viewport):
                 self._add(tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True))
 
     def _add(self, rules: list[Any]) -> None:
         for rule in rules:
-            if rule.type == "at-rule" and rule.lower_at_keyword == "media" and rule.content is not None:
-                if _MEDIA.search(tinycss2.serialize(rule.prelude)):
+            if rule.type == "at-rule" and rule.content is not None:
+                if self._applies(rule.lower_at_keyword, tinycss2.serialize(rule.prelude).strip()):
                     self._add(tinycss2.parse_rule_list(rule.content, skip_comments=True, skip_whitespace=True))
             elif rule.type == "qualified-rule":
                 self._add_rule(rule)
+
+    def _applies(self, keyword: str, condition: str) -> bool:
+        """Whether the rules in an at-rule apply. What is supported is not known: all but the negations."""
+        if keyword == "media":
+            return media_queries.match(condition, self._viewport)
+        return keyword == "layer" or (keyword == "supports" and not condition.startswith("not"))
 
     def _add_rule(self, rule: Any) -> None:
         normal, important = parse_declarations(rule.content)
@@ -135,7 +146,7 @@ def _apply(element: etree._Element, name: str, value: str) -> None:
         element.set("text-decoration", " ".join(word for word in value.split() if word in _DECORATIONS) or "none")
     elif name == "transform":
         transform = css_values.svg_transform(value) if value != "none" else ""
-        element.set("transform", value if transform is None else transform)
+        element.set(TRANSFORMS.get(str(element.tag), "transform"), value if transform is None else transform)
     elif name == "d":
         element.set("d", value.partition("(")[2].rpartition(")")[0].strip("\"' "))
     elif name in _GEOMETRY:

@@ -37,6 +37,10 @@ _GENERIC: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+_LATIN = frozenset(name for names in _SUBSTITUTES.values() for name in names)  # families without Hebrew and Arabic
+_RIGHT_TO_LEFT_FAMILY = "DejaVu Sans"
+_RIGHT_TO_LEFT_LETTERS = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+
 _BLOCKS = frozenset({"br", "div", "p", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "ul", "ol", "table"})
 _BOLD = frozenset({"b", "strong", "h1", "h2", "h3", "h4", "h5", "h6", "th"})
 _CHARACTER = 0.55  # mean width in font sizes
@@ -50,22 +54,22 @@ class Families:
     def __init__(self, names: Iterable[str]) -> None:
         self._names = {name.lower(): name for name in names}
         self._resolved: dict[str, str] = {}
-        self.default = self._first(_DEFAULT) or next(iter(self._names.values()), "serif")
+        self.default = self.first(_DEFAULT) or next(iter(self._names.values()), "serif")
         self.substituted: dict[str, str] = {}
         """The families used in place of those that are not installed."""
 
     def resolve(self, value: str) -> str:
-        """The installed family for a value of `font-family`."""
+        """The installed family for a value of `font-family`, followed by the families that the value names."""
         if value not in self._resolved:
             self._resolved[value] = self._resolve(value)
         return self._resolved[value]
 
     def _resolve(self, value: str) -> str:
-        named = [name.strip().strip("\"'").strip() for name in value.split(",")]
+        named = [re.sub("[\"']", "", name).strip() for name in value.split(",")]
         families = [name for name in named if name]
         for name in families:
             lower = name.lower()
-            found = self._names.get(lower) or self._first(_SUBSTITUTES.get(lower, _GENERIC.get(lower, ())))
+            found = self._names.get(lower) or self.first(_SUBSTITUTES.get(lower, _GENERIC.get(lower, ())))
             if found:
                 break
         else:
@@ -73,9 +77,11 @@ class Families:
         known = {name.lower() for name in families} - _GENERIC.keys()
         if known and found.lower() not in known:
             self.substituted[next(name for name in families if name.lower() in known)] = found
-        return found
+        others = (name if name.lower() in _GENERIC else f"'{name}'" for name in families if name != found)
+        return ", ".join([found, *others])
 
-    def _first(self, names: Iterable[str]) -> str | None:
+    def first(self, names: Iterable[str]) -> str | None:
+        """The first family that is installed."""
         return next((self._names[name.lower()] for name in names if name.lower() in self._names), None)
 
 
@@ -92,6 +98,12 @@ def normalize(root: etree._Element, families: Families) -> None:
             element.set("font-family", families.resolve(family))
     for text in texts:
         _normalize_text(text)
+        for part in text.iter(etree.Element):
+            own = "".join([part.text or "", *(child.tail or "" for child in part)])
+            family = inherited(part, "font-family")
+            # Renderers replace a font that lacks letters without regard to its weight.
+            if _RIGHT_TO_LEFT_LETTERS.search(own) and family.partition(",")[0] in _LATIN:
+                part.set("font-family", f"{_RIGHT_TO_LEFT_FAMILY}, {family}")
 
 
 def _normalize_text(text: etree._Element) -> None:
@@ -114,8 +126,10 @@ def _write_right_to_left(text: etree._Element) -> None:
     """Expresses the direction by anchors and control characters, because renderers ignore the property."""
     text.set("text-anchor", inherited(text, "text-anchor", "start"))
     for part in text.iter(etree.Element):
+        part.attrib.pop("direction", None)
         if "text-anchor" in part.attrib:
             part.set("text-anchor", _OPPOSITE.get(part.get("text-anchor", ""), "start"))
+    text.set("direction", "ltr")
     if not any(len(re.split(r"[\s,]+", part.get("x", "").strip())) > 1 for part in text.iter(etree.Element)):
         # A new absolute position starts a paragraph of its own.
         for part in [text, *(part for part in text.iter(etree.Element) if "x" in part.attrib and part is not text)]:

@@ -20,7 +20,9 @@ class Batch:
     """A batch. It never expires before its files."""
 
     batch_id: BatchId
-    output_format: Annotated[str, Field(description="The canonical name of the target format.", examples=["webp"])]
+    output_format: Annotated[
+        str, Field(description="The canonical name of the target format of the latest run.", examples=["webp"])
+    ]
     created_at: Timestamp
     updated_at: Timestamp
     expires_at: Timestamp
@@ -79,11 +81,16 @@ def add_file(
     return files.add(transaction, account, original, retention, batch_id=batch_id, place=rows[0][0]), total
 
 
-def begin(transaction: Transaction, account: str, batch_id: str, owner: ServerInstance, lease: int) -> str:
-    """Starts a run of the batch with a lease of `lease` seconds. Returns the run's id. Raises NotFound."""
+def begin(
+    transaction: Transaction, account: str, batch_id: str, output_format: str, owner: ServerInstance, lease: int
+) -> str:
+    """Starts a run of the batch to this format, with a lease of `lease` seconds. Returns the run's id.
+
+    Raises NotFound.
+    """
     table = models.Batch
-    now = {table.updated_at: transaction.now}
-    if not transaction.execute(table.update(now).where(_live(transaction, account, batch_id))):
+    changes = {table.updated_at: transaction.now, table.output_format: output_format}
+    if not transaction.execute(table.update(changes).where(_live(transaction, account, batch_id))):
         raise NotFound("batch")
     run = new_id("try")
     until = transaction.now + lease

@@ -108,14 +108,14 @@ def _log(folder: Path) -> list[str]:
 
 
 def test_missing_packages_are_shown_with_their_purpose_and_installed(folder: Path) -> None:
-    (folder / "missing").write_text("libcairo2\nghostscript\n")
+    (folder / "missing").write_text("curl\nghostscript\n")
 
     output = _set_up(folder)
 
-    assert re.search(r"^  libcairo2 +writes SVG as PDF and EPS\n  ghostscript +reads EPS$", output, re.MULTILINE)
+    assert re.search(r"^  curl +sends the requests of the README\n  ghostscript +reads EPS$", output, re.MULTILINE)
     assert "setup: installing 2 Debian packages\n" in output
     assert [line for line in _log(folder) if " install " in line and not line.startswith("pip")] == [
-        "sudo apt-get install -y -qq --no-install-recommends libcairo2 ghostscript"
+        "sudo apt-get install -y -qq --no-install-recommends curl ghostscript"
     ]
     assert output.endswith("setup: ready\n")
 

@@ -157,8 +157,23 @@ def test_gain_maps_of_heic_are_told() -> None:
     file = BytesIO()
     pillow_heif.from_pillow(photo((64, 64))).save(file)
 
-    for kind, expected in ((b"urn:com:apple:photo:2020:aux:hdrgainmap", {"hdr_reduced"}), (b"urn:other", set())):
-        assert _told(_with_auxiliary_type(file.getvalue(), kind), "png") == expected
+    apple, iso = b"urn:com:apple:photo:2020:aux:hdrgainmap", b"urn:iso:std:iso:ts:21496:-1"
+    for kind in (apple, iso, apple + b"\0\1\2"):
+        assert _told(_with_auxiliary_type(file.getvalue(), kind), "png") == {"hdr_reduced"}
+    assert _told(_with_auxiliary_type(file.getvalue(), b"urn:mpeg:hevc:2015:auxid:2"), "png") == set()
+
+
+@pytest.mark.parametrize("target", ["jpeg", "png", "webp"])
+@pytest.mark.parametrize("version", [b' hdrgm:Version="1.0">', b"><hdrgm:Version>1.0</hdrgm:Version>"])
+def test_results_announce_no_gain_map(target: str, version: bytes) -> None:
+    packet = b'<x xmlns:hdrgm="http://ns.adobe.com/hdr-gain-map/1.0/"' + version + b"</x>"
+    gain_map = _UNDEFINED, _jpeg(_xmp(_ADOBE), mode="L")
+
+    result = convert(_multi_picture(_jpeg(_xmp(packet)), gain_map), target, metadata="all")
+
+    assert codes(result) == {"hdr_reduced"}
+    assert b"xmlns:hdrgm" in result.data
+    assert b"hdrgm:Version" not in result.data
 
 
 @pytest.mark.parametrize("target", _TARGETS)

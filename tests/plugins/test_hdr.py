@@ -208,6 +208,16 @@ def test_options_that_need_srgb_reduce_hdr(options: dict[str, Any]) -> None:
         assert image.getpixel((0, 0)) == (255, 255, 255)
 
 
+@pytest.mark.parametrize("target", _HOLDING)
+def test_a_background_reduces_only_transparent_hdr(target: str) -> None:
+    for make in _SOURCES.values():
+        opaque, transparent = (convert(make(_PQ, mode=mode), target, background="#f00") for mode in ("RGB", "RGBA"))
+        assert "hdr_reduced" not in codes(opaque)
+        assert _described(opaque.data, target) == _PQ
+        assert codes(transparent) >= {"hdr_reduced", "alpha_flattened"}
+        assert _described(transparent.data, target) != _PQ
+
+
 def test_animations_are_reduced() -> None:
     frames = [photo(_SIZE).rotate(90 * turn) for turn in range(2)]
     data = saved(frames[0], "PNG", save_all=True, append_images=frames[1:], duration=100)

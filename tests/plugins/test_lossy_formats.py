@@ -42,7 +42,7 @@ def test_a_jpeg_does_not_grow_at_the_default_quality(target: str, quality: int) 
     original = saved(samples.photo((870, 578)), "JPEG", quality=quality)
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], target)
 
-    assert len(pipeline.run(plan, [original]).data) < len(original)
+    assert len(pipeline.run(plan, [original]).data) <= len(original)
 
 
 @pytest.mark.parametrize("effort", [5, 9])

@@ -155,7 +155,8 @@ def _quality(pair: Pair) -> None:
         return
     assert low.data != high.data
     if not options:
-        assert facts(pair.target.name, low.data) == pair.base
+        same_format = pair.source == pair.target  # the file's own encoding is kept without a quality
+        assert facts(pair.target.name, low.data) == (facts(pair.target.name, high.data) if same_format else pair.base)
 
 
 def _lossless(pair: Pair) -> None:
@@ -323,8 +324,8 @@ def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
 def _stable(data: bytes) -> bytes:
     """The file without identifiers and dates, which differ each time."""
     dates = rb"^%%CreationDate: .*$|/(?:Creation|Mod)Date ?\(.*?\)|<xmp:.*Date>.*"
-    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+|\bsurface\d+"
-    data = without_object_streams(data) if data.startswith(b"%PDF") else data  # Cairo may compress dates
+    identifiers = rb"/ID\[(?s:.*?)\](?=>>\nstartxref)|uuid:[-0-9a-f]+"
+    data = without_object_streams(data) if data.startswith(b"%PDF") else data
     times_of_movies = rb"(?s:(?<=[mt][vkd]hd\x01...).{16})"
     return re.sub(b"|".join((dates, identifiers, times_of_movies)), b"", data, flags=re.MULTILINE)
 

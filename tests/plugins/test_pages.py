@@ -182,7 +182,7 @@ def test_several_pages_of_a_tiff_are_one_zip(target: str, tmp_path: Path) -> Non
                     assert image.width == pytest.approx(width * 150 / 72 if target == "eps" else width, abs=1)
 
 
-@pytest.mark.parametrize(("target", "dpi"), [("svg", 72), ("eps", 150), ("png", 150)])
+@pytest.mark.parametrize(("target", "dpi"), [("svg", 96), ("eps", 150), ("png", 150)])
 def test_several_pages_of_a_document_are_one_zip(target: str, dpi: int, tmp_path: Path) -> None:
     result, path = _convert(_document(), target, "all", tmp_path)
 

@@ -2,7 +2,7 @@
 
 import struct
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 import imagecodecs
 import numpy as np
@@ -48,7 +48,7 @@ def convert(data: bytes, target: str = "png") -> PipelineResult:
 def decoded(data: bytes, target: str = "png") -> NDArray[Any]:
     """The samples of the result."""
     result = convert(data, target)
-    assert not result.outcome.warnings
+    assert not codes(result) - {"layers_flattened"}
     return _png(result.data)
 
 
@@ -304,7 +304,36 @@ def test_adjustments_that_cannot_be_drawn_are_reported(
     result = convert(_layered(adjustment, merged=merged))
 
     assert tuple(np.asarray(Image.open(BytesIO(result.data)).convert("RGB"))[5, 5]) == pytest.approx(expected, abs=1)
-    assert codes(result) == warnings
+    assert codes(result) == {"layers_flattened", *warnings}
+
+
+@pytest.mark.parametrize(("depth", "told"), [(8, set()), (16, {"depth_reduced"}), (32, {"depth_reduced"})])
+def test_a_composite_has_8_bits(depth: Literal[8, 16, 32], told: set[str]) -> None:
+    document = PSDImage.new("RGB", (16, 12), depth=depth)
+    document.create_pixel_layer(Image.new("RGB", (16, 12), (10, 200, 30)))
+    document.image_resources.get_data(Resource.VERSION_INFO).has_composite = False
+    file = BytesIO()
+    document.save(file)
+
+    assert codes(convert(file.getvalue())) == told
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("depth", [8, 16])
+@pytest.mark.parametrize(
+    ("layers", "block", "told"),
+    [(0, b"", False), (1, b"", False), (-1, b"", False), (2, b"", True), (-3, b"", True)]
+    + [(1, b"8BIM" + key + b"\0\0\0\2??", told) for key, told in ((b"lfx2", True), (b"lrFX", True), (b"luni", False))]
+    + [(1, b"8BIMluni\xff\xff\xff\xff????8BIMlfx2\0\0\0\0", False)],
+)
+def test_layers_that_become_one_picture_are_told(
+    layers: int, block: bytes, told: bool, depth: int, version: int
+) -> None:
+    array = planes(samples(4, depth))
+
+    result = convert(build(array, RGB, layers=layers, version=version, layer_blocks=block))
+
+    assert codes(result) == ({"layers_flattened"} if told else set())
 
 
 def test_effects_that_cannot_be_drawn_are_reported() -> None:
@@ -321,7 +350,8 @@ def test_effects_that_cannot_be_drawn_are_reported() -> None:
 
     result = convert(file.getvalue())
 
-    assert [str(warned.message).endswith("without Stroke.") for warned in result.outcome.warnings] == [True]
+    assert codes(result) == {"layers_flattened", "layers_dropped"}
+    assert any(str(warned.message).endswith("without Stroke.") for warned in result.outcome.warnings)
     assert np.asarray(Image.open(BytesIO(result.data)))[3, 3].tolist() == [10, 200, 30, 255]
 
 

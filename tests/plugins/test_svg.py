@@ -113,6 +113,91 @@ def test_style_sheets(rules: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "applies"),
+    [
+        *((query, True) for query in ("", "all", "screen", "only screen", "not print", "print, screen", "SCREEN")),
+        *((query, False) for query in ("print", "not screen", "not all", "speech", "screen and", "screen and x")),
+        *((f"screen and ({feature})", True) for feature in ("min-width: 100px", "width >= 5em", "80px &lt; width")),
+        *((f"({feature})", False) for feature in ("min-width: 101px", "width > 100px", "50px &lt;= width &lt; 1in")),
+        *(
+            (f"({feature})", True)
+            for feature in ("aspect-ratio: 1/1", "max-resolution: 1dppx", "orientation: portrait")
+        ),
+        *(
+            (f"({feature})", True)
+            for feature in ("prefers-color-scheme: light", "prefers-reduced-motion: no-preference")
+        ),
+        *((f"({feature})", False) for feature in ("prefers-color-scheme: dark", "hover", "unknown: 1", "monochrome")),
+        ("screen and (prefers-color-scheme: dark)", False),
+        ("not (prefers-color-scheme: dark)", True),
+        ("not (unknown: 1)", False),
+        ("(min-width: 999px) or (max-width: 999px)", True),
+        ("(min-width: 999px) and (max-width: 999px)", False),
+        ("((not (min-width: 999px)))", True),
+        *(
+            (query, False)
+            for query in ("(", "()", "(min-width)", "(min-width:)", "(&lt;)", "not", "and", "only", "(a) or")
+        ),
+    ],
+)
+def test_media_queries(query: str, applies: bool) -> None:
+    drawn = _picture(_convert(f"<style>@media {query} {{rect{{fill:blue}}}}</style>{_RECT}"))
+
+    assert (drawn.getpixel((50, 50)) == _BLUE) is applies
+
+
+_STOPS = '<stop stop-color="red"/><stop offset=".5" stop-color="red"/><stop offset=".5" stop-color="blue"/>'
+
+
+@pytest.mark.parametrize("transform", ['{}="translate(40)"', 'style="transform:translate(40px)"'])
+@pytest.mark.parametrize("paint", ["linearGradient", "radialGradient", "pattern"])
+@pytest.mark.parametrize(
+    "references", ["", '<{0} id="b" xlink:href="#a"/>', '<{0} id="c" href="#a"/><{0} id="b" href="#c"/>']
+)
+def test_transforms_of_paints_are_inherited(paint: str, transform: str, references: str) -> None:
+    name = "patternTransform" if paint == "pattern" else "gradientTransform"
+    side = {"linearGradient": 'x2="100"', "radialGradient": 'cx="0" cy="50" r="100"'}.get(
+        paint, 'width="200" height="99"'
+    )
+    stops = (
+        '<path fill="red" d="M0 0H50V99H0"/><path fill="blue" d="M50 0H200V99H50"/>' if paint == "pattern" else _STOPS
+    )
+    units = "patternUnits" if paint == "pattern" else "gradientUnits"
+    body = f'<{paint} id="a" {units}="userSpaceOnUse" {side} {transform.format(name)}>{stops}</{paint}>'
+    target = "b" if references else "a"
+
+    drawn = _picture(
+        _convert(f'{body}{references.format(paint)}<rect width="100" height="100" fill="url(#{target})"/>')
+    )
+
+    assert [drawn.getpixel((x, 50)) for x in (85, 95)] == [(255, 0, 0, 255), _BLUE]
+
+
+@pytest.mark.parametrize("letters", ["שלום", "سلام"])
+@pytest.mark.parametrize("family", ["sans-serif", "serif", "Arial"])
+@pytest.mark.parametrize("weight", ["normal", "bold"])
+def test_letters_from_right_to_left_have_their_weight(letters: str, family: str, weight: str) -> None:
+    def drawn(name: str) -> Image.Image:
+        text = f'<text x="95" y="60" font-size="30" direction="rtl" font-weight="{weight}" font-family="{name}">'
+        return _picture(_convert(f"{text}{letters}</text>"))
+
+    assert drawn(family) == drawn("DejaVu Sans")
+
+
+def test_a_symbol_that_a_font_lacks_is_not_bold() -> None:
+    def drawn(name: str) -> Image.Image:
+        return _picture(_convert(f'<text x="20" y="60" font-size="50" font-family="{name}">✓</text>'))
+
+    assert drawn("Arial") == drawn("DejaVu Sans")
+
+
+def test_gradients_that_refer_to_each_other_are_drawn() -> None:
+    body = '<linearGradient id="a" href="#b"/><linearGradient id="b" href="#a"/><rect fill="url(#a)"/>'
+
+    assert _convert(body).data
+
+
+@pytest.mark.parametrize(
     ("body", "expected"),
     [
         (_RECT, set()),
@@ -128,13 +213,21 @@ def test_style_sheets(rules: str) -> None:
             {"effects_dropped"},
         ),
         ('<g clip-path="circle(20px)">' + _RECT + "</g>", {"effects_dropped"}),
+        ('<rect width="9" height="9" transform="translate(50%)"/>', {"effects_dropped"}),
+        ('<rect width="9" height="9" style="transform-box:fill-box;transform-origin:center"/>', {"effects_dropped"}),
+        ('<path d="M0 0H9" pathLength="1" stroke-dasharray=".5" mask-image="none"/>', {"effects_dropped"}),
+        ('<g transform="scale(2 1)"><path vector-effect="non-scaling-stroke" d="M0 0H9"/></g>', {"effects_dropped"}),
         ('<image href="http://127.0.0.1:9/a.png" width="9" height="9"/>', {"effects_dropped"}),
         ('<image href="other.png" width="9" height="9"/>', {"effects_dropped"}),
         ("<style>@import url(a.css);</style>" + _RECT, {"effects_dropped"}),
     ],
 )
 def test_warnings(body: str, expected: set[str]) -> None:
-    assert codes(_convert(body)) == expected
+    redrawn = _convert(body, "svg")
+
+    assert codes(_convert(body)) == codes(redrawn) == expected
+    # The result of the first time has nothing that is lost.
+    assert codes(pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [redrawn.data])) == set()
 
 
 _BLUR = '<filter id="f"><feGaussianBlur stdDeviation="2"/></filter>'
@@ -142,22 +235,33 @@ _MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
 
 
 @pytest.mark.parametrize(
-    "effect",
+    ("effect", "becomes_picture"),
     [
-        _BLUR + '<rect width="50" height="50" filter="url(#f)"/>',
-        _MASK + '<rect width="50" height="50" mask="url(#m)"/>',
-        '<rect width="50" height="50" style="mix-blend-mode:multiply"/>',
-        '<text y="20" textLength="80">ab</text>',
-        '<text x="90" y="20" direction="rtl">שלום</text>',
-        '<text y="20" stroke="red" paint-order="stroke">ab</text>',
+        (_BLUR + '<rect width="50" height="50" filter="url(#f)"/>', True),
+        (_BLUR + '<rect width="50" height="50" filter="none"/>', False),
+        (_MASK + '<rect width="50" height="50" mask="url(#m)"/>', False),
+        ('<rect width="50" height="50" style="mix-blend-mode:multiply"/>', False),
+        ('<text y="20" textLength="80">ab</text>', False),
+        ('<text x="90" y="20" direction="rtl">שלום</text>', False),
+        ('<text y="20" stroke="red" paint-order="stroke">ab</text>', False),
     ],
 )
-@pytest.mark.parametrize("target", ["pdf", "svg"])
-def test_effects_become_pictures_among_vectors(effect: str, target: str) -> None:
-    result = _convert(effect, target)
+def test_only_filters_become_pictures(effect: str, becomes_picture: bool) -> None:
+    pdf, svg = _convert(effect, "pdf"), _convert(effect, "svg")
 
-    assert codes(result) == {"effects_rasterized"}
-    assert _image_widths(result.data) if target == "pdf" else b"<image" in result.data
+    assert (codes(pdf), bool(_image_widths(pdf.data))) == (
+        {"effects_rasterized"} if becomes_picture else set(),
+        becomes_picture,
+    )
+    assert codes(svg) == set()
+    assert b"<image" not in svg.data
+
+
+def test_an_effect_in_an_embedded_svg_is_told() -> None:
+    inner = f"<svg {_NAMES} width='50' height='50'>{_BLUR}<rect width='9' height='9' filter='url(#f)'/></svg>"
+    quoted = inner.replace("#", "%23").replace('"', "'").replace("<", "%3C")
+
+    assert codes(_convert(f'<image href="data:image/svg+xml,{quoted}"/>', "pdf")) == {"effects_rasterized"}
 
 
 def test_only_the_part_with_an_effect_becomes_a_picture() -> None:

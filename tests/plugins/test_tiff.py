@@ -382,6 +382,12 @@ def test_a_loss_of_more_than_sixteen_bits_is_told(target: str) -> None:
             assert codes(convert(data, target)) == expected, name
 
 
+def test_a_loss_of_floats_in_lab_is_told() -> None:
+    data = _written(_lab(_RGB).astype(np.float32), photometric="cielab")
+
+    assert codes(convert(data, "png")) == {"color_converted", "depth_reduced"}
+
+
 def test_integers_of_32_bits_that_fit_16_are_those() -> None:
     data = _written(_EXACT["32 bits that fit 16"], photometric="rgb")
 

@@ -94,7 +94,7 @@ def _used_account(database: Database, email: str, name: str) -> tuple[str, Issue
     run(files.add_processed, account, replace(SOURCE, source=f"up_{name}"), replace(CONVERTED, blob=f"r_{name}"), DAY)
     batch = run(batches.create, account, "png", DAY)
     run(batches.add_file, account, batch.batch_id, replace(SOURCE, source=f"b_{name}"), 5, DAY)
-    run(batches.begin, account, batch.batch_id, OWNER, 60)
+    run(batches.begin, account, batch.batch_id, "webp", OWNER, 60)
     run(idempotency.begin, Claim(account, "/convert", "key", "attempt"), "fingerprint", 60)
     run(request_log.record, [LoggedRequest(f"req_{name}", account, "GET", "/account", 200, None, 3, 1)])
     run(email_verification.register, email, name)

@@ -48,7 +48,7 @@ def process(database: Database, file: File) -> File:
 
 
 def begin(database: Database, batch: Batch, owner: ServerInstance = OWNER) -> str:
-    return database.run_blocking(batches.begin, batch.account, batch.batch_id, owner, LEASE)
+    return database.run_blocking(batches.begin, batch.account, batch.batch_id, "webp", owner, LEASE)
 
 
 def end(database: Database, batch: Batch, attempt: str) -> None:
@@ -150,7 +150,7 @@ def test_foreign_unknown_and_malformed_ids_are_not_found(database: Database, bat
         with pytest.raises(NotFound):
             database.run_blocking(batches.add_file, account, batch_id, SOURCE, 50, DAY)
         with pytest.raises(NotFound):
-            database.run_blocking(batches.begin, account, batch_id, OWNER, LEASE)
+            database.run_blocking(batches.begin, account, batch_id, "webp", OWNER, LEASE)
     assert get(database, batch) == batch
 
 

@@ -109,7 +109,7 @@ class Batches:
         parameters = {"target": target, "files": request.file_ids, "options": dict(request.options)}
 
         async def work(claim: Claim | None) -> ResponseData:
-            async with self._processing(request, claim):
+            async with self._processing(request, target, claim):
                 results, errors = await self._convert_all(request, target)
             successful = len(results) - len(errors)
             if balance < CREDITS_PER_CONVERSION and not successful:
@@ -123,9 +123,10 @@ class Batches:
         return await self._idempotency.run_once(request.idempotency, parameters, work)
 
     @asynccontextmanager
-    async def _processing(self, request: BatchRequest, claim: Claim | None) -> AsyncIterator[None]:
+    async def _processing(self, request: BatchRequest, target: str, claim: Claim | None) -> AsyncIterator[None]:
         """Keeps the batch in status `processing` and the claim renewed during the block."""
-        attempt = await self._database.run(batches.begin, request.account.id, request.batch_id, self._owner, LEASE)
+        account, batch = request.account.id, request.batch_id
+        attempt = await self._database.run(batches.begin, account, batch, target, self._owner, LEASE)
         renewal = asyncio.create_task(self._renew(request.batch_id, attempt, claim))
         try:
             yield

@@ -111,13 +111,15 @@ def _tiff(data: bytes) -> Facts:
 
 
 def _pdf(data: bytes) -> Facts:
-    """The size in pixels of a page that is one picture, otherwise in points."""
+    """The size in pixels of a page that is one picture, as it is shown, otherwise in points."""
     with pikepdf.open(BytesIO(data)) as document:
         page = document.pages[0]
         pictures = list(page.get_images().values())
         box = [float(value) for value in page.mediabox]
         points = round(box[2] - box[0]), round(box[3] - box[1])
         size = (int(pictures[0].Width), int(pictures[0].Height)) if pictures else points
+        if (size[0] > size[1]) != (points[0] > points[1]):  # turned by a matrix
+            size = size[::-1]
         lossy = [picture.get("/Filter") == "/DCTDecode" for picture in pictures]
         return {"size": size, "count": len(document.pages), "lossy": lossy}
 
@@ -130,9 +132,9 @@ def _eps(data: bytes) -> Facts:
 
 
 def _svg(data: bytes) -> Facts:
-    size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', data)
+    size = re.search(rb' width="([\d.]+)(pt)?" height="([\d.]+)(pt)?"', data)
     assert size
-    return {"size": tuple(round(float(side)) for side in size.groups())}
+    return {"size": (round(float(size[1])), round(float(size[3])))}
 
 
 def _no_details(data: bytes) -> Facts:

@@ -48,6 +48,7 @@ def test_converting_all_files(either: Running) -> None:
         path = entry["download_url"].removeprefix("/api/v1")
         assert len(either.request("GET", path, key).content) == entry["processed_size"]
     assert counts(known(either, batch, key)) == ("completed", 3, 0, 3, 0)
+    assert known(either, batch, key)["output_format"] == "webp"
     assert either.database.run_blocking(ledger_audit.check) == ()
 
 

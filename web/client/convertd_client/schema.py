@@ -19,7 +19,7 @@ class ConvertOptions(TypedDict, total=False):
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
-    max_bytes: int  # Size limit in bytes; the best quality that fits is used.
+    max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
@@ -32,7 +32,7 @@ class ConvertOptions(TypedDict, total=False):
     enlarge: bool  # Whether a picture may become larger than its source.
     # The part of the picture that `cover` keeps, and its position in `contain`.
     gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
-    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     progressive: bool  # Lets viewers show the picture before it is complete.
@@ -135,7 +135,7 @@ class Batch:
     """A batch and its files, in upload order."""
 
     batch_id: str  # The batch's id.
-    output_format: str  # The canonical name of the target format.
+    output_format: str  # The canonical name of the target format of the latest run.
     created_at: str  # UTC.
     updated_at: str  # UTC.
     expires_at: str  # UTC.

@@ -1,0 +1,94 @@
+"""Dry runs compared with runs: the size, the number of pages and files, the errors and the warnings of results."""
+
+from collections.abc import Callable
+from io import BytesIO
+
+import pytest
+from PIL import Image
+
+from engine import ConversionError, OptionValues, dry_run, pipeline
+from engine.media import Pictures
+from engine.planner import Plan
+from engine.registry import load_registry
+from engine.verification import verify
+from tests.support.samples.generated import sample, saved
+from tests.support.samples.pdf_documents import document
+
+_REGISTRY = load_registry()
+_READ = sorted({plan.source.name for plan in _REGISTRY.catalogue()})
+_OPTIONS: tuple[OptionValues, ...] = (
+    {},
+    {"width": 200},
+    {"crop": "0,0,20,10", "rotate": 90},
+    {"width": 30, "height": 30, "fit": "cover", "background": "#f00"},
+    {"metadata": "all", "pages": "all"},
+    {"bit_depth": 16, "quality": 50, "gravity": "north"},
+)
+
+
+def _outcome_of_run(plan: Plan, data: bytes, options: OptionValues) -> object:
+    files: list[object] = []
+    result = pipeline.run(
+        plan, [data], options, on_file=lambda file: files.append(verify(_REGISTRY, plan, file, options))
+    )
+    codes = {warning.code for warning in result.outcome.warnings} - {"kept_original"}  # which only an encoder can tell
+    return files[0], result.outcome.container, result.outcome.file_count, codes
+
+
+def _outcome_of_dry_run(plan: Plan, data: bytes, options: OptionValues) -> object:
+    outcome = dry_run.foresee(plan, [data], options)
+    size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
+    pages = (outcome.pages or 0) // outcome.file_count
+    return Pictures(pages, size), outcome.container, outcome.file_count, {warning.code for warning in outcome.warnings}
+
+
+def _or_error(function: Callable[[Plan, bytes, OptionValues], object], *arguments: object) -> object:
+    try:
+        return function(*arguments)
+    except ConversionError as error:
+        return error.code, error.reason, error.param
+
+
+@pytest.mark.parametrize("options", _OPTIONS, ids=str)
+@pytest.mark.parametrize("source", _READ)
+def test_a_dry_run_tells_what_a_run_does(source: str, options: OptionValues) -> None:
+    data = sample(source)
+    targets = [fmt.name for fmt in _REGISTRY.targets(_REGISTRY.formats[source])]
+    start = _READ.index(source) + _OPTIONS.index(options)
+    for target in (targets[start % len(targets)], targets[(start + 4) % len(targets)]):
+        try:
+            plan = _REGISTRY.plan([_REGISTRY.formats[source]], target, options=options)
+        except ConversionError:  # refused before either
+            continue
+        assert _or_error(_outcome_of_dry_run, plan, data, options) == _or_error(_outcome_of_run, plan, data, options)
+
+
+def _translucent(mode: str) -> bytes:
+    return saved(Image.new(mode, (20, 20), (10, 20, 30, 100)), "PNG")
+
+
+def _frames() -> bytes:
+    file = BytesIO()
+    first, *others = [Image.new("RGB", (16, 16), (red, 0, 0)) for red in (0, 100, 200)]
+    first.save(file, "GIF", save_all=True, append_images=others, duration=[30, 40, 50])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "code"),
+    [
+        (_translucent("RGBA"), "jpeg", "alpha_flattened"),
+        (saved(Image.new("RGBA", (20, 20), (10, 20, 30, 255)), "PNG"), "jpeg", None),
+        (saved(Image.new("I;16", (20, 20), 7), "PNG"), "jpeg", "depth_reduced"),
+        (saved(Image.new("CMYK", (20, 20), 7), "TIFF"), "png", "color_converted"),
+        (_frames(), "jpeg", "frames_dropped"),
+        (_frames(), "tiff", "timing_dropped"),
+        (document("page", 3), "png", "pages_dropped"),
+    ],
+)
+def test_what_the_header_proves_is_told(data: bytes, target: str, code: str | None) -> None:
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target)
+
+    told = {warning.code for warning in dry_run.foresee(plan, [data]).warnings}
+
+    assert told == ({code} if code else set())

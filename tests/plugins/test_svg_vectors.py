@@ -1,0 +1,201 @@
+"""SVG as vectors: the results look like the PNG, have its size, and text stays text."""
+
+import base64
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lxml import etree
+from PIL import Image, ImageFilter
+
+from engine import Size, pipeline
+from engine.mupdf import pymupdf
+from engine.registry import load_registry
+from tests.support.results.conversions import codes
+
+_REGISTRY = load_registry()
+_NAMES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="300" height="120"'
+_BLUR = 1.5  # pixels; edges differ between renderers
+_VISIBLE = 32  # levels of 255
+_SHARE_OF_PIXELS = 0.01
+_DRAWINGS = sorted((Path(__file__).parent / "drawings").glob("*.svg"))
+_DIFFERENT = {
+    "filter_primitives",  # filters have more pixels, so that the radius of light is another
+    "inkscape_pattern",  # MuPDF draws seams between the tiles of patterns
+}
+_BODIES = {
+    "subscript": '<text x="10" y="60" font-size="40" font-family="sans-serif">H'
+    '<tspan style="font-size:65%;baseline-shift:sub">2</tspan>O</text>',
+    "clip-path of a clip-path": '<clipPath id="a"><circle cx="60" cy="60" r="50"/></clipPath>'
+    '<clipPath id="b" clip-path="url(#a)"><rect x="40" y="20" width="200" height="60"/></clipPath>'
+    '<rect width="300" height="120" fill="#393" clip-path="url(#b)"/>',
+    "colored part of centered text": '<text x="150" y="50" text-anchor="middle" font-size="24">ab'
+    '<tspan fill="red">cde</tspan>fg</text>',
+    "no dashes": '<g stroke="#000" stroke-width="4" stroke-dasharray="10 5"><path d="M10 30H290"/>'
+    '<path d="M10 60H290" stroke-dasharray="none"/></g>',
+    "inherited gradientTransform": '<linearGradient id="a" gradientUnits="userSpaceOnUse" x2="100" '
+    'gradientTransform="translate(100) rotate(45)"><stop stop-color="red"/><stop offset="1"/></linearGradient>'
+    '<linearGradient id="b" xlink:href="#a"/><rect width="300" height="120" fill="url(#b)"/>',
+    "default size of text": '<text x="1em" y="50" stroke-width=".1em">abc</text>',
+    "alpha mask": '<mask id="m" style="mask-type:alpha"><rect width="150" height="99" opacity=".5"/></mask>'
+    '<rect width="300" height="120" mask="url(#m)"/>',
+    "mask of a mask": '<mask id="n"><rect width="120" height="120" fill="#fff"/></mask>'
+    '<mask id="m" mask="url(#n)"><circle cx="100" cy="60" r="50" fill="#fff"/></mask>'
+    '<rect width="300" height="120" mask="url(#m)"/>',
+    "painted text": '<linearGradient id="a"><stop stop-color="red"/><stop offset="1"/></linearGradient>'
+    '<text x="9" y="60" font-size="40" fill="url(#a)" stroke="#000" opacity=".5">text</text>',
+    "symbol": '<symbol id="s" viewBox="0 0 10 10"><circle cx="5" cy="5" r="5"/></symbol>'
+    '<use href="#s" x="10" y="10" width="50" height="90" fill="red"/>',
+    "pattern of a box": '<pattern id="a" width=".2" height=".25"><circle cx="8" cy="8" r="6" fill="red"/></pattern>'
+    '<rect width="300" height="120" fill="url(#a)"/>',
+    "background": "<style>svg{background:#def}</style>",
+}
+_STOPS = '<stop stop-color="red"/><stop offset=".5" stop-color="#ff0"/><stop offset="1" stop-color="blue"/>'
+_GRADIENTS = [
+    '<linearGradient id="a" x2=".3" spreadMethod="{}">{}</linearGradient>',
+    '<linearGradient id="a" x2="30%" y2=".2" gradientTransform="rotate(30)" spreadMethod="{}">{}</linearGradient>',
+    '<linearGradient id="a" gradientUnits="userSpaceOnUse" x1="150" x2="200px" spreadMethod="{}">{}</linearGradient>',
+    '<linearGradient id="a" href="#b" x2=".5"/><linearGradient id="b" x2=".2" spreadMethod="{}">{}</linearGradient>',
+    '<radialGradient id="a" r=".2" fx=".45" spreadMethod="{}">{}</radialGradient>',
+    '<radialGradient id="a" r=".4" fr=".2" spreadMethod="{}">{}</radialGradient>',
+]
+
+
+def _convert(data: bytes, source: str, target: str) -> bytes:
+    return pipeline.run(_REGISTRY.plan([_REGISTRY.formats[source]], target), [data]).data
+
+
+def _svg(body: str) -> bytes:
+    return f"<svg {_NAMES}>{body}</svg>".encode()
+
+
+def _on_white(png: bytes) -> Image.Image:
+    image = Image.open(BytesIO(png)).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+
+
+def _page(pdf: bytes, size: Size) -> Image.Image:
+    page = pymupdf.open(stream=pdf, filetype="pdf")[0]
+    matrix = pymupdf.Matrix(size[0] / page.rect.width, size[1] / page.rect.height)
+    pixels = page.get_pixmap(matrix=matrix, alpha=False)
+    return Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples)
+
+
+def _share_of_different_pixels(first: Image.Image, second: Image.Image) -> float:
+    blurred = [np.asarray(image.filter(ImageFilter.GaussianBlur(_BLUR)), np.int16) for image in (first, second)]
+    return float((np.abs(blurred[0] - blurred[1]).max(axis=-1) > _VISIBLE).mean())
+
+
+def _differences(data: bytes) -> dict[str, float]:
+    """The share of pixels in which PDF and SVG differ from the PNG."""
+    png = _on_white(_convert(data, "svg", "png"))
+    pictures = {
+        "pdf": _page(_convert(data, "svg", "pdf"), png.size),
+        "svg": _on_white(_convert(_convert(data, "svg", "svg"), "svg", "png")),
+    }
+    assert {picture.size for picture in pictures.values()} == {png.size}
+    return {target: _share_of_different_pixels(png, picture) for target, picture in pictures.items()}
+
+
+@pytest.mark.parametrize("path", _DRAWINGS, ids=lambda path: path.stem)
+def test_drawings_look_like_the_png(path: Path) -> None:
+    differences = _differences(path.read_bytes())
+
+    assert differences["svg"] == 0
+    assert differences["pdf"] <= _SHARE_OF_PIXELS or path.stem in _DIFFERENT
+
+
+@pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
+def test_details_look_like_the_png(body: str) -> None:
+    assert max(_differences(_svg(body)).values()) <= _SHARE_OF_PIXELS
+
+
+@pytest.mark.parametrize("spread", ["repeat", "reflect", "pad"])
+@pytest.mark.parametrize("gradient", _GRADIENTS)
+def test_gradients_look_like_the_png(gradient: str, spread: str) -> None:
+    differences = _differences(
+        _svg(f'{gradient.format(spread, _STOPS)}<rect width="300" height="120" fill="url(#a)"/>')
+    )
+
+    # MuPDF draws 256 colors of a gradient, so that the borders between periods are not sharp.
+    assert max(differences.values()) <= (10 if spread == "repeat" else 1) * _SHARE_OF_PIXELS
+
+
+@pytest.mark.parametrize(
+    "gradient",
+    [
+        '<linearGradient id="a" x2="3cm" gradientUnits="userSpaceOnUse" spreadMethod="repeat">{}</linearGradient>',
+        '<linearGradient id="a" x2="0" spreadMethod="repeat">{}</linearGradient>',
+        '<linearGradient id="a" x2="1e-30" spreadMethod="repeat">{}</linearGradient>',
+        '<linearGradient id="a" x2="1e999" spreadMethod="reflect">{}</linearGradient>',
+        '<linearGradient id="a" x2="nan" spreadMethod="reflect">{}</linearGradient>',
+        '<radialGradient id="a" r="0" spreadMethod="repeat">{}</radialGradient>',
+        '<radialGradient id="a" r=".1" fr=".5" spreadMethod="repeat">{}</radialGradient>',
+        f'<linearGradient id="a" spreadMethod="repeat">{"{}" * 1000}</linearGradient>'.replace("{}", _STOPS),
+        '<linearGradient id="a" gradientTransform="scale(0)" spreadMethod="repeat">{}</linearGradient>',
+    ],
+)
+def test_unusual_gradients_do_not_fail(gradient: str) -> None:
+    assert _convert(_svg(gradient.replace("{}", _STOPS) + '<rect width="9" height="9" fill="url(#a)"/>'), "svg", "pdf")
+
+
+def test_a_picture_in_cmyk() -> None:
+    file = BytesIO()
+    Image.new("CMYK", (10, 10), (0, 255, 255, 0)).save(file, "JPEG")
+    link = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+    data = _svg(f'<image href="{link}" width="120" height="120"/>')
+
+    assert max(_differences(data).values()) <= _SHARE_OF_PIXELS
+    red = _on_white(_convert(data, "svg", "png")).getpixel((60, 60))
+    assert isinstance(red, tuple)
+    assert red[0] > 200
+    assert max(red[1:]) < 60
+
+
+@pytest.mark.parametrize("target", ["png", "pdf", "svg"])
+def test_flowed_text_is_not_drawn_but_told(target: str) -> None:
+    body = "<flowRoot><flowRegion><rect width='200' height='60'/></flowRegion><flowPara>Text</flowPara></flowRoot>"
+
+    result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], target), [_svg(body)])
+
+    assert codes(result) == {"effects_dropped"}
+    if target == "pdf":
+        assert not pymupdf.open(stream=result.data, filetype="pdf")[0].get_bboxlog()
+    else:
+        assert _on_white(_convert(result.data, target, "png")).getcolors() == [(300 * 120, (255, 255, 255))]
+
+
+def test_text_stays_text() -> None:
+    data = _svg('<text x="10" y="50" font-size="20" font-family="Arial, sans-serif">office ψ</text>')
+
+    page = pymupdf.open(stream=_convert(data, "svg", "pdf"), filetype="pdf")[0]
+    text = etree.fromstring(_convert(data, "svg", "svg"))[0]
+
+    assert page.get_text().strip() == "office ψ"
+    assert text.text == "office ψ"
+    assert "Arial" in text.get("font-family", "")
+
+
+@pytest.mark.parametrize(
+    ("active", "harmless"),
+    [
+        ("<script>alert(1)</script>", ""),
+        ('<rect onload="alert(1)" style="onclick:alert(1)"/>', "<rect/>"),
+        ('<a href="javascript:alert(1)"><g/></a>', "<a><g/></a>"),
+        ('<a href="#"><set attributeName="href" to="javascript:alert(1)"/></a>', '<a href="#"/>'),
+        ('<a xlink:href="https://example.com/"/>', '<a xlink:href="https://example.com/"/>'),
+        ('<use href="https://example.com/a.svg#a"/>', "<use/>"),
+        ('<foreignObject><iframe xmlns="http://www.w3.org/1999/xhtml" src="a"/></foreignObject>', "<g/>"),
+        ('<g xmlns:e="e" e:a="1"><e:b>c</e:b><metadata/></g>', "<g/>"),
+        ("<text>a<title>b</title>c</text>", "<text>ac</text>"),
+    ],
+)
+def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> None:
+    redrawn = etree.fromstring(_convert(_svg(active), "svg", "svg"))
+    expected = etree.fromstring(_svg(harmless))
+    for name in ("font-family", "font-size"):
+        redrawn.attrib.pop(name, None)
+    etree.cleanup_namespaces(expected)
+
+    assert etree.tostring(redrawn, method="c14n") == etree.tostring(expected, method="c14n")
