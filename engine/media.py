@@ -74,12 +74,16 @@ class Frame:
     """One upright picture. `duration` is in milliseconds, for frames of an animation.
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
+    `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
+    has another one than the raster.
     """
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
     full_size: Size | None = None
+    cropped: bool = False
+    dpi: tuple[float, float] | None = None
 
     @property
     def size(self) -> Size:
@@ -102,8 +106,8 @@ class Raster:
     are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
-    IPTC-IIM, `text` are comments and other texts with their keywords. `adapt_metadata` returns the raster with the
-    metadata that a target holds, and tells what is lost. `dpi` is (horizontal, vertical). `lossy`: the pixels come
+    IPTC-IIM, `text` are comments and texts with their keywords. `adapt_metadata` returns the raster with what a target
+    holds of them, and tells what is lost. `dpi` is (horizontal, vertical). `lossy`: the pixels come
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
@@ -241,9 +245,7 @@ class Raster:
         frames, deep_frames = self.frames, self.deep_frames
         while True:
             frames, given = tee(frames)
-            given_deep = None
-            if deep_frames is not None:
-                deep_frames, given_deep = tee(deep_frames)
+            deep_frames, given_deep = (None, None) if deep_frames is None else tee(deep_frames)
             yield replace(self, frames=given, deep_frames=given_deep)
 
     def first_frame(self, target: TargetCapabilities | None = None) -> Frame:

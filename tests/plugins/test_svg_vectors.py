@@ -177,6 +177,19 @@ def test_text_stays_text() -> None:
     assert "Arial" in text.get("font-family", "")
 
 
+@pytest.mark.parametrize("source", ["pdf", "eps", "svg"])
+def test_the_printed_size_is_kept(source: str) -> None:
+    data = f'<svg {_NAMES.replace("300", "50mm").replace("120", "30mm")}><path d="M0 0H99V9"/></svg>'.encode()
+    if source != "svg":
+        data = _convert(data, "svg", source)
+
+    redrawn = _convert(data, source, "svg")
+
+    assert _on_white(_convert(redrawn, "svg", "png")).size == (189, 113)
+    page = pymupdf.open(stream=_convert(redrawn, "svg", "pdf"), filetype="pdf")[0]
+    assert (page.rect.width, page.rect.height) == pytest.approx((141.73, 85.04), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("active", "harmless"),
     [
