@@ -275,7 +275,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, 
     return to_bytes(writer.document)
 
 
-HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp"}))
 """What pages of pictures hold."""
 
 
