@@ -74,12 +74,16 @@ class Frame:
     """One upright picture. `duration` is in milliseconds, for frames of an animation.
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
+    `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
+    has another one than the raster.
     """
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
     full_size: Size | None = None
+    cropped: bool = False
+    dpi: tuple[float, float] | None = None
 
     @property
     def size(self) -> Size:
@@ -105,12 +109,12 @@ class Raster:
     vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
     `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
     drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
-    are no loss. `resized`: the request determines the sizes. `bit_depth` is the requested number of bits per sample,
-    `source_bit_depth` the number in the source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these
-    issue a FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic range;
-    frames then have no profile. `sample` is a frame of one transparent pixel with the mode, depth and profile of the
-    frames, if the header states them. `origin` is the file of one picture from which it was decoded, for encoders of
-    its format.
+    are no loss. `resized`: the request determines the sizes. `background` (red, green, blue, alpha) is the color to lay
+    under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
+    source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these issue a FidelityWarning where they
+    lose some. `hdr` is what the samples mean if they are of high dynamic range; frames then have no profile. `sample`
+    is a frame of one transparent pixel with the mode, depth and profile of the frames, if the header states them.
+    `origin` is the file of one picture from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -127,6 +131,7 @@ class Raster:
     scalable: bool = False
     developed: bool = False
     resized: bool = False
+    background: tuple[int, int, int, int] | None = None
     bit_depth: int | None = None
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
@@ -163,7 +168,9 @@ class Raster:
         raster = self._select_frames(target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
-        if not target.hdr or (depth == 8 and raster.deep_frames is not None):  # 8 bits of more show bands
+        few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
+        opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
+        if not target.hdr or few_bits or (raster.background and not opaque):  # the background is in sRGB
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
@@ -345,6 +352,8 @@ def _check_sides(raster: Raster, max_side: int) -> None:
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
         check_side(frame.size, target.max_side)
+    if raster.background:
+        frame = _on_background(frame, raster.background)
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):
         pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
@@ -360,6 +369,18 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         keep_profile=target.icc,
     )
     return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
+
+
+def _on_background(frame: Frame, background: tuple[int, int, int, int]) -> Frame:
+    """The frame laid on a color in sRGB with alpha. It has no alpha if it or the color is opaque."""
+    pixels = frame.pixels
+    if isinstance(pixels, DeepPixels):
+        profile = color.matching_profile(pixels.mode, frame.icc_profile)
+        array, mode, profile = color.deep_on_background(pixels.array, pixels.mode, profile, background)
+        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=profile)
+    image = color.standard_mode(pixels)
+    image, profile = color.on_background(image, color.matching_profile(image.mode, frame.icc_profile), background)
+    return replace(frame, pixels=image, icc_profile=profile)
 
 
 def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:

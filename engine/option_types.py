@@ -30,7 +30,12 @@ Quality: TypeAlias = Annotated[
         description="Quality of a lossy encoder; higher is better and larger. A JPEG as JPEG keeps its own by default.",
     ),
 ]
-Lossless: TypeAlias = Annotated[bool, Field(description="Keeps every pixel exactly.")]
+Lossless: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Keeps every pixel exactly. Without `quality`, a lossless file stays lossless in its own format."
+    ),
+]
 Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
@@ -71,7 +76,7 @@ Background: TypeAlias = Annotated[
     Field(
         pattern=r"^(#[0-9a-fA-F]{3}|#[0-9a-fA-F]{6}|#[0-9a-fA-F]{8}|[A-Za-z]{3,30})$",
         examples=["#ffffff"],
-        description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.",
+        description="#rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.",
     ),
     AfterValidator(_check_color),
 ]

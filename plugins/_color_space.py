@@ -14,10 +14,15 @@ MODULES = ("numpy", "imagecodecs._cms")
 
 def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
     """Converts each frame to sRGB or gray with its profile."""
+    import numpy as np
+
     if color_space == "keep":
         return raster
     raster = raster.tone_mapped()
     gray = color_space == "gray"
+    if gray and raster.background:
+        luminance, _ = color.srgb_to_gray(np.array([[raster.background[:3]]], np.uint8), "RGB")
+        raster = replace(raster, background=(*(int(luminance[0, 0]),) * 3, raster.background[3]))
     return map_frames(raster, lambda frame: in_color_space(frame, gray=gray))
 
 
@@ -45,18 +50,6 @@ def in_color_space(frame: Frame, *, gray: bool) -> Frame:
         array, mode = color.srgb_to_gray(np.asarray(image), image.mode)
         image = Image.fromarray(array, mode)
     return replace(frame, pixels=image, icc_profile=None)
-
-
-def on_background(frame: Frame, background: tuple[int, int, int, int]) -> Frame:
-    """The frame laid on a color in sRGB with alpha. It has no alpha if it or the color is opaque."""
-    pixels = frame.pixels
-    if isinstance(pixels, DeepPixels):
-        profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        array, mode, profile = color.deep_on_background(pixels.array, pixels.mode, profile, background)
-        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=profile)
-    image = color.standard_mode(pixels)
-    image, profile = color.on_background(image, color.matching_profile(image.mode, frame.icc_profile), background)
-    return replace(frame, pixels=image, icc_profile=profile)
 
 
 def map_frames(

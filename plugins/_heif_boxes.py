@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets 
 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
-_CODE_POINTS = 4  # bytes of primaries and transfer in the color property
+_CODE_POINTS = 4  # bytes of primaries and transfer in the color property, before the matrix
+_IDENTITY = b"\0\0"  # the matrix of RGB
 _LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
 
 # Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
@@ -104,10 +106,13 @@ def _picture_size(data: bytes) -> Size | None:
 def with_colors(raster: Raster, data: bytes) -> Raster:
     """The raster with the colors that the primary picture describes by code points, unless it has a profile.
 
-    HDR stays as it is, other colors become a profile.
+    HDR stays as it is, other colors become a profile. A still whose samples are stored as RGB is not lossy: encoders
+    store them so for no other purpose.
     """
     properties = list(_primary_properties(data))
     descriptions = {content[:4]: content[4:] for kind, content in properties if kind == b"colr"}
+    if descriptions.get(b"nclx", b"")[_CODE_POINTS : _CODE_POINTS + 2] == _IDENTITY and not raster.animated:
+        raster = replace(raster, lossy=False)
     if descriptions.keys() & {b"prof", b"rICC"} or len(descriptions.get(b"nclx", b"")) < _CODE_POINTS:
         return raster
     primaries, transfer = struct.unpack_from(">HH", descriptions[b"nclx"])

@@ -53,21 +53,19 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     if crop is None:
         return raster
     rectangle = _parse_crop(crop)
-    origin = raster.origin
-    if origin:
-        _check_crop(rectangle, origin.size)
-        origin = origin.cropped(*rectangle)
+    if raster.sizes:
+        _check_crop(rectangle, raster.sizes[0])
+    origin = raster.origin and raster.origin.cropped(*rectangle)
 
     def cut(frame: Frame) -> Frame:
-        full = frame.full_size or frame.size
-        _check_crop(rectangle, full)
-        left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, frame.size))
-        right, bottom = max(right, left + 1), max(bottom, top + 1)
+        if frame.cropped:
+            return replace(frame, cropped=False, full_size=rectangle[2:])
+        left, top, right, bottom = box = crop_box(crop, frame.full_size or frame.size, frame.size)
         pixels = frame.pixels
         if isinstance(pixels, DeepPixels):
             array = np.ascontiguousarray(pixels.array[top:bottom, left:right])
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
-        return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
+        return replace(frame, pixels=pixels.crop(box), full_size=rectangle[2:])
 
     raster = _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
     return replace(raster, origin=origin)
@@ -77,6 +75,17 @@ def _parse_crop(crop: str) -> tuple[int, int, int, int]:
     """x, y, width and height of the option `crop`."""
     x, y, width, height = (int(number) for number in crop.split(","))
     return x, y, width, height
+
+
+def crop_box(crop: str, full: Size, size: Size) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a crop from a picture that has `size` instead of its full size.
+
+    Raises InvalidOption if the crop is not inside a picture of the full size.
+    """
+    rectangle = _parse_crop(crop)
+    _check_crop(rectangle, full)
+    left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, size))
+    return left, top, max(right, left + 1), max(bottom, top + 1)
 
 
 def _check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
@@ -129,6 +138,7 @@ def _turn(raster: Raster, orientation: int) -> Raster:
 
 def _transpose(frame: Frame, orientation: int) -> Frame:
     full_size = frame.full_size[::-1] if frame.full_size and orientation >= 5 else frame.full_size
+    frame = replace(frame, dpi=frame.dpi[::-1]) if frame.dpi and orientation >= 5 else frame
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
         array = _pillow.apply_orientation(pixels.array, orientation)
@@ -270,15 +280,10 @@ def reduced_scale(size: Size, needed: Size, scales: tuple[int, ...] = (8, 4, 2))
     return next((scale for scale in scales if scale <= ratio), 1)
 
 
-@transform(RASTER, after=resize, memory=8)
+@transform(RASTER, after=resize, memory=0)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
-    """Lays each frame on a color. The result has alpha only if the color is translucent."""
-    if background is None:
-        return raster
-    fill = color.parse(background)
-    if raster.sample is None or raster.sample.image.has_transparency_data:
-        raster = raster.tone_mapped()  # the color is in sRGB
-    return _color_space.map_frames(raster, lambda frame: _color_space.on_background(frame, fill))
+    """Sets the color under the frames. The result has alpha only if the color is translucent."""
+    return replace(raster, background=color.parse(background)) if background else raster
 
 
 color_space = transform(RASTER, after=background, memory=8)(_color_space.color_space)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 from pydantic import Field
 
 from engine import (
@@ -24,6 +24,7 @@ from engine import (
 )
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
 from plugins import _exif, _jpeg_pictures, _pillow
+from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
 from plugins._jpeg_transform import transform
 from plugins.geometry import needed_size, reduced_scale
@@ -54,7 +55,6 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _JFIF, _ADOBE = 0xE0, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
-_SAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's number
 _MAX_GROWTH = 1.02  # more shows that the library wrote a baseline file without the optimal tables of its source
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
 
@@ -112,20 +112,21 @@ def encode(
 ) -> bytes:
     """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling."""
     optimize = effort > _DEFAULT_EFFORT
-    parameters: dict[str, Any] = {"quality": quality, "subsampling": "4:4:4" if quality >= 90 else "4:2:0"}
+    own: dict[str, Any] = {}
     if raster.origin and raster.origin.format == JPEG:
         source = _pillow.open_image(raster.origin.data, "JPEG")
-        parameters |= _encoding_of(source, raster.origin.orientation)
-        if subsampling in (None, parameters["subsampling"]):
+        own = encoding_of(source, raster.origin.orientation)
+        if subsampling in (None, own["subsampling"]):
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
                 return kept
         progressive, optimize = progressive or "progressive" in source.info, True  # the file must not grow
     frame = raster.first_frame()
+    if frame.image.mode == "CMYK":
+        subsampling = "4:4:4"  # its inks have equal rights
+    parameters = encoding_for(quality, subsampling) | own
     if subsampling:
         parameters["subsampling"] = subsampling
-    if frame.image.mode == "CMYK":
-        parameters["subsampling"] = "4:4:4"  # its inks have equal rights
     return _pillow.encode_jpeg(
         frame.image, **parameters, optimize=optimize, progressive=progressive, **_metadata(raster, frame.icc_profile)
     )
@@ -139,18 +140,6 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
         "xmp": raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,
         "dpi": raster.dpi,
     }
-
-
-def _encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:
-    """Pillow's parameters for the tables and the sampling of a JPEG, for its pixels turned by an EXIF orientation."""
-    assert isinstance(source, JpegImagePlugin.JpegImageFile)
-    sampling = JpegImagePlugin.get_sampling(source) if len(source.layer) == 3 else -1
-    if sampling < 0 or (sampling == 1 and orientation >= 5):
-        sampling = 0  # which loses nothing, in contrast to others that Pillow can write
-    tables = [source.quantization[number] for number in sorted(source.quantization)]
-    if orientation >= 5:
-        tables = [[table[row + 8 * column] for row in range(8) for column in range(8)] for table in tables]
-    return {"subsampling": _SAMPLINGS[sampling]} | ({"quality": -1, "qtables": tables} if tables else {})
 
 
 def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool) -> bytes | None:

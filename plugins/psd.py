@@ -42,7 +42,11 @@ def decode(data: bytes) -> Raster:
 
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
-    if file.has_layers and not file.has_merged_picture:
+    if file.layers.number > 1 or file.layers.has_effects:
+        FidelityWarning.issue("layers_flattened", "The layers and their effects became one picture.")
+    if file.layers.number and not file.has_merged_picture:
+        if file.depth > 8:
+            FidelityWarning.issue("depth_reduced", "Layers are composited with 8 bits per sample.")
         # Compositing layers takes more memory than the size of the picture suggests.
         return replace(raster, frames=pixels.composite(data), sizes=())
     if file.depth <= 8:

@@ -23,12 +23,24 @@ _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 _MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2
 # Method and quality of libwebp by effort. Methods 5 and 6 take a multiple of the time and save nothing in photos.
 _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 85), (4, 95))
+_FIRST_CHUNK, _FRAME_HEADER = 12, 16  # offset in a file; bytes
 _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 
 @conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    return _pillow.decode(data, "WEBP", animated=True, lossy=b"VP8L" not in data[:64], pages=pages)
+    return _pillow.decode(data, "WEBP", animated=True, lossy=_is_lossy(data), pages=pages)
+
+
+def _is_lossy(data: bytes) -> bool:
+    """Whether a picture or a frame is lossy."""
+    start = _FIRST_CHUNK
+    while start + 8 <= len(data):
+        kind, size = data[start : start + 4], int.from_bytes(data[start + 4 : start + 8], "little")
+        if kind == b"VP8 ":
+            return True
+        start += 8 + (_FRAME_HEADER if kind == b"ANMF" else size + size % 2)  # the chunks of a frame are inside it
+    return False
 
 
 @conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_HOLDS)

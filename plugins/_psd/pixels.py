@@ -110,7 +110,7 @@ def _band_count(mode: str) -> int:
 
 
 def _has_alpha(file: PsdFile, mode: str) -> bool:
-    return mode != "1" and file.has_alpha and file.channels > _band_count(mode)
+    return mode != "1" and file.layers.has_alpha and file.channels > _band_count(mode)
 
 
 def _read_planes(file: PsdFile, mode: str) -> NDArray[Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ _SAMPLE_TYPES = {1: "u1", 8: "u1", 16: ">u2", 32: ">f4"}
 _MIN_RESOURCE, _MIN_BLOCK = 11, 12  # bytes
 _VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged picture
 
+_EFFECTS = frozenset({b"lfx2", b"lmfx", b"lrFX"})
+_LONG = frozenset({b"Alph", b"FEid", b"FMsk", b"FXid", b"LMsk", b"PxSD", b"cinf", b"lnk2"})  # of 8 bytes length in PSB
 # Blocks after the layers. In PSB, these and others have a length of 8 bytes; the others are never before these.
 _LAYERS = frozenset({b"Lr16", b"Lr32", b"Layr"})
 _TRANSPARENCY = frozenset({b"Mt16", b"Mt32", b"Mtrn"})
@@ -55,14 +58,21 @@ class _Cursor:
         return _Cursor(self.take(self.integer(length_size)))
 
 
+class Layers(NamedTuple):
+    """What is known of the layers, of which one may be the background only.
+
+    `has_alpha`: the first channel after the colors is the transparency of the merged picture. Without it, all further
+    channels are saved selections or spot colors. `has_effects`: the only layer has effects.
+    """
+
+    number: int = 0
+    has_alpha: bool = False
+    has_effects: bool = False
+
+
 @dataclass(frozen=True)
 class PsdFile:
-    """The parts of a file without its layers.
-
-    `has_layers`: it has layers, which may be the background only. `has_alpha`: the first channel after the colors is
-    the transparency of the merged picture. Without it, all further channels are saved selections or spot colors.
-    `palette` is the data of the color mode.
-    """
+    """The parts of a file without its layers. `palette` is the data of the color mode."""
 
     version: int
     channels: int
@@ -72,8 +82,7 @@ class PsdFile:
     mode: int
     palette: bytes
     resources: Mapping[int, bytes]
-    has_layers: bool
-    has_alpha: bool
+    layers: Layers
     _merged: memoryview = field(repr=False)
 
     @property
@@ -123,10 +132,8 @@ def read(data: bytes) -> PsdFile:
     check_size(width, height)
     palette = bytes(file.section().rest())
     resources = dict(_resources(file.section()))
-    has_layers, has_alpha = _read_layers(file.section(4 * version), version)
-    return PsdFile(
-        version, channels, width, height, depth, mode, palette, resources, has_layers, has_alpha, file.rest()
-    )
+    layers = _read_layers(file.section(4 * version), version)
+    return PsdFile(version, channels, width, height, depth, mode, palette, resources, layers, file.rest())
 
 
 def _resources(section: _Cursor) -> Iterator[tuple[int, bytes]]:
@@ -145,23 +152,50 @@ def _resources(section: _Cursor) -> Iterator[tuple[int, bytes]]:
         yield number, content
 
 
-def _read_layers(section: _Cursor, version: int) -> tuple[bool, bool]:
-    """Whether there are layers, and whether the merged picture has transparency: their number is then negative."""
+def _read_layers(section: _Cursor, version: int) -> Layers:
     if not len(section):
-        return False, False
-    layers = section.section(4 * version)
-    if len(layers) >= 2 or not len(section):
-        count = int.from_bytes(layers.rest()[:2], "big", signed=True)
-        return count != 0, count < 0
+        return Layers()
+    content = section.section(4 * version)
+    if len(content) >= 2 or not len(section):
+        return _read_records(content, version)
     # Files with 16 and 32 bits per sample have the layers in a block.
     section.section()  # mask
-    has_layers = has_alpha = False
+    layers = Layers()
     while len(section) >= _MIN_BLOCK and bytes(section.take(4)) in (b"8BIM", b"8B64"):
         key = bytes(section.take(4))
         content = section.section(4 * version if key in _LAYERS | _TRANSPARENCY else 4)
         section.take(min(-len(content) % 4, len(section)))
         if key in _LAYERS:
-            count = int.from_bytes(content.rest()[:2], "big", signed=True)
-            has_layers, has_alpha = count != 0, has_alpha or count < 0
-        has_alpha = has_alpha or key in _TRANSPARENCY
-    return has_layers, has_alpha
+            found = _read_records(content, version)
+            layers = found._replace(has_alpha=found.has_alpha or layers.has_alpha)
+        if key in _TRANSPARENCY:
+            layers = layers._replace(has_alpha=True)
+    return layers
+
+
+def _read_records(content: _Cursor, version: int) -> Layers:
+    if len(content) < 2:
+        return Layers()
+    count = int.from_bytes(content.take(2), "big", signed=True)  # negative: the merged picture has transparency
+    has_effects = False
+    if abs(count) == 1:
+        with suppress(CorruptInput):  # the picture can do without its layers
+            has_effects = _has_effects(content, version)
+    return Layers(abs(count), count < 0, has_effects)
+
+
+def _has_effects(record: _Cursor, version: int) -> bool:
+    record.take(16)  # rectangle
+    record.take(record.integer(2) * (2 + 4 * version))  # channels
+    record.take(12)  # blending
+    extra = record.section()
+    extra.section()  # mask
+    extra.section()  # blending ranges
+    extra.take(extra.integer(1) // 4 * 4 + 3)  # name
+    while len(extra) >= _MIN_BLOCK:
+        extra.take(4)  # the signature
+        key = bytes(extra.take(4))
+        if key in _EFFECTS:
+            return True
+        extra.section(4 * version if key in _LONG else 4)
+    return False

@@ -18,10 +18,12 @@ from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
 
+_ALL = TargetCapabilities(("L", "LA", "RGB", "RGBA"), deep_modes=("L", "LA", "RGB", "RGBA"), icc=True)
+
 
 def _on_background(image: Image.Image, background: str, *, deep: bool) -> Frame:
     source = raster_of(DeepPixels.from_image(image) if deep else image)
-    return only(geometry.background.run(source, background=background))
+    return geometry.background.run(source, background=background).first_frame(_ALL)
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -60,6 +62,13 @@ def test_an_opaque_picture_loses_nothing_on_a_background(deep: bool) -> None:
     np.testing.assert_array_equal(np.asarray(frame.image), np.asarray(image))
 
 
+@pytest.mark.parametrize("target", ["png", "jpeg", "gif", "tiff"])
+def test_an_opaque_file_has_no_warning_of_a_background(target: str) -> None:
+    data = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 255)), "PNG")
+
+    assert not codes(convert(data, target, background="#00f"))
+
+
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
     image = Image.new("RGBA", (8, 8))
@@ -67,11 +76,21 @@ def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
     source = Raster([Frame(image, swapped_profile())], deep_frames=[Frame(pixels, swapped_profile())] if deep else None)
 
     with pytest.warns(FidelityWarning, match="alpha_flattened"):
-        frame = only(geometry.background.run(source, background="#f00"))
+        frame = geometry.background.run(source, background="#f00").first_frame(_ALL)
 
     red, green, blue = np.asarray(frame.image)[4, 4]
     assert green > 200
     assert max(red, blue) < 60
+
+
+@pytest.mark.parametrize("background", ["#00f", "#0000ff80"])
+def test_a_gray_picture_has_a_gray_background(background: str) -> None:
+    data = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 0)), "PNG")
+
+    image = opened(convert(data, "png", background=background, color_space="gray").data)
+
+    assert image.mode == ("L" if background == "#00f" else "LA")
+    assert image.convert("L").getpixel((4, 4)) == pytest.approx(76, abs=10)
 
 
 @pytest.mark.parametrize("target", ["png", "webp", "gif", "tiff", "psd", "avif", "heic", "jpeg", "bmp", "pdf", "eps"])

@@ -315,3 +315,28 @@ def test_all_parts_of_a_large_profile_are_embedded() -> None:
         (picture,) = document.pages[0].get_images().values()
         assert opened(picture.read_raw_bytes()).info["icc_profile"] == profile
     assert opened(convert(data, "jpeg").data).info["icc_profile"] == profile
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_a_better_quality_gives_a_larger_and_more_similar_picture(mode: str) -> None:
+    drawn = _photo(mode)
+    png = saved(drawn, "PNG")
+    qualities = (1, 10, 30, 49, 50, 70, 80, 89, 90, 95, 100)
+
+    results = [convert(png, "jpeg", quality=quality).data for quality in qualities]
+
+    errors = [float(np.mean((_pixels(data) - np.asarray(drawn, np.int64)) ** 2)) for data in results]
+    assert errors == sorted(errors, reverse=True)
+    sizes = [len(data) for data in results]
+    assert sizes == sorted(sizes)
+
+
+def test_the_tables_of_the_default_quality_give_files_as_those_of_the_standard() -> None:
+    drawn = photo((768, 576))
+    result = convert(saved(drawn, "PNG"), "jpeg").data
+    standard = saved(drawn, "JPEG", quality=80, subsampling="4:2:0")
+
+    assert len(result) < len(standard) * 1.05
+    errors = [np.mean((_pixels(data) - np.asarray(drawn, np.int64)) ** 2) for data in (result, standard)]
+    assert errors[0] < errors[1] * 1.1
+    assert _sampling(result) == 2

@@ -10,11 +10,15 @@ import pytest
 import tifffile
 from numpy.typing import NDArray
 
+from engine.media import RASTER
 from engine.options import OptionValues
+from engine.pipeline import open_file
+from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
+_REGISTRY = load_registry()
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6  # color types
 _SIZE = 37, 20
 _SAMPLES = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGB_ALPHA: 4}
@@ -111,3 +115,54 @@ def test_bmp_keeps_its_depth(mode: str, bits: int) -> None:
 
     assert struct.unpack_from("<H", result, 28)[0] == bits
     np.testing.assert_array_equal(np.asarray(opened(result).convert("RGB")), np.asarray(image.convert("RGB"))[::-1])
+
+
+def _is_lossless(data: bytes) -> bool:
+    """Whether the pixels of a WebP, AVIF or HEIC come from a lossless codec, as its decoder knows."""
+    name = _REGISTRY.identify_content(data).name
+    raster = open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), data)
+    return not raster.lossy
+
+
+@pytest.mark.parametrize("change", [{"metadata": "none"}, {"rotate": 90}, {"width": 50}, {"effort": 6}], ids=str)
+@pytest.mark.parametrize("kind", ["webp", "avif", "heic"])
+def test_lossless_stays_lossless(kind: str, change: OptionValues) -> None:
+    source = convert(saved(photo(), "PNG"), kind, lossless=True).data
+
+    result = convert(source, kind, **change)
+
+    assert _is_lossless(source)
+    assert _is_lossless(result.data)
+    assert not codes(result) - {"kept_original"}
+    expected, seen = (convert(data, "png", **options).data for data, options in ((source, change), (result.data, {})))
+    np.testing.assert_array_equal(imagecodecs.png_decode(seen), imagecodecs.png_decode(expected))
+
+
+@pytest.mark.parametrize("option", [{"quality": 60}, {"max_bytes": 20_000}], ids=str)
+@pytest.mark.parametrize("kind", ["webp", "avif", "heic"])
+def test_a_quality_makes_lossless_lossy(kind: str, option: OptionValues) -> None:
+    source = convert(saved(photo(), "PNG"), kind, lossless=True).data
+
+    result = convert(source, kind, **option)
+
+    assert not _is_lossless(result.data)
+    assert not codes(result)
+
+
+@pytest.mark.parametrize("kind", ["webp", "avif", "heic"])
+def test_lossy_stays_lossy(kind: str) -> None:
+    source = convert(saved(photo(), "PNG"), kind, quality=90).data
+
+    assert not _is_lossless(convert(source, kind, rotate=90).data)
+    assert _is_lossless(convert(source, kind, lossless=True).data)
+
+
+def test_a_lossless_animation_stays_lossless() -> None:
+    frames = [photo(), photo().rotate(180)]
+    source = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=50, lossless=True)
+
+    result = opened(convert(source, "webp", flip="vertical").data)
+
+    for index, frame in enumerate(frames):
+        result.seek(index)
+        np.testing.assert_array_equal(np.asarray(result.convert("RGB")), np.asarray(frame)[::-1])

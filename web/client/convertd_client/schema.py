@@ -32,16 +32,16 @@ class ConvertOptions(TypedDict, total=False):
     enlarge: bool  # Whether a picture may become larger than its source.
     # The part of the picture that `cover` keeps, and its position in `contain`.
     gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
-    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; laid under transparency, and pads `contain`.
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     progressive: bool  # Lets viewers show the picture before it is complete.
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
     dpi: int  # Resolution at which pages and vectors become pixels.
+    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
-    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
 
 
 class FileTooLarge(ConvertdError, code="file_too_large"):
