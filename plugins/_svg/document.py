@@ -34,7 +34,7 @@ _KEPT = frozenset(
         *("linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter"),
     )
 )
-_QUALIFIED = {*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{name}" for name in ("space", "lang"))}
+_QUALIFIED = frozenset({*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{name}" for name in ("space", "lang"))})
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
 _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
