@@ -97,6 +97,7 @@ _HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     animation_modes=("RGB", "RGBA"),
+    encoding=True,
     max_side=32_768,
 )
 

@@ -102,7 +102,9 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
 
 
 # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
-_HOLDS = TargetCapabilities(("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True, hdr=True, max_side=32_768)
+_HOLDS = TargetCapabilities(
+    ("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True, hdr=True, max_side=32_768, encoding=True
+)
 
 
 @conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_HOLDS)

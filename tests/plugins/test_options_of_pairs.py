@@ -229,7 +229,7 @@ def _password(pair: Pair) -> None:
 
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
-    result = _expect(pair, {"quality": 90, "max_bytes": 1_000_000}, subsampling="4:4:4")
+    result = _expect(pair, {"quality": 90, "max_bytes": 1_000_000}, subsampling="4:4:4", lossless=False)
     assert result.outcome.quality_used == 90
 
 
