@@ -18,7 +18,6 @@ Pixels: TypeAlias = Image.Image | DeepPixels
 
 _DRAWN = frozenset({"fill-image", "fill-imgmask", "ignore-text"})  # pictures, and text that is only searched
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
-# Color spaces of which TIFF has an equal.
 # Color spaces of which TIFF has an equal, and masks.
 _STORED = re.compile(r"(Indexed\(\d+,)?(Device(Gray|RGB|CMYK)|ICCBased\((Gray|RGB|CMYK),)|None$")
 _STENCIL = "None"  # the color space of a mask through which the page is painted
@@ -133,7 +132,12 @@ class Scan:
 def find(page: pymupdf.Page) -> Scan | None:
     """The pictures of a page that shows nothing else. None for other pages."""
     listed = page.get_images()
-    if not listed or page.first_annot or page.first_widget or {kind for kind, _ in page.get_bboxlog()} - _DRAWN:
+    if (
+        not 0 < len(listed) <= _MAX_PARTS
+        or page.first_annot
+        or page.first_widget
+        or {kind for kind, _ in page.get_bboxlog()} - _DRAWN
+    ):
         return None
     found = page.get_image_info(xrefs=len(listed) != 1)  # which decodes pictures to tell them apart
     if len(listed) == len(found) == 1:
