@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import zlib
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, RASTER, Content, FileFormat, Frame, Loss, Raster, Size, check_size, conversion, ends_with
+from engine import (
+    DOCUMENT,
+    RASTER,
+    Content,
+    FileFormat,
+    Frame,
+    Loss,
+    Raster,
+    Requirement,
+    Size,
+    check_size,
+    conversion,
+    ends_with,
+)
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import crop_box, needed_size
@@ -15,7 +29,20 @@ from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_docu
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
+
+def _has_cairo() -> bool:
+    try:
+        ctypes.CDLL("libcairo.so.2")
+    except OSError:
+        return False
+    return True
+
+
+CAIRO = Requirement("cairo", "vectors of SVG that Typst refuses", "apt-get install libcairo2", present=_has_cairo())
+MODULES = (
+    *("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
+    *(("cairosvg",) if CAIRO.present else ()),
+)
 _HEAD = 65_536  # bytes within which the root element must begin
 _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks

@@ -12,6 +12,7 @@ from PIL import Image, ImageFilter
 from engine import Size, pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
+from plugins._svg import vectors
 from tests.support.results.conversions import codes
 
 _REGISTRY = load_registry()
@@ -202,6 +203,7 @@ def test_the_printed_size_is_kept(source: str) -> None:
         ('<foreignObject><iframe xmlns="http://www.w3.org/1999/xhtml" src="a"/></foreignObject>', "<g/>"),
         ('<g xmlns:e="e" e:a="1"><e:b>c</e:b><metadata/></g>', "<g/>"),
         ("<text>a<title>b</title>c</text>", "<text>ac</text>"),
+        ('<g xml:base="https://example.com/" xml:lang="de"/>', '<g xml:lang="de"/>'),
     ],
 )
 def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> None:
@@ -212,3 +214,14 @@ def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> Non
     etree.cleanup_namespaces(expected)
 
     assert etree.tostring(redrawn, method="c14n") == etree.tostring(expected, method="c14n")
+
+
+def test_cairo_draws_what_typst_refuses() -> None:
+    svg = f'<svg {_NAMES}><rect x="20" y="10" width="100" height="50" fill="#00f"/></svg>'
+
+    page = pymupdf.open(stream=vectors.draw_with_cairo(svg))[0]
+
+    assert (page.rect.width, page.rect.height) == pytest.approx((225, 90), abs=0.01)
+    (drawing,) = page.get_drawings()
+    assert tuple(drawing["rect"]) == pytest.approx((15, 7.5, 90, 45), abs=0.01)
+    assert drawing["fill"] == (0, 0, 1)
