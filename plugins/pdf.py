@@ -78,10 +78,10 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
-    if pages is None:
+    indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
+    if len(indexes) == document.page_count:
         return document
-    indexes = PageRanges.parse(pages).indexes(document.page_count)
-    selected = _select_pages(data, password or "", indexes) if len(indexes) < document.page_count else None
+    selected = _select_pages(data, password or "", indexes)
     if selected is None:
         document.select(indexes)
         return document
