@@ -32,6 +32,7 @@ _COMPATIBLE_MODES = {
     "RGB": ("RGB", "RGBA"),
     "RGBA": ("RGBA",),
     "CMYK": ("CMYK",),
+    "LAB": ("LAB",),
 }
 
 

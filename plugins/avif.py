@@ -98,6 +98,7 @@ _HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     animation_modes=("RGB", "RGBA"),
+    encoding=True,
     max_side=32_768,
     metadata=frozenset({"exif", "xmp"}),
 )

@@ -38,6 +38,7 @@ GIF = FileFormat(
     is_complete=ends_with(b";"),
 )
 
+MODULES = ("numpy",)
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
 _HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"

@@ -110,6 +110,7 @@ _HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     max_side=32_768,
+    encoding=True,
     metadata=frozenset({"exif", "xmp"}),
 )
 

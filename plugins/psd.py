@@ -73,11 +73,15 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
     )
 
 
-_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
+_DEEP_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
 _HOLDS = TargetCapabilities(
-    _MODES, deep_modes=_MODES, icc=True, max_side=30_000, metadata=frozenset({"exif", "xmp", "iptc"})
+    ("1", "P", *_DEEP_MODES, "LAB"),
+    deep_modes=_DEEP_MODES,
+    icc=True,
+    max_side=30_000,
+    metadata=frozenset({"exif", "xmp", "iptc"}),
 )
 
 

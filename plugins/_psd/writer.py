@@ -10,26 +10,30 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels
-from plugins._psd.reader import CMYK, GRAY, RGB
+from plugins._psd.reader import BITMAP, CMYK, GRAY, INDEXED, LAB, RGB
 
-_MODES = {"L": GRAY, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK}
+_MODES = {"1": BITMAP, "L": GRAY, "P": INDEXED, "RGB": RGB, "RGBA": RGB, "CMYK": CMYK, "LAB": LAB}
 _RLE = 1  # compression
 _ALPHA = -1  # id of the channel of a layer
 _LAYER_NAME = b"\7Layer 1"  # a Pascal string, padded to a multiple of four bytes
 
 
 def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> bytes:
-    """A file with 8 or 16 bits per sample. `resources` are its image resources by number."""
-    mode = pixels.mode
+    """A file with 1, 8 or 16 bits per sample. `resources` are its image resources by number."""
+    mode, (width, height) = pixels.mode, pixels.size
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     planes: NDArray[Any] = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
     if mode == "CMYK":
         planes = np.iinfo(array.dtype).max - planes  # stored inverted
-    height, width, depth = *planes.shape[1:], array.itemsize * 8
+    if mode == "LAB":
+        planes = planes ^ np.array([0, 128, 128], np.uint8).reshape(3, 1, 1)  # a and b are signed outside of Pillow
+    depth = array.itemsize * 8
+    if mode == "1":
+        planes, depth = np.packbits(~planes, axis=-1), 1  # 1 is black
     return b"".join(
         (
             struct.pack(">4sH6xHIIHH", b"8BPS", 1, len(planes), height, width, depth, _MODES[mode]),
-            _section(b""),
+            _section(_palette(pixels) if isinstance(pixels, Image.Image) and mode == "P" else b""),
             _section(b"".join(_resource(number, content) for number, content in resources.items())),
             _section(_layers(planes, depth) if mode == "RGBA" else b""),
             _compress(_on_white(planes) if mode == "RGBA" else planes),
@@ -41,6 +45,14 @@ def _section(content: bytes, multiple: int = 1) -> bytes:
     """The content after its length, which includes padding to a `multiple` of bytes."""
     content += b"\0" * (-len(content) % multiple)
     return struct.pack(">I", len(content)) + content
+
+
+def _palette(image: Image.Image) -> bytes:
+    """The colors of a palette: all of red, then of green and of blue."""
+    colors = np.zeros((256, 3), np.uint8)
+    samples = np.array(image.getpalette(), np.uint8).reshape(-1, 3)
+    colors[: len(samples)] = samples
+    return colors.T.tobytes()
 
 
 def _resource(number: int, content: bytes) -> bytes:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import tifffile
 from numpy.typing import NDArray
+from psd_tools import PSDImage
 
 from engine.media import RASTER
 from engine.options import OptionValues
 from engine.pipeline import open_file
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples import psd_files
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
@@ -166,3 +168,38 @@ def test_a_lossless_animation_stays_lossless() -> None:
     for index, frame in enumerate(frames):
         result.seek(index)
         np.testing.assert_array_equal(np.asarray(result.convert("RGB")), np.asarray(frame)[::-1])
+
+
+def _psd(kind: int) -> bytes:
+    """Noise of a color mode of PSD."""
+    rng = np.random.default_rng(kind)
+    if kind == psd_files.BITMAP:
+        return psd_files.build(rng.integers(0, 256, (1, 23, 5), np.uint8), kind, width=37)
+    bands = {psd_files.GRAY: 1, psd_files.INDEXED: 1, psd_files.LAB: 3, psd_files.CMYK: 4}[kind]
+    palette = rng.bytes(768) if kind == psd_files.INDEXED else b""
+    return psd_files.build(rng.integers(0, 256, (bands, 23, 37), np.uint8), kind, palette=palette)
+
+
+@pytest.mark.parametrize("change", [{}, {"rotate": 180}], ids=str)
+@pytest.mark.parametrize(
+    "kind", [psd_files.BITMAP, psd_files.GRAY, psd_files.INDEXED, psd_files.LAB, psd_files.CMYK], ids=str
+)
+def test_psd_keeps_its_color_mode(kind: int, change: OptionValues) -> None:
+    source = _psd(kind)
+
+    result = convert(source, "psd", **change)
+
+    assert not codes(result)
+    assert result.data[22:26] == source[22:26]  # depth and color mode
+    expected, seen = (convert(data, "tiff", **options).data for data, options in ((source, change), (result.data, {})))
+    np.testing.assert_array_equal(tifffile.imread(BytesIO(seen)), tifffile.imread(BytesIO(expected)))
+
+
+@pytest.mark.parametrize("mode", ["1", "P"])
+def test_a_psd_of_few_colors_is_what_another_reader_reads(mode: str) -> None:
+    image = photo(mode="RGB").convert(mode)
+
+    document = PSDImage.open(BytesIO(convert(saved(image, "PNG"), "psd").data))
+
+    assert (document.color_mode.name, document.depth) == (("BITMAP", 1) if mode == "1" else ("INDEXED", 8))
+    np.testing.assert_array_equal(np.asarray(document.topil()), np.asarray(image))
