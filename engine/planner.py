@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import chain, count
@@ -26,7 +26,7 @@ class Plan:
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
     and an empty opening. The last inputs are the files of the tool's parameters `file_names`. `steps` lead on to the
     target; there is at least one conversion. `reader` decodes the result to verify it. `transforms` are those that can
-    run on the way, in their order; those that run are in `steps`.
+    run on the way, in their order; those that run are in `steps`. `options` are its options by name.
     """
 
     sources: tuple[FileFormat, ...]
@@ -37,6 +37,7 @@ class Plan:
     reader: AnyConversion | None = None
     transforms: tuple[AnyTransform, ...] = ()
     file_names: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     @property
     def source(self) -> FileFormat:
@@ -73,9 +74,8 @@ class Plan:
         tool = (self.tool,) if self.tool else ()
         return tuple(str(step) for step in (*self.openings[0], *tool, *self.steps))
 
-    @cached_property
-    def options(self) -> dict[str, Option]:
-        """The options of all steps, with the defaults that apply."""
+    def find_options(self) -> dict[str, Option]:
+        """The options of all steps, with the defaults that apply, limited to what the target holds."""
         tool = (self.tool,) if self.tool else ()
         path = tuple(step for step in self.steps if isinstance(step, Conversion))
         effective = (step for index, step in enumerate(path) if _has_effect(path, index))

@@ -229,7 +229,8 @@ class Registry:
     ) -> Plan:
         passed = {path[0].source, *(step.target for step in path)}
         transforms = tuple(transform for transform in self._transforms if transform.format in passed)
-        return Plan(sources, target, path, tool, openings, self.reader(target), transforms).with_transforms(NO_OPTIONS)
+        plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
+        return replace(plan, options=plan.find_options()).with_transforms(NO_OPTIONS)
 
     def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
         path = self._paths_from(source).get(fmt) if fmt else None

@@ -1,8 +1,7 @@
-"""SVG, plain or gzipped: drawn by resvg, written as PDF by Typst and from documents by MuPDF."""
+"""SVG, plain or gzipped: drawn by resvg, written from documents by MuPDF."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 import zlib
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from engine import (
     Frame,
     Loss,
     Raster,
-    Requirement,
     Size,
     check_size,
     conversion,
@@ -24,25 +22,12 @@ from engine import (
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
 from plugins.geometry import crop_box, needed_size
-from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, warn_first_page
+from plugins.pdf import checked_pictures, filter_document, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
 
-
-def _has_cairo() -> bool:
-    try:
-        ctypes.CDLL("libcairo.so.2")
-    except OSError:
-        return False
-    return True
-
-
-CAIRO = Requirement("cairo", "vectors of SVG that Typst refuses", "apt-get install libcairo2", present=_has_cairo())
-MODULES = (
-    *("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
-    *(("cairosvg",) if CAIRO.present else ()),
-)
+MODULES = ("plugins._svg.document",)
 _HEAD = 65_536  # bytes within which the root element must begin
 _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
@@ -110,21 +95,6 @@ def render(
         sizes=[full],
         drawn_sizes=[drawn],
     )
-
-
-@conversion(SVG, PDF, cost=4, isolated=True, without=OPTIONS_OF_DOCUMENTS)
-def to_pdf(data: bytes) -> bytes:
-    from plugins._svg import vectors
-
-    return vectors.to_pdf(data)
-
-
-@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
-def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """The result contains no metadata, for any value of the option."""
-    from plugins._svg import vectors
-
-    return vectors.to_svg(data)
 
 
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)

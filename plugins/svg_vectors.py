@@ -1,0 +1,38 @@
+"""SVG as vectors: PDF by Typst, and SVG without what is not drawn."""
+
+import ctypes
+
+from engine import Loss, Requirement, conversion
+from engine.option_types import Metadata
+from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF
+from plugins.svg import SVG
+
+
+def _has_cairo() -> bool:
+    try:
+        ctypes.CDLL("libcairo.so.2")
+    except OSError:
+        return False
+    return True
+
+
+CAIRO = Requirement("cairo", "vectors of SVG that Typst refuses", "apt-get install libcairo2", present=_has_cairo())
+MODULES = (
+    *("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
+    *(("cairosvg",) if CAIRO.present else ()),
+)
+
+
+@conversion(SVG, PDF, cost=4, isolated=True, without=OPTIONS_OF_DOCUMENTS)
+def to_pdf(data: bytes) -> bytes:
+    from plugins._svg import vectors
+
+    return vectors.to_pdf(data)
+
+
+@conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
+def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+    """The result contains no metadata, for any value of the option."""
+    from plugins._svg import vectors
+
+    return vectors.to_svg(data)
