@@ -19,7 +19,7 @@ class TargetCapabilities:
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
     `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `encoding`: a file
-    of the same format keeps its encoding, that of the `origin` of its raster or that it is lossless, unless an option
+    of the same format keeps the encoding of the `origin` of its raster, or stays lossless, unless an option
     of ENCODING_OPTIONS replaces it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata`
     the largest size of a block of them in bytes.
     """

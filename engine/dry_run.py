@@ -11,11 +11,11 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome
 from engine.planner import Plan
 
-_MAX_PIXELS = 25_000_000  # of pictures that are decoded, or encoded, to find out what is lost
+_MAX_PIXELS = 25_000_000  # Larger pictures are neither decoded nor encoded to find out what is lost.
 
 
 def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTIONS) -> Outcome:
-    """Returns the outcome of a run of the plan, as far as the header of its input tells it.
+    """Returns the outcome of a run of the plan, as far as the header of its input shows it.
 
     Raises ConversionError only. Pictures are not encoded, and decoded only where a loss depends on their pixels.
     Documents and vectors are converted to find out what is lost. The outcome has no size.

@@ -103,7 +103,7 @@ class Raster:
     `frames` yields frames with 8 bits per sample. `deep_frames`, if the source has a higher depth, yields the same
     frames with 16. A consumer iterates over one of the two, once.
     `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
-    are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
+    are the sizes to which the decoder scales them, and `decoded_sizes` the sizes of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
     IPTC-IIM, `text` are comments and texts with their keywords. `adapt_metadata` returns the raster with what a target

@@ -62,7 +62,7 @@ class Option:
         return TypeAdapter(self.type, config=ConfigDict(strict=True))
 
     def limited(self, limit: Any) -> Option:
-        """The option with fewer values: those of a Literal, or within the limits of a pydantic Field."""
+        """The option with fewer values: the values of a Literal, or values within the limits of a pydantic Field."""
         kind, *annotations = get_args(self.type) if get_origin(self.type) is Annotated else (self.type,)
         narrowed = (limit, *annotations) if get_origin(limit) is Literal else (kind, *annotations, limit)
         return replace(self, type=Annotated[narrowed])

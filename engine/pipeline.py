@@ -269,7 +269,7 @@ def _encode(
     if isinstance(payload, Raster) and ENCODING_OPTIONS & encoder.options.keys() & options.keys():
         payload = replace(payload, origin=None)
     elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
-        options = {**options, LOSSLESS: not payload.lossy}  # of the same class
+        options = {**options, LOSSLESS: not payload.lossy}
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)

@@ -129,7 +129,7 @@ def raw_profile(text: object) -> bytes | None:
 
 
 def read_orientation(image: Image.Image) -> int:
-    """The orientation of a picture that Pillow opened, 1 to 8, from EXIF or else XMP; 1 if neither tells it."""
+    """The orientation of a picture that Pillow opened, 1 to 8, from EXIF or else XMP; 1 if neither has it."""
     block = parse(_raw(image))
     orientation = block.integer(ORIENTATION) if block else 0
     if not orientation and isinstance(packet := image.info.get("xmp"), bytes):

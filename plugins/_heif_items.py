@@ -7,7 +7,7 @@ from engine import FidelityWarning
 from plugins import _exif
 from plugins._heif_boxes import VERSION, boxes, children, find
 
-# Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
+# Types of auxiliary pictures, of Apple and of ISO 21496-1. A subtype can follow.
 _GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
 _TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 _MIN_LOCATION = 6  # bytes of an entry of any version

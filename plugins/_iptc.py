@@ -65,7 +65,7 @@ def from_resources(data: bytes) -> bytes | None:
     start = 0
     while data[start : start + 4] == _RESOURCE and start + 12 <= len(data):
         number = int.from_bytes(data[start + 4 : start + 6])
-        size_at = start + 6 + (data[start + 6] + 2) // 2 * 2  # after the name, whose length comes first
+        size_at = start + 6 + (data[start + 6] + 2) // 2 * 2
         content = size_at + 4
         end = content + int.from_bytes(data[size_at:content])
         if number == _IIM:

@@ -1,4 +1,4 @@
-"""Quantization tables and sampling of colors in JPEG: for a quality, and those of a file."""
+"""Quantization tables and sampling of colors in JPEG, for a quality or as in another file."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -8,8 +8,8 @@ Sampling: TypeAlias = Literal["4:4:4", "4:2:2", "4:2:0"]
 """The resolution of colors: full, half the width, or half the width and half the height."""
 
 _SAMPLINGS: tuple[Sampling, ...] = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's number
-_FULL_QUALITY = 90  # from which colors have the full resolution
-_SIDE = 8  # of a block
+_FULL_QUALITY = 90  # Colors have the full resolution from this quality on.
+_BLOCK_SIDE = 8
 
 # N. Robidoux's table in ImageMagick and mozjpeg, to the power of 0.88. With half the resolution of colors, photos are
 # 5 % smaller than with the tables of the standard at an equal score of SSIMULACRA2; with the full one, they are larger.
@@ -46,5 +46,8 @@ def encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:
     tables = [source.quantization[number] for number in sorted(source.quantization)]
     if orientation >= 5:
         sampling = "4:4:4" if sampling == "4:2:2" else sampling
-        tables = [[table[row + _SIDE * column] for row in range(_SIDE) for column in range(_SIDE)] for table in tables]
+        tables = [
+            [table[row + _BLOCK_SIDE * column] for row in range(_BLOCK_SIDE) for column in range(_BLOCK_SIDE)]
+            for table in tables
+        ]
     return {"subsampling": sampling} | ({"quality": -1, "qtables": tables} if tables else {})

@@ -1,4 +1,4 @@
-"""The pictures after the first one in a JPEG file: gain maps, and those of multi-picture files (CIPA DC-007)."""
+"""Pictures after the first one in a JPEG file: gain maps, and others of multi-picture files (CIPA DC-007)."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the picture, a scan
 _INDEX = b"MPF\0"
 _MAX_PICTURES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are looked at, bytes of each picture
 _ENTRIES, _ENTRY_SIZE = 0xB002, 16
-_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # the kind of a picture in its attributes; those of VGA and Full HD
-# Adobe's and Google's, Apple's, and that of ISO 21496-1.
+_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # kinds of pictures in their attributes; previews of VGA and Full HD
+# Names of gain maps: of Adobe and Google, of Apple, and of ISO 21496-1.
 _GAIN_MAP = (
     b"http://ns.adobe.com/hdr-gain-map/1.0/",
     b"urn:com:apple:photo:2020:aux:hdrgainmap",
     b"urn:iso:std:iso:ts:21496:-1\0",
 )
-_AUXILIARY = b"AuxiliaryImageType"  # of Apple's XMP in depth maps and mattes
+_AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
 def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments]) -> None:

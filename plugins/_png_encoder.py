@@ -33,7 +33,7 @@ _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 _CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
 _GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
-RGB, _FULL_RANGE = 0, 1  # of the chunk cICP
+RGB, _FULL_RANGE = 0, 1  # values in the chunk cICP
 LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
 HOLDS = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
@@ -161,7 +161,7 @@ def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
 
 
 def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
-    """Keywords and texts: those of the raster, and XMP."""
+    """Keywords and texts of the raster, and XMP."""
     yield from raster.text
     if raster.xmp:
         yield _XMP, raster.xmp.decode("utf-8", "replace")

@@ -94,7 +94,7 @@ def _boxes(page: TiffPage) -> list[tuple[Size, tuple[int, int]]]:
 
 
 def _complete(tables: bytes, strip: bytes, transform: int) -> bytes:
-    """A JPEG file of the tables and a strip. `transform`: 1 if the colors are YCbCr, which TIFF tells instead."""
+    """A JPEG file of the tables and a strip. `transform`: 1 if the colors are YCbCr, which TIFF states in a tag."""
     adobe = b"\xff\xee" + struct.pack(">H5sHHHB", 14, b"Adobe", 100, 0, 0, transform)
     parts = [_START, adobe]
     for stream in (tables, strip):

@@ -67,7 +67,7 @@ class Layout:
 
 
 def read_layout(content: Content) -> Layout | None:
-    """The layout that the header of a TIFF file tells. None if it is invalid."""
+    """The layout that the header of a TIFF file states. None if it is invalid."""
     order = {b"II": "<", b"MM": ">"}.get(content[:2])
     if order is None or len(content) < _MIN_SIZE:
         return None

@@ -43,7 +43,7 @@ _MODES = ("L", "P", "PA", "RGB", "RGBA")
 _HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
-_COLORS = 256  # of a frame, with the transparent one
+_COLORS = 256  # colors of a frame, with the transparent one
 _PART = 1 << 16  # pixels that are looked up at a time
 _KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten

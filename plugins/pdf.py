@@ -210,7 +210,7 @@ def render(
         return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
-    warn_losses(document[0])  # before it is drawn, to be told by a dry run
+    warn_losses(document[0])  # A dry run draws no page.
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,

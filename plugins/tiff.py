@@ -259,7 +259,7 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
 
 
 def _with_tags(data: bytes, raster: Raster) -> bytes:
-    """A TIFF file whose first directory has more tags: those of EXIF that do not describe storage, XMP and IPTC."""
+    """A TIFF file whose first directory has more tags: XMP, IPTC, and tags of EXIF that do not describe storage."""
     layout, block = _tiff_tags.read_layout(data), _exif.parse(raster.exif)
     tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}

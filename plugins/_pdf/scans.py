@@ -139,7 +139,7 @@ def find(page: pymupdf.Page) -> Scan | None:
         or {kind for kind, _ in page.get_bboxlog()} - _DRAWN
     ):
         return None
-    found = page.get_image_info(xrefs=len(listed) != 1)  # which decodes pictures to tell them apart
+    found = page.get_image_info(xrefs=len(listed) != 1)  # `xrefs` decodes pictures to compare them
     if len(listed) == len(found) == 1:
         found[0]["xref"] = listed[0][0]
     if not 0 < len(found) <= _MAX_PARTS or not page.rect.width * page.rect.height:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Cell: TypeAlias = tuple[int, int]
 
-_DPI = 300  # of the pictures
-_MAX_PIXELS = 30_000_000  # of all pictures together; above it, their resolution is reduced
+_DPI = 300
+_MAX_PIXELS = 30_000_000  # The resolution is reduced if all pictures together have more.
 _MAX_PICTURES = 32
 _CELL = 6  # points; what lies closer together shares a picture
 _MARGIN = 2  # points around what is transparent, because viewers round the borders of pictures

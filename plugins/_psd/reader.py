@@ -25,7 +25,9 @@ _MIN_RESOURCE, _MIN_BLOCK = 11, 12  # bytes
 _VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged picture
 
 _EFFECTS = frozenset({b"lfx2", b"lmfx", b"lrFX"})
-_LONG = frozenset({b"Alph", b"FEid", b"FMsk", b"FXid", b"LMsk", b"PxSD", b"cinf", b"lnk2"})  # of 8 bytes length in PSB
+_LONG = frozenset(
+    {b"Alph", b"FEid", b"FMsk", b"FXid", b"LMsk", b"PxSD", b"cinf", b"lnk2"}
+)  # blocks with a length of 8 bytes in PSB
 # Blocks after the layers. In PSB, these and others have a length of 8 bytes; the others are never before these.
 _LAYERS = frozenset({b"Lr16", b"Lr32", b"Layr"})
 _TRANSPARENCY = frozenset({b"Mt16", b"Mt32", b"Mtrn"})

@@ -16,7 +16,7 @@ ById: TypeAlias = Mapping[str | None, etree._Element]
 
 _MAX_LINKS = 16  # gradients that refer to each other
 _MAX_PERIODS = 50  # on each side
-_MAX_STOPS = 100_000  # of all gradients that are written anew
+_MAX_STOPS = 100_000  # Gradients that would have more stops together stay as they are.
 _CIRCLES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         f"{SVG}linearGradient": {"x1": "0%", "y1": "0%", "x2": "100%", "y2": "0%"},
@@ -51,7 +51,7 @@ def simplify(root: etree._Element) -> None:
     viewport = coordinates.viewport_size(root)
     chains = [_sources(gradient, by_id) for gradient in root.iter(*_CIRCLES)]
     left = _MAX_STOPS
-    for sources in sorted(chains, key=len, reverse=True):  # before those that they refer to are changed
+    for sources in sorted(chains, key=len, reverse=True):  # referring gradients come first
         spread = _first(sources, "spreadMethod", "pad")
         if spread in ("repeat", "reflect") or _first(sources, "fr", "0") != "0":
             stops: list[etree._Element] = next(

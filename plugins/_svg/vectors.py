@@ -1,4 +1,4 @@
-"""Writes SVG as vectors: PDF with Typst, whose parser of SVG is that of resvg, and SVG as the tree that resvg draws."""
+"""Writes SVG as vectors: PDF with Typst, which parses SVG as resvg does, and SVG as the tree that resvg draws."""
 
 import typst
 from lxml import etree
@@ -46,6 +46,7 @@ def to_svg(data: bytes) -> bytes:
     root = document.read(data)
     for name, side in zip(("width", "height"), coordinates.size(root), strict=True):
         root.set(name, f"{side:.9g}")
-    root.text = root.text or ""  # so that the end tag is written, by which complete files are recognized
+    # An empty text makes lxml write the end tag, by which complete files are recognized.
+    root.text = root.text or ""
     etree.cleanup_namespaces(root)
     return bytes(etree.tostring(root, encoding="utf-8", xml_declaration=False))

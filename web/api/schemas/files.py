@@ -70,7 +70,7 @@ def reduction_percent(original_size: int, outcome: Outcome) -> float:
 @dataclass(frozen=True)
 class PlannedConversion(Flat):
     """A conversion that was not run, because of `dry_run`, and what its result would be, as far as the file's header
-    tells it."""
+    shows it."""
 
     input_format: Annotated[str, Field(examples=["jpeg"])]
     output_format: Annotated[str, Field(examples=["webp"])]
