@@ -17,7 +17,9 @@ from engine.conversions import tool as tool
 from engine.conversions import transform as transform
 from engine.decode_limits import MAX_FRAMES as MAX_FRAMES
 from engine.decode_limits import MAX_PIXELS as MAX_PIXELS
+from engine.decode_limits import MAX_TOTAL_PIXELS as MAX_TOTAL_PIXELS
 from engine.decode_limits import Size as Size
+from engine.decode_limits import check_count as check_count
 from engine.decode_limits import check_side as check_side
 from engine.decode_limits import check_size as check_size
 from engine.errors import ConversionError as ConversionError
@@ -48,6 +50,7 @@ from engine.media import Frame as Frame
 from engine.media import Raster as Raster
 from engine.options import InputFile as InputFile
 from engine.options import Option as Option
+from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
 from engine.options import PageRanges as PageRanges
 from engine.origin import Origin as Origin

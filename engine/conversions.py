@@ -128,8 +128,9 @@ def conversion(
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
     those that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: plans
     with the step get a process of their own, as do plans with `programs`. An encoder declares what its target `holds`;
-    the function receives a raster that is reduced to it. `without` are the names of options of transforms that have no
-    effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on the pixels.
+    the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
+    steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
+    the pixels.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:

@@ -60,10 +60,6 @@ class DeepPixels:
         """Width and height."""
         return self.array.shape[1], self.array.shape[0]
 
-    def as_rgba(self) -> DeepPixels:
-        """LA pixels as RGBA, because few formats and readers support LA; other modes unchanged."""
-        return DeepPixels(self.array[..., [0, 0, 0, 1]].copy(), "RGBA") if self.mode == "LA" else self
-
     def as_image(self) -> Image.Image:
         """The pixels scaled to 8 bits per sample."""
         return Image.fromarray(color.to_8_bits(self.array), self.mode)
@@ -74,12 +70,16 @@ class Frame:
     """One upright picture. `duration` is in milliseconds, for frames of an animation.
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
+    `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
+    has another one than the raster.
     """
 
     pixels: Image.Image | DeepPixels
     icc_profile: bytes | None = None
     duration: float = 0.0
     full_size: Size | None = None
+    cropped: bool = False
+    dpi: tuple[float, float] | None = None
 
     @property
     def size(self) -> Size:
@@ -352,9 +352,13 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame = _on_background(frame, raster.background)
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):
-        pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        if pixels.mode in target.deep_modes and (target.icc or profile is None):
+        held = pixels.mode in target.deep_modes and (target.icc or profile is None)
+        if not held and (profile or pixels.mode != "CMYK"):
+            color.warn_converted(pixels.mode)
+            array, mode = color.deep_to_srgb(pixels.array, pixels.mode, profile)
+            pixels, profile, held = DeepPixels(array, mode), None, mode in target.deep_modes
+        if held:
             return replace(frame, pixels=pixels, icc_profile=profile)
         FidelityWarning.issue("depth_reduced", "The target supports 8 bits per sample for these colors.")
     widen = depth > 8 and raster.bit_depth is not None

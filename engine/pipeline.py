@@ -289,19 +289,24 @@ def _encode(
 
 def _encode_within(
     encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
-) -> tuple[bytes, Any, int]:
+) -> tuple[bytes, Any, int | None]:
     """Encodes with the best quality whose file has at most `max_bytes`, up to the option `quality` or its default.
 
-    Returns the file, the payload that the encoder received, and the quality. Raises ConversionError, reason
-    `target_unreachable`.
+    An encoder without a default compresses without loss, which comes first. Returns the file, the payload that the
+    encoder received, and the quality. Raises ConversionError, reason `target_unreachable`.
     """
     max_bytes = int(options[MAX_BYTES])
+    copies = media.copies(payload)
+    if QUALITY not in options and encoder.options[QUALITY].default is None:
+        copy = next(copies)
+        data = run_step(encoder, copy, options, trace)
+        if len(data) <= max_bytes:
+            return data, copy, None
     upper = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
     best: tuple[bytes, Any, int] | None = None
     lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
     lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size
     smallest = 0
-    copies = media.copies(payload)
     while lower < upper:
         quality, copy = (lower + upper + 1) // 2, next(copies)
         data = run_step(encoder, copy, {**options, QUALITY: quality}, trace)

@@ -166,7 +166,8 @@ def _path_text(source: FileFormat, path: Conversions) -> str:
 def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyFormat, frozenset[str]]) -> frozenset[str]:
     """The names of options that have no effect on the path, whose formats have options of transforms."""
     steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
-    return names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
+    without = names.intersection(name for step in path for name in step.without)
+    return without | names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]

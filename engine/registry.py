@@ -1,5 +1,6 @@
 """The registry of formats, conversions and tools: detection, planning and the catalogue."""
 
+import json
 import logging
 import mmap
 import os
@@ -125,6 +126,20 @@ class Registry:
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
         """Returns the values of options as `validate_options` does, for any of this registry's options."""
         return validate_options(self.options, given, from_text=from_text)
+
+    def default_text(self, name: str) -> str:
+        """Returns the default of an option for people, such as `5` or `80 (jpeg), 87 (webp)`; empty if it has none."""
+        formats: dict[str, set[str]] = {}
+        for step in (step for plugin in self.plugins for step in plugin.conversions if name in step.options):
+            default = step.options[name].default
+            if default is not None:
+                text = default if isinstance(default, str) else json.dumps(default)
+                named = step.target if isinstance(step.target, FileFormat) else step.source
+                formats.setdefault(text, set()).add(named.name)
+        common = self.options[name].default
+        if len(formats) > 1:
+            return ", ".join(f"{text} ({', '.join(sorted(names))})" for text, names in formats.items())
+        return next(iter(formats), "" if common is None else common if isinstance(common, str) else json.dumps(common))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
         """Returns the options of a tool and of the steps that read and write its files; none if it is not installed."""

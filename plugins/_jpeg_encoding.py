@@ -11,9 +11,8 @@ _SAMPLINGS: tuple[Sampling, ...] = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's nu
 _FULL_QUALITY = 90  # from which colors have the full resolution
 _SIDE = 8  # of a block
 
-# N. Robidoux's table in ImageMagick and mozjpeg, to the power of 0.88. With half the resolution of colors, files of
-# photos are 5 % smaller than with the tables of the standard at an equal score of SSIMULACRA2; with the full resolution,
-# they are larger.
+# N. Robidoux's table in ImageMagick and mozjpeg, to the power of 0.88. With half the resolution of colors, photos are
+# 5 % smaller than with the tables of the standard at an equal score of SSIMULACRA2; with the full one, they are larger.
 _TABLE = (
     *(16, 16, 16, 18, 24, 33, 48, 70),
     *(16, 17, 19, 25, 31, 36, 46, 62),

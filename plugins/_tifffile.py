@@ -60,14 +60,9 @@ class Writer:
 
     def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
         """Adds a page of mode 1, by Group 4 or deflate: the smaller. TiffWriter.write documents `parameters`."""
-        inverted = ImageChops.invert(image)  # 0 is white for Group 4
-        choices = {
-            COMPRESSION.CCITT_T6: _group4(inverted),
-            COMPRESSION.ADOBE_DEFLATE: imagecodecs.zlib_encode(inverted.tobytes()),
-        }
-        compression = min(choices, key=lambda choice: len(choices[choice]))
-        # tifffile writes compressed strips as they are, but knows only the second compression.
-        strips: Any = [iter([choices[compression]])]
+        is_group4, data = compress_bilevel(image)
+        # tifffile writes compressed strips as they are, but knows only deflate.
+        strips: Any = [iter([data])]
         self._handle.write(
             strips,
             is_batch=True,
@@ -80,7 +75,7 @@ class Writer:
             software=False,
             **parameters,
         )
-        self._pages.append(compression)
+        self._pages.append(COMPRESSION.CCITT_T6 if is_group4 else None)
 
     def getvalue(self) -> bytes:
         """The file."""
@@ -91,6 +86,13 @@ class Writer:
                     if compression and isinstance(page, TiffPage):
                         page.tags["Compression"].overwrite(compression)
         return self._file.getvalue()
+
+
+def compress_bilevel(image: Image.Image) -> tuple[bool, bytes]:
+    """The samples of a picture of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
+    inverted = ImageChops.invert(image)
+    group4, deflated = _group4(inverted), bytes(imagecodecs.zlib_encode(inverted.tobytes()))
+    return len(group4) <= len(deflated), min(group4, deflated, key=len)
 
 
 def _group4(image: Image.Image) -> bytes:
@@ -117,11 +119,12 @@ def pictures(file: TiffFile) -> list[TiffPage]:
 
     Stops one page after the limit. Raises CorruptInput if there is no page.
     """
-    pages = [page for page in islice(file.pages, MAX_FRAMES + 1) if isinstance(page, TiffPage)]
+    # By offset, because directories can form a loop.
+    pages = {page.offset: page for page in islice(file.pages, MAX_FRAMES + 1) if isinstance(page, TiffPage)}
     if not pages:
         raise CorruptInput("The TIFF file has no pages.")
-    largest = [max((page, *_full_sizes(page)), key=_area) for page in pages]
-    return [page for page in largest if not page.subfiletype & _NO_PICTURE] or pages[:1]
+    largest = [max((page, *_full_sizes(page)), key=_area) for page in pages.values()]
+    return [page for page in largest if not page.subfiletype & _NO_PICTURE] or [*pages.values()][:1]
 
 
 def _full_sizes(page: TiffPage) -> list[TiffPage]:

@@ -32,7 +32,7 @@ from engine import (
 from engine.option_types import Metadata
 from plugins import _postscript
 from plugins.jpeg import JPEG
-from plugins.pdf import PDF, filter_document, to_bytes, warn_pages_dropped
+from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, to_bytes, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
@@ -78,7 +78,7 @@ _LOSSLESS = [
 ]
 
 
-@conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True)
+@conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
 
@@ -169,13 +169,16 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     """Writes the first page as vectors, as viewers show it. Transparent parts become pictures."""
     from plugins._pdf import transparency
 
-    warn_pages_dropped(document)
+    warn_first_page(document)
+    _check_pictures(document)
     filter_document(document, metadata)
     document.select([0])
     document = _without_hidden_layers(document)
     document.bake()
     width, height = _make_upright(document)
     _check_size(width, height)
+    if not document[0].get_bboxlog():
+        document[0].draw_rect(document[0].rect, color=None, fill=(1, 1, 1))  # without marks, it would look truncated
     document, flattened = transparency.flatten(document)
     if flattened:
         FidelityWarning.issue("effects_rasterized", "Transparent parts became pictures of at most 300 dpi.")
@@ -185,6 +188,16 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     settings = ["-dPDFSTOPONERROR", *(["-dNoOutputFonts"] if outlines else [])]
     program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", *settings)
     return _set_bounding_box(program, width, height)
+
+
+def _check_pictures(document: pymupdf.Document) -> None:
+    """Raises CorruptInput for a damaged picture by JBIG2, which Ghostscript would leave out."""
+    from engine.mupdf import pymupdf
+
+    for xref, *_, filter in (picture[:9] for picture in document[0].get_images()):
+        if filter == "JBIG2Decode":
+            with checked_pictures():
+                pymupdf.Pixmap(document, xref)
 
 
 def _without_hidden_layers(document: pymupdf.Document) -> pymupdf.Document:

@@ -58,15 +58,14 @@ def crop(raster: Raster, *, crop: Crop | None = None) -> Raster:
     origin = raster.origin and raster.origin.cropped(*rectangle)
 
     def cut(frame: Frame) -> Frame:
-        full = frame.full_size or frame.size
-        _check_crop(rectangle, full)
-        left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, frame.size))
-        right, bottom = max(right, left + 1), max(bottom, top + 1)
+        if frame.cropped:
+            return replace(frame, cropped=False, full_size=rectangle[2:])
+        left, top, right, bottom = box = crop_box(crop, frame.full_size or frame.size, frame.size)
         pixels = frame.pixels
         if isinstance(pixels, DeepPixels):
             array = np.ascontiguousarray(pixels.array[top:bottom, left:right])
             return replace(frame, pixels=replace(pixels, array=array), full_size=rectangle[2:])
-        return replace(frame, pixels=pixels.crop((left, top, right, bottom)), full_size=rectangle[2:])
+        return replace(frame, pixels=pixels.crop(box), full_size=rectangle[2:])
 
     raster = _color_space.map_frames(raster, cut, lambda size: (min(size[0], rectangle[2]), min(size[1], rectangle[3])))
     return replace(raster, origin=origin)
@@ -76,6 +75,17 @@ def _parse_crop(crop: str) -> tuple[int, int, int, int]:
     """x, y, width and height of the option `crop`."""
     x, y, width, height = (int(number) for number in crop.split(","))
     return x, y, width, height
+
+
+def crop_box(crop: str, full: Size, size: Size) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of a crop from a picture that has `size` instead of its full size.
+
+    Raises InvalidOption if the crop is not inside a picture of the full size.
+    """
+    rectangle = _parse_crop(crop)
+    _check_crop(rectangle, full)
+    left, top, right, bottom = (round(side) for side in _scaled_box(rectangle, full, size))
+    return left, top, max(right, left + 1), max(bottom, top + 1)
 
 
 def _check_crop(rectangle: tuple[int, int, int, int], size: Size) -> None:
@@ -128,6 +138,7 @@ def _turn(raster: Raster, orientation: int) -> Raster:
 
 def _transpose(frame: Frame, orientation: int) -> Frame:
     full_size = frame.full_size[::-1] if frame.full_size and orientation >= 5 else frame.full_size
+    frame = replace(frame, dpi=frame.dpi[::-1]) if frame.dpi and orientation >= 5 else frame
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
         array = _pillow.apply_orientation(pixels.array, orientation)

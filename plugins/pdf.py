@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,8 +30,7 @@ from engine import (
 )
 from engine.option_types import Crop, Dpi, Fit, Flip, Height, Metadata, Pages, Password, Quality, Rotate, Width
 from plugins import _jpeg_embedding, _pillow, jpeg
-from plugins._jpeg_embedding import PLACEMENTS
-from plugins.geometry import needed_size
+from plugins.geometry import crop_box, needed_size
 from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
 
@@ -53,9 +54,12 @@ PDF = FileFormat(
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
+# What MuPDF reports about JBIG2 data of which it draws nothing.
+_JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages."""
-_DEFAULT_DPI = 96  # for pictures without a resolution
+OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes")
+"""The options of `write` that concern PDF files only."""
 JPEG_QUALITY = 92
 """The default quality of pictures from a lossy codec."""
 
@@ -71,9 +75,22 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
-    if pages is not None:
-        document.select(PageRanges.parse(pages).indexes(document.page_count))
+    if pages is None:
+        return document
+    indexes = PageRanges.parse(pages).indexes(document.page_count)
+    selected = _select_pages(data, password or "", indexes) if len(indexes) < document.page_count else None
+    if selected is None:
+        document.select(indexes)
+        return document
+    document = pymupdf.open(stream=selected, filetype="pdf")
+    document.authenticate(password or "")
     return document
+
+
+def _select_pages(data: bytes, password: str, indexes: list[int]) -> bytes | None:
+    from plugins._pdf.selection import select_pages
+
+    return select_pages(data, password, indexes)
 
 
 def warn_repaired(data: bytes) -> None:
@@ -84,8 +101,11 @@ def warn_repaired(data: bytes) -> None:
     FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
 
 
-def warn_pages_dropped(document: pymupdf.Document) -> None:
-    """Issues a warning if a document has several pages, for targets of one page."""
+def warn_first_page(document: pymupdf.Document) -> None:
+    """Issues the warnings for targets that hold the look of one page."""
+    from plugins._pdf.losses import warn_losses
+
+    warn_losses(document[0])
     if document.page_count > 1:
         FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
 
@@ -104,7 +124,21 @@ def encrypted_error(password: str | None) -> UnknownFormat:
 
 
 @conversion(DOCUMENT, PDF)
-def write(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
+def write(
+    document: pymupdf.Document,
+    *,
+    metadata: Metadata = "safe",
+    quality: Quality | None = None,
+    password: Password | None = None,
+) -> bytes:
+    """The document. With a `quality`, its pictures become JPEG where that is smaller; otherwise they stay."""
+    if quality is not None:
+        from plugins._pdf.recompression import recompress
+
+        # The pipeline can try several qualities of one document.
+        document = type(document)(stream=to_bytes(document), filetype="pdf")
+        document.authenticate(password or "")
+        recompress(document, quality)
     filter_document(document, metadata)
     return to_bytes(document)
 
@@ -155,89 +189,104 @@ def render(
 ) -> Raster:
     """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from engine.mupdf import pymupdf
+    from plugins._pdf.losses import warn_losses
 
-    def sizes(page: pymupdf.Page) -> tuple[Size, Size]:
-        """The size at `dpi`, and the size to draw."""
-        area = (page.rect * pymupdf.Matrix(dpi / 72, dpi / 72)).irect
-        full = max(1, area.width), max(1, area.height)
-        return full, needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+    def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int]]:
+        """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw."""
+        full = _size_at(page, dpi)
+        whole = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
+        return full, whole, crop_box(crop, full, whole) if crop else (0, 0, *whole)
 
     def draw(page: pymupdf.Page) -> Frame:
-        full, (across, down) = sizes(page)
-        check_size(across, down)
-        matrix = pymupdf.Matrix(dpi / 72, dpi / 72)
-        if full != (across, down):
-            matrix = pymupdf.Matrix(across / page.rect.width, down / page.rect.height)
-        pixels = page.get_pixmap(matrix=matrix, alpha=False)
-        image = Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
-        return Frame(image, full_size=full if full != image.size else None)
+        warn_losses(page)
+        full, whole, box = sizes(page)
+        check_size(*_box_size(box))
+        scale = (dpi / 72, dpi / 72) if full == whole else (whole[0] / page.rect.width, whole[1] / page.rect.height)
+        image = draw_page(page, pymupdf.Matrix(*scale), box if crop else None)
+        return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
-    # One page more than the limit is enough to be refused.
-    drawn = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]
-    full, first = drawn[0]
+    found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
+    full, whole, _ = found[0]
+    warn_losses(document[0])  # before it is drawn, to be told by a dry run
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,
-        dpi=(dpi * first[0] / full[0], dpi * first[1] / full[1]),
+        dpi=(dpi * whole[0] / full[0], dpi * whole[1] / full[1]),
         scalable=True,
         sample=_pillow.sample("RGB"),
-        sizes=[size for size, _ in drawn],
-        drawn_sizes=[size for _, size in drawn],
+        sizes=[full for full, _, _ in found],
+        drawn_sizes=[_box_size(box) for _, _, box in found],
     )
+
+
+def _size_at(page: pymupdf.Page, dpi: int) -> Size:
+    """The size of a page in pixels."""
+    area = (page.rect * (dpi / 72)).irect
+    return max(1, area.width), max(1, area.height)
+
+
+def _box_size(box: tuple[int, int, int, int]) -> Size:
+    return box[2] - box[0], box[3] - box[1]
+
+
+def draw_page(page: pymupdf.Page, matrix: pymupdf.Matrix, box: tuple[int, int, int, int] | None = None) -> Image.Image:
+    """Draws a page, or a box of it in pixels: left, top, right and bottom.
+
+    Raises CorruptInput if a picture by JBIG2 is damaged. Issues a warning for other damaged pictures.
+    """
+    from engine.mupdf import pymupdf
+
+    # MuPDF takes all pixels that the rectangle touches.
+    clip = None if box is None else pymupdf.Rect(box[0] + 0.5, box[1] + 0.5, box[2] - 0.5, box[3] - 0.5) * ~matrix
+    with checked_pictures():
+        pixels = page.get_pixmap(matrix=matrix, clip=clip, alpha=False)
+    return Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
+
+
+@contextmanager
+def checked_pictures() -> Iterator[None]:
+    """Raises CorruptInput if MuPDF cannot decode a picture by JBIG2, and issues a warning for other damaged pictures.
+
+    MuPDF draws in black what it cannot decode.
+    """
+    from engine.mupdf import pymupdf
+
+    pymupdf.TOOLS.reset_mupdf_warnings()
+    yield
+    messages = pymupdf.TOOLS.mupdf_warnings()
+    if any(problem in messages for problem in _JBIG2_PROBLEMS):
+        raise CorruptInput("A picture in the PDF is damaged: its JBIG2 data cannot be decoded.")
+    if "padding truncated image" in messages:
+        FidelityWarning.issue("repaired", "A picture in the PDF is damaged; its missing part is black.")
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
-    from engine.mupdf import pymupdf
+    from plugins._pdf.pictures import PictureWriter, jpeg_stream
 
     picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
-    document = pymupdf.open()
-    _add_page(document, picture.data, picture.size, picture.dpi, picture.orientation)
-    return to_bytes(document)
+    writer = PictureWriter()
+    stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
+    writer.add_page(stream, picture.size, picture.dpi, picture.orientation)
+    return to_bytes(writer.document)
 
 
-_HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+"""What pages of pictures hold."""
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, holds=_HOLDS)
-def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
-    """A PDF with a page per frame: as JPEG if the pixels come from a lossy codec, otherwise lossless."""
-    from engine.mupdf import pymupdf
+@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
+def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
+    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
+    lossless."""
+    from plugins._pdf.pictures import PictureWriter, encode_frame
 
-    warn_quality_ignored(raster, quality)
-    document = pymupdf.open()
+    if quality is None and raster.lossy:
+        quality = JPEG_QUALITY
+    writer = PictureWriter()
     for frame in raster.frames:
-        _add_page(document, _encode_frame(frame, quality if raster.lossy else None), frame.size, raster.dpi)
+        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
     if raster.xmp:
-        document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
-    return to_bytes(document)
-
-
-def _encode_frame(frame: Frame, quality: int | None) -> bytes:
-    """The picture as JPEG of this quality; without loss if it is None, or for transparency, CMYK and 1 bit."""
-    image = frame.image
-    if image.mode == "CMYK":
-        return _pillow.encode(image, "TIFF", compression="tiff_lzw", icc_profile=frame.icc_profile)
-    if quality is not None and image.mode in ("L", "RGB"):
-        return _pillow.encode(image, "JPEG", quality=quality, icc_profile=frame.icc_profile)
-    return _pillow.encode(image, "PNG", icc_profile=frame.icc_profile)
-
-
-def _add_page(
-    document: pymupdf.Document,
-    stream: bytes,
-    size: tuple[int, int],
-    dpi: tuple[float, float] | None,
-    orientation: int = 1,
-) -> None:
-    """Adds a page of the printed size of the picture, which shows the picture upright."""
-    across, down = dpi or (_DEFAULT_DPI, _DEFAULT_DPI)
-    width, height = size[0] * 72 / across, size[1] * 72 / down
-    if orientation >= 5:
-        width, height = height, width
-    page = document.new_page(width=width, height=height)
-    page.insert_image(page.rect, stream=stream, keep_proportion=False)
-    name = page.get_images()[0][7]
-    matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
-    document.update_stream(page.get_contents()[0], f"q {matrix} cm /{name} Do Q".encode())
+        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    return to_bytes(writer.document)

@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import zlib
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, RASTER, Content, FileFormat, Frame, Loss, Raster, Size, check_size, conversion, ends_with
+from engine import (
+    DOCUMENT,
+    RASTER,
+    Content,
+    FileFormat,
+    Frame,
+    Loss,
+    Raster,
+    Requirement,
+    Size,
+    check_size,
+    conversion,
+    ends_with,
+)
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins._svg import decompress
-from plugins.geometry import needed_size
-from plugins.pdf import PDF, filter_document, warn_pages_dropped
+from plugins.geometry import crop_box, needed_size
+from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin")
+
+def _has_cairo() -> bool:
+    try:
+        ctypes.CDLL("libcairo.so.2")
+    except OSError:
+        return False
+    return True
+
+
+CAIRO = Requirement("cairo", "vectors of SVG that Typst refuses", "apt-get install libcairo2", present=_has_cairo())
+MODULES = (
+    *("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
+    *(("cairosvg",) if CAIRO.present else ()),
+)
 _HEAD = 65_536  # bytes within which the root element must begin
 _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
@@ -71,18 +98,21 @@ def render(
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
     wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-    check_size(*wanted)
+    left, top, right, bottom = box = crop_box(crop, full, wanted) if crop else (0, 0, *wanted)
+    drawn = right - left, bottom - top
+    check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
+    cropped, full_size = crop is not None, full if crop or full != wanted else None
     return Raster(
-        (Frame(document.render(scaled, wanted), full_size=full if full != wanted else None) for _ in range(1)),
+        (Frame(document.render(scaled, box), full_size=full_size, cropped=cropped) for _ in range(1)),
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
         sizes=[full],
-        drawn_sizes=[wanted],
+        drawn_sizes=[drawn],
     )
 
 
-@conversion(SVG, PDF, cost=4, isolated=True)
+@conversion(SVG, PDF, cost=4, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
     from plugins._svg import vectors
 
@@ -100,7 +130,8 @@ def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
 @conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    warn_pages_dropped(document)
+    warn_first_page(document)
     filter_document(document, metadata)
-    svg: str = document[0].get_svg_image(text_as_path=True)
+    with checked_pictures():
+        svg: str = document[0].get_svg_image(text_as_path=True)
     return _SIDE.sub(r'\1"\2pt"', svg, count=2).encode()

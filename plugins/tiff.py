@@ -59,7 +59,8 @@ _WEBP = 50001
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE, _ASCII, _LONG = 1, 2, 4
 _PLACEHOLDER = 0xFEEDF00D
-_JPEG_QUALITY, _EFFORT = 90, 5
+JPEG_QUALITY, EFFORT = 90, 5
+"""The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
 _SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of a picture that are compressed to choose the predictor
 Compression: TypeAlias = Annotated[
@@ -105,7 +106,7 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
         if not _is_for_pillow(getattr(page, "tag_v2", {})):
             return {}
         if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
-            sizes[index] = _pillow.upright_size(page)
+            sizes[index] = page.size  # Pillow has turned it upright
         if len(sizes) > MAX_FRAMES:
             break
     image.seek(next(iter(sizes), 0))
@@ -173,15 +174,15 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
 _LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
 )
-_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True)
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     """What a file can store with these options. Warns of those without effect on its compression."""
     compression = options.get("compression")
-    if compression != "jpeg" and options.get("quality", _JPEG_QUALITY) != _JPEG_QUALITY:
+    if compression != "jpeg" and options.get("quality", JPEG_QUALITY) != JPEG_QUALITY:
         FidelityWarning.issue("quality_ignored", "quality has an effect only with the compression jpeg.")
-    if compression not in (None, "deflate") and options.get("effort", _EFFORT) != _EFFORT:
+    if compression not in (None, "deflate") and options.get("effort", EFFORT) != EFFORT:
         FidelityWarning.issue("option_ignored", "effort has an effect only with the compression deflate.")
     return _JPEG_HOLDS if compression == "jpeg" else _LOSSLESS_HOLDS
 
@@ -191,8 +192,8 @@ def encode(
     raster: Raster,
     *,
     compression: Compression | None = None,
-    quality: Quality = _JPEG_QUALITY,
-    effort: Effort = _EFFORT,
+    quality: Quality = JPEG_QUALITY,
+    effort: Effort = EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
@@ -202,8 +203,8 @@ def encode(
         for number, frame in enumerate(raster.frames):
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
-                "resolution": raster.dpi,
-                "resolutionunit": "inch" if raster.dpi else None,
+                "resolution": frame.dpi or raster.dpi,
+                "resolutionunit": "inch" if frame.dpi or raster.dpi else None,
                 "extratags": () if number else list(_extra_tags(tags, raster.xmp)),
             }
             if compression is None and frame.pixels.mode == "1":

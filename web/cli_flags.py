@@ -34,7 +34,9 @@ def convert_command(declared: Callable[..., None], run: Callable[..., None]) -> 
 
     own = signature(declared, eval_str=True).parameters
     panel = "Options of conversions; a pair of formats has some of them"
-    flags = [_flag(option, panel) for name, option in load_registry().options.items() if name not in own]
+    registry = load_registry()
+    options = (option for name, option in registry.options.items() if name not in own)
+    flags = [_flag(option, registry.default_text(option.name), panel) for option in options]
     return _command("convert", declared.__doc__, convert, [*own.values(), *flags])
 
 
@@ -67,7 +69,8 @@ def tool_command(name: str) -> Any:
     parameters = signature(run).parameters
     own = [parameters[name].replace(annotation=annotation) for name, annotation in annotations.items()]
     panel = "Options of the tool"
-    flags = [_flag(option, panel) for option in load_registry().tool_options(name).values()]
+    options = load_registry().tool_options(name).values()
+    flags = [_flag(option, "" if option.default is None else str(option.default).lower(), panel) for option in options]
     flags += [_file_flag(name, file.description, panel) for name, file in tool.files.items()]
     return _command(name, tool.summary, run, [*own, *flags])
 
@@ -86,14 +89,14 @@ def _file_flag(name: str, description: str, panel: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, declaration])
 
 
-def _flag(option: Option, panel: str) -> Parameter:
+def _flag(option: Option, default: str, panel: str) -> Parameter:
     """The parameter of an option, None by default. Booleans have the flags `--name` and `--no-name`."""
     flag, is_switch = option.name.replace("_", "-"), option.schema["type"] == "boolean"
     details = [] if is_switch else [option.values]
     if option.required:
         details.append("required")
-    if option.default is not None:
-        details.append(f"default {option.default}".lower())
+    if default:
+        details.append(f"default {default}")
     description = option.schema.get("description", "").replace("`", "")
     declaration = typer.Option(
         f"--{flag}/--no-{flag}" if is_switch else f"--{flag}",

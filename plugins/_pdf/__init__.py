@@ -1,1 +1,1 @@
-"""Editing of PDF objects with pikepdf: merging documents and deleting pages."""
+"""PDF objects: merging documents and deleting pages with pikepdf, pages that show pictures with MuPDF."""

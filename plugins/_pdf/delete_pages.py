@@ -32,8 +32,11 @@ from plugins._pdf.name_trees import (
 _TEXTS = ("/ActualText", "/Alt", "/E")  # properties of a structure element that repeat its content
 
 
-def remove_pages(document: Pdf, indices: list[int]) -> None:
-    """Deletes the pages at `indices`, which count from 0. At least one page must remain."""
+def remove_pages(document: Pdf, indices: list[int]) -> int:
+    """Deletes the pages at `indices`, which count from 0. At least one page must remain.
+
+    Returns the number of links on other pages that led to them, which are deleted, too.
+    """
     resolve = page_resolver(document)
     labels = page_labels(document.Root, len(document.pages))
     deleted = [document.pages[index].obj for index in indices]
@@ -56,6 +59,7 @@ def remove_pages(document: Pdf, indices: list[int]) -> None:
         set_page_labels(document, [label for index, label in enumerate(labels) if index not in removed_indices])
     if resources & _resource_ids(page.obj for page in document.pages):
         document.remove_unreferenced_resources()
+    return len(links)
 
 
 def _drop_names(document: Pdf, dead: Ids) -> None:

@@ -23,6 +23,7 @@ _DPI = 300  # of the pictures
 _MAX_PIXELS = 30_000_000  # of all pictures together; above it, their resolution is reduced
 _MAX_PICTURES = 32
 _CELL = 6  # points; what lies closer together shares a picture
+_MARGIN = 2  # points around what is transparent, because viewers round the borders of pictures
 _MAX_COMPARED = 2000  # pixels per side of the compared drawings, which have a pixel per point otherwise
 _TOLERANCE = 2  # levels of 255, by which groups round differently
 _MAX_NESTING = 50
@@ -78,7 +79,7 @@ def _different_areas(page: pymupdf.Page, opaque: pymupdf.Page) -> list[pymupdf.R
     size = _CELL
     while len(areas := [*_areas(different, size)]) > _MAX_PICTURES:
         size *= 2
-    return [pymupdf.Rect(area) / scale & page.rect for area in areas]
+    return [pymupdf.Rect(area) / scale + (-_MARGIN, -_MARGIN, _MARGIN, _MARGIN) & page.rect for area in areas]
 
 
 def _pixels(pixmap: pymupdf.Pixmap) -> NDArray[np.int16]:

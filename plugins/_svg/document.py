@@ -15,7 +15,7 @@ from PIL import Image
 from resvg import render as _render
 from resvg import usvg
 
-from engine import CorruptInput, FidelityWarning, Size
+from engine import CorruptInput, FidelityWarning
 from plugins._svg import coordinates, gradients, source, style, text
 from plugins._svg.coordinates import inherited
 from plugins._svg.source import HREFS, SVG, TRANSFORMS
@@ -168,11 +168,12 @@ def _scale_stroke(element: etree._Element) -> bool:
     return math.isclose(first, second, rel_tol=_SIMILARITY) and abs(a * c + b * d) < _SIMILARITY * first * second
 
 
-def render(root: etree._Element, size: Size) -> Image.Image:
-    """An SVG whose root has the size `size` as an RGBA picture. Raises CorruptInput."""
+def render(root: etree._Element, box: tuple[int, int, int, int]) -> Image.Image:
+    """A box of an SVG in pixels, left, top, right and bottom, as an RGBA picture. Raises CorruptInput."""
+    left, top, right, bottom = box
     with failures():
         tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), _OPTIONS)
-        png = _render(tree, (1, 0, 0, 0, 1, 0), bg_size=size)
+        png = _render(tree, (1, 0, -left, 0, 1, -top), bg_size=(right - left, bottom - top))
     return Image.open(BytesIO(png), formats=["PNG"])
 
 

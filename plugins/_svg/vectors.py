@@ -3,6 +3,7 @@
 import typst
 from lxml import etree
 
+from engine import CorruptInput
 from plugins._svg import coordinates, document, gradients
 
 _POINTS = 0.75  # per pixel at 96 dpi
@@ -21,8 +22,22 @@ def to_pdf(data: bytes) -> bytes:
     width, height = coordinates.size(root)
     svg: str = etree.tostring(coordinates.scale_to(root, (width, height)), encoding="unicode")
     page = _PAGE.format(width=width * _POINTS, height=height * _POINTS).encode()
+    try:
+        with document.failures():
+            return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs={"svg": svg}, pdf_tags=False)
+    except CorruptInput:
+        return draw_with_cairo(svg)
+
+
+def draw_with_cairo(svg: str) -> bytes:
+    """A normalized SVG as a PDF of one page, for drawings that Typst refuses. Raises CorruptInput.
+
+    CairoSVG draws no filters and no blend modes.
+    """
+    import cairosvg
+
     with document.failures():
-        return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs={"svg": svg}, pdf_tags=False)
+        return bytes(cairosvg.svg2pdf(bytestring=svg.encode()))
 
 
 def to_svg(data: bytes) -> bytes:

@@ -92,3 +92,16 @@ def test_what_the_header_proves_is_told(data: bytes, target: str, code: str | No
     told = {warning.code for warning in dry_run.foresee(plan, [data]).warnings}
 
     assert told == ({code} if code else set())
+
+
+@pytest.mark.parametrize("encoder", ["JPEG", "TIFF", "PNG", "WEBP"])
+def test_turned_pictures(encoder: str) -> None:
+    exif = Image.Exif()
+    exif[274] = 6
+    data = saved(Image.new("RGB", (30, 20)), encoder, exif=exif)
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], "bmp", options={"width": 10})
+
+    outcome = dry_run.foresee(plan, [data], {"width": 10})
+
+    assert (outcome.width, outcome.height) == (10, 15)
+    assert _outcome_of_dry_run(plan, data, {"width": 10}) == _outcome_of_run(plan, data, {"width": 10})

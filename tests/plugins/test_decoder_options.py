@@ -8,8 +8,9 @@ import pikepdf
 import pytest
 from PIL import Image
 
-from engine import InvalidOption, OptionValues, pipeline
+from engine import InvalidOption, OptionValues, TooLarge, pipeline
 from engine.executor import Job, LocalExecutor
+from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins.jpeg import filter_segments
@@ -120,6 +121,31 @@ def test_vectors_are_drawn_at_the_resolution(source: str, dots: int) -> None:
     assert default.info["dpi"] == pytest.approx((96, 96) if source == "svg" else (DPI, DPI), abs=0.1)
     wide = opened(_convert(sample(source), "png", width=2 * SIZE[0]).data)
     assert wide.info["dpi"] == pytest.approx((2 * dots, 2 * dots), abs=0.5)
+
+
+@pytest.mark.parametrize("source", ["pdf", "svg", "eps"])
+@pytest.mark.parametrize("options", [{}, {"width": 90}, {"rotate": 90}, {"height": 33, "rotate": 270}])
+def test_a_crop_of_vectors_shows_what_it_would_of_the_whole(source: str, options: dict[str, int]) -> None:
+    whole = opened(_convert(sample(source), "png", dpi=200).data)
+    box = (whole.width // 3, whole.height // 4, whole.width // 2, whole.height // 2)
+    expected = _convert(saved(whole, "PNG"), "png", crop=",".join(map(str, box)), enlarge=True, **options)
+    found = _convert(sample(source), "png", dpi=200, crop=",".join(map(str, box)), **options)
+    assert opened(found.data).size == opened(expected.data).size
+    assert _difference(opened(found.data), opened(expected.data)) < 3
+
+
+def test_only_the_crop_is_drawn() -> None:
+    """The whole picture would have 30,000 x 20,000 pixels, more than a result can have."""
+    svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="2400" height="1600"><rect width="1200" height="800"/></svg>'
+    page = pymupdf.open()
+    page.new_page(width=1800, height=1200).draw_rect((0, 0, 900, 600), fill=(0, 0, 0))
+    for data in (svg, bytes(page.tobytes())):
+        with pytest.raises(TooLarge):
+            _convert(data, "png", dpi=1200)
+        image = opened(_convert(data, "png", dpi=1200, crop="14900,9900,200,200").data).convert("LA").convert("RGBA")
+        assert image.size == (200, 200)
+        shades = [image.getpixel((x, y)) for x in (10, 190) for y in (10, 190)]
+        assert shades[0] == (0, 0, 0, 255) != shades[1] == shades[2] == shades[3]
 
 
 def test_pages_stay_documents() -> None:

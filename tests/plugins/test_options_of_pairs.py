@@ -146,17 +146,23 @@ def _dpi(pair: Pair) -> None:
     _expect(pair, {"dpi": 72}, size=(width, height), dpi=pair.base.get("dpi") and (72, 72))
 
 
+def _jpegs(pair: Pair) -> Facts:
+    """What a quality changes: pictures in PDF become JPEG."""
+    return {"lossy": [True] * len(pair.base["lossy"])} if pair.target.name == "pdf" else {}
+
+
 def _quality(pair: Pair) -> None:
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
     high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
-    if pair.target.name in ("pdf", "eps") and not any(pair.base["lossy"]):
+    if pair.target.name == "eps" and not any(pair.base["lossy"]):
         assert "quality_ignored" in codes(low)
         assert _stable(low.data) == _stable(pair.result.data)
         return
     assert low.data != high.data
     if not options:
         same_format = pair.source == pair.target  # the file's own encoding is kept without a quality
-        assert facts(pair.target.name, low.data) == (facts(pair.target.name, high.data) if same_format else pair.base)
+        expected = facts(pair.target.name, high.data) if same_format else pair.base | _jpegs(pair)
+        assert facts(pair.target.name, low.data) == expected
 
 
 def _lossless(pair: Pair) -> None:
@@ -229,7 +235,8 @@ def _password(pair: Pair) -> None:
 
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
-    result = _expect(pair, {"quality": 90, "max_bytes": 1_000_000}, subsampling="4:4:4", lossless=False)
+    limited: OptionValues = {"quality": 90, "max_bytes": 1_000_000}
+    result = _expect(pair, limited, subsampling="4:4:4", lossless=False, **_jpegs(pair))
     assert result.outcome.quality_used == 90
 
 

@@ -12,6 +12,7 @@ from PIL import Image, ImageFilter
 from engine import Size, pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
+from plugins._svg import vectors
 from tests.support.results.conversions import codes
 
 _REGISTRY = load_registry()
@@ -177,6 +178,19 @@ def test_text_stays_text() -> None:
     assert "Arial" in text.get("font-family", "")
 
 
+@pytest.mark.parametrize("source", ["pdf", "eps", "svg"])
+def test_the_printed_size_is_kept(source: str) -> None:
+    data = f'<svg {_NAMES.replace("300", "50mm").replace("120", "30mm")}><path d="M0 0H99V9"/></svg>'.encode()
+    if source != "svg":
+        data = _convert(data, "svg", source)
+
+    redrawn = _convert(data, source, "svg")
+
+    assert _on_white(_convert(redrawn, "svg", "png")).size == (189, 113)
+    page = pymupdf.open(stream=_convert(redrawn, "svg", "pdf"), filetype="pdf")[0]
+    assert (page.rect.width, page.rect.height) == pytest.approx((141.73, 85.04), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("active", "harmless"),
     [
@@ -199,3 +213,14 @@ def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> Non
     etree.cleanup_namespaces(expected)
 
     assert etree.tostring(redrawn, method="c14n") == etree.tostring(expected, method="c14n")
+
+
+def test_cairo_draws_what_typst_refuses() -> None:
+    svg = f'<svg {_NAMES}><rect x="20" y="10" width="100" height="50" fill="#00f"/></svg>'
+
+    page = pymupdf.open(stream=vectors.draw_with_cairo(svg))[0]
+
+    assert (page.rect.width, page.rect.height) == pytest.approx((225, 90), abs=0.01)
+    (drawing,) = page.get_drawings()
+    assert tuple(drawing["rect"]) == pytest.approx((15, 7.5, 90, 45), abs=0.01)
+    assert drawing["fill"] == (0, 0, 1)

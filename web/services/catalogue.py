@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,7 +142,7 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
         DocumentedOption(
             name,
             option.values,
-            _default_text({options[name].default for _, _, options in users[name]}),
+            registry.default_text(name),
             option.schema.get("description", ""),
             _names_text({source for source, _, _ in users[name]}, sources),
             _names_text({target for _, target, _ in users[name]}, targets),
@@ -150,14 +150,6 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
         for name, option in registry.options.items()
         if users[name]
     )
-
-
-def _default_text(defaults: Iterable[object]) -> str:
-    """The only default as JSON without quotes; an empty text if there is none."""
-    found = [default for default in defaults if default is not None]
-    if len(found) > 1:
-        return "by format"
-    return "".join(default if isinstance(default, str) else json.dumps(default) for default in found)
 
 
 def _names_text(names: set[str], known: set[str]) -> str:

@@ -39,9 +39,9 @@ class ConvertOptions(TypedDict, total=False):
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
     dpi: int  # Resolution at which pages and vectors become pixels.
+    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
-    compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
 
 
 class FileTooLarge(ConvertdError, code="file_too_large"):

@@ -1,0 +1,143 @@
+"""The options `quality` and `max_bytes` of PDF: pictures become JPEG, everything else stays."""
+
+from io import BytesIO
+
+import imagecodecs
+import numpy as np
+import pikepdf
+import pypdfium2
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.support.results.conversions import codes, convert
+from tests.support.samples.generated import saved
+from tests.support.samples.rasters import photo
+
+_PHOTO = photo((400, 300))
+_CMYK = saved(_PHOTO.convert("CMYK"), "JPEG", quality=95)
+
+
+def _transparent() -> Image.Image:
+    image = _PHOTO.copy()
+    image.putalpha(Image.linear_gradient("L").resize(image.size))
+    return image
+
+
+def _document(*pictures: bytes, **saving: object) -> bytes:
+    """A page for each picture, with text on it."""
+    document = pymupdf.open()
+    for number, picture in enumerate(pictures, 1):
+        page = document.new_page(width=200, height=150)
+        page.insert_image(page.rect, stream=picture)
+        page.insert_text((10, 20), f"page {number}")
+    return bytes(document.tobytes(garbage=3, deflate=True, **saving))
+
+
+def _pictures(data: bytes) -> list[tuple[str, bytes]]:
+    """The filter and the compressed data of each picture."""
+    document = pymupdf.open(stream=data)
+    found = [picture for page in document for picture in page.get_images()]
+    return [(picture[8], bytes(document.xref_stream_raw(picture[0]))) for picture in found]
+
+
+def _filters(data: bytes) -> list[str]:
+    return [name for name, _ in _pictures(data)]
+
+
+def _drawn(data: bytes) -> list[NDArray[np.float64]]:
+    return [np.asarray(page.render(scale=1).to_pil().convert("RGB"), float) for page in pypdfium2.PdfDocument(data)]
+
+
+_PHOTOS = [saved(_PHOTO, "PNG"), saved(_PHOTO.convert("L"), "PNG"), _CMYK, saved(_transparent(), "PNG")]
+_OTHERS = [
+    saved(_PHOTO.convert("1"), "PNG"),
+    saved(_PHOTO, "JPEG", quality=5),
+    saved(Image.new("RGB", (90, 90)), "PNG"),
+]
+
+
+def test_pictures_of_a_document_become_jpeg() -> None:
+    data = _document(*_PHOTOS, *_OTHERS)
+    result = convert(data, "pdf", quality=60)
+    assert codes(result) == set()
+    assert _filters(result.data) == ["DCTDecode"] * 4 + ["FlateDecode", "DCTDecode", "FlateDecode"]
+    assert len(result.data) < len(data) / 3
+    for found, expected in zip(_drawn(result.data), _drawn(data), strict=True):
+        assert np.abs(found - expected).mean() < 8
+    texts = [page.get_text().strip() for page in pymupdf.open(stream=result.data)]
+    assert texts == [f"page {number}" for number in range(1, 8)]
+
+
+def test_other_pictures_stay_as_they_are() -> None:
+    data = _document(*_OTHERS)
+    assert _pictures(convert(data, "pdf", quality=60).data) == _pictures(data)
+
+
+def test_without_a_quality_no_picture_changes() -> None:
+    data = _document(*_PHOTOS)
+    assert _pictures(convert(data, "pdf").data) == _pictures(data)
+
+
+def test_a_higher_quality_is_larger() -> None:
+    data = _document(*_PHOTOS)
+    sizes = [len(convert(data, "pdf", quality=quality).data) for quality in (10, 50, 90)]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_a_size_limit() -> None:
+    data = _document(*_PHOTOS)
+    whole = convert(data, "pdf", max_bytes=len(data) + 1000)
+    assert (whole.outcome.quality_used, len(whole.data)) == (None, len(convert(data, "pdf").data))
+    limit = len(data) // 5
+    found = convert(data, "pdf", max_bytes=limit)
+    quality = found.outcome.quality_used
+    assert quality is not None
+    assert len(found.data) <= limit < len(convert(data, "pdf", quality=quality + 1).data)
+    assert len(found.data) == len(convert(data, "pdf", quality=quality).data)
+    with pytest.raises(ConversionError) as caught:
+        convert(data, "pdf", max_bytes=1000)
+    assert caught.value.reason == "target_unreachable"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
+def test_pictures_as_pages(mode: str) -> None:
+    image = _transparent() if mode == "RGBA" else _PHOTO.convert(mode)
+    data = saved(image, "TIFF" if mode == "CMYK" else "PNG")
+    exact, small = convert(data, "pdf"), convert(data, "pdf", quality=50)
+    assert codes(exact) == codes(small) == set()
+    assert (_filters(exact.data), _filters(small.data)) == (["FlateDecode"], ["DCTDecode"])
+    (found,), (expected,) = _drawn(small.data), _drawn(exact.data)
+    assert np.abs(found - expected).mean() < 8
+    limited = convert(data, "pdf", max_bytes=len(exact.data) // 4)
+    assert len(limited.data) <= len(exact.data) // 4
+    assert convert(data, "pdf", max_bytes=len(exact.data)).data[:9] == exact.data[:9]
+    assert _filters(convert(data, "pdf", max_bytes=len(exact.data) + 100).data) == ["FlateDecode"]
+
+
+def test_a_quality_that_changes_nothing_is_told() -> None:
+    text = pymupdf.open()
+    text.new_page().insert_text((50, 50), "text")
+    assert codes(convert(bytes(text.tobytes()), "pdf", quality=50)) == {"quality_ignored"}
+    assert codes(convert(saved(_PHOTO.convert("1"), "PNG"), "pdf", quality=50)) == {"quality_ignored"}
+
+
+def test_encryption_stays() -> None:
+    encryption = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "owner_pw": "owner", "user_pw": "secret"}
+    result = convert(_document(*_PHOTOS, **encryption), "pdf", quality=50, password="secret")
+    document = pymupdf.open(stream=result.data)
+    assert document.needs_pass
+    assert document.authenticate("secret")
+    assert document[0].get_images()[0][8] == "DCTDecode"
+
+
+def test_a_damaged_picture_stays() -> None:
+    compressed = bytes(imagecodecs.zlib_encode(_PHOTO.tobytes()))
+    with pikepdf.open(BytesIO(_document(saved(_PHOTO, "PNG"), saved(_PHOTO, "PNG")))) as document:
+        (picture,) = document.pages[0].get_images().values()
+        picture.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
+        document.save(file := BytesIO())
+    data = convert(file.getvalue(), "pdf", quality=50).data
+    assert _filters(data)[0] == "FlateDecode"
