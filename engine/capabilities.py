@@ -20,7 +20,8 @@ class TargetCapabilities:
     `animation_modes` are the modes of animations; none if the format has no animations.
     `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `encoding`: a file
     of the same format keeps its encoding, that of the `origin` of its raster or that it is lossless, unless an option
-    of ENCODING_OPTIONS replaces it.
+    of ENCODING_OPTIONS replaces it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata`
+    the largest size of a block of them in bytes.
     """
 
     modes: tuple[str, ...]
@@ -32,6 +33,8 @@ class TargetCapabilities:
     pages: bool = False
     max_side: int | None = None
     encoding: bool = False
+    metadata: frozenset[str] = frozenset()
+    max_metadata: int | None = None
 
     def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
         """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""

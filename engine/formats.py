@@ -81,11 +81,19 @@ class Signature:
         return self._then(content) if self._then else self._score
 
 
-class Brands:
-    """A sniffer for ISO base media files (HEIF, AVIF): 12 for a matching major brand, 8 for a compatible one."""
+_CONTAINERS = frozenset({b"mif1", b"mif2", b"msf1"})
+_MAX_HEADER = 1 << 16  # bytes that are searched for the types of pictures
 
-    def __init__(self, *brands: str) -> None:
+
+class Brands:
+    """A sniffer for ISO base media files (HEIF, AVIF): 12 for a matching major brand, 8 for a compatible one.
+
+    6 for a file with pictures of the type `item` that has only brands of containers for any codec.
+    """
+
+    def __init__(self, *brands: str, item: str) -> None:
         self._brands = frozenset(brand.encode() for brand in brands)
+        self._item = item.encode()
 
     def __call__(self, content: Content) -> int:
         if content[4:8] != b"ftyp":
@@ -94,7 +102,10 @@ class Brands:
             return 12
         end = min(int.from_bytes(content[:4], "big"), 512)
         compatible = {content[offset : offset + 4] for offset in range(16, end, 4)}
-        return 8 if compatible & self._brands else 0
+        if compatible & self._brands:
+            return 8
+        is_container = not _CONTAINERS.isdisjoint({content[8:12], *compatible})
+        return 6 if is_container and self._item in content[:_MAX_HEADER] else 0
 
 
 def ends_with(marker: bytes) -> Callable[[Content], bool]:

@@ -101,16 +101,18 @@ class Raster:
     `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
     are those of the frames if the decoder scales them, and `decoded_sizes` those of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
-    `exif` starts with "Exif\\0\\0" and contains no orientation; `xmp` is the XMP packet; `dpi` is (horizontal,
-    vertical). `lossy`: the pixels come from a lossy codec. `turned`: the decoder has turned the pixels upright.
-    `bare`: the file is known to have no metadata but profile, resolution and timing. `scalable`: the pixels are
-    drawn from vectors, at the size requested. `developed`: they are developed from sensor data, for which fewer bits
-    are no loss. `resized`: the request determines the sizes. `background` (red, green, blue, alpha) is the color to lay
-    under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth` the number in the
-    source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these issue a FidelityWarning where they
-    lose some. `hdr` is what the samples mean if they are of high dynamic range; frames then have no profile. `sample`
-    is a frame of one transparent pixel with the mode, depth and profile of the frames, if the header states them.
-    `origin` is the file of one picture from which it was decoded, for encoders of its format.
+    `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
+    IPTC-IIM, `text` are comments and texts with their keywords. `adapt_metadata` returns the raster with what a target
+    holds of them, and tells what is lost. `dpi` is (horizontal, vertical). `lossy`: the pixels come
+    from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
+    metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
+    `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
+    determines the sizes. `background` (red, green, blue, alpha) is the color to lay under the frames. `bit_depth` is
+    the requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray
+    with fewer than 8; if it is above 16, these issue a FidelityWarning where they lose some. `hdr` is what the samples
+    mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent pixel
+    with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one picture from
+    which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -120,6 +122,9 @@ class Raster:
     loop_count: int = 0
     exif: bytes | None = None
     xmp: bytes | None = None
+    iptc: bytes | None = None
+    text: tuple[tuple[str, str], ...] = ()
+    adapt_metadata: Callable[[Raster, TargetCapabilities], Raster] | None = None
     dpi: tuple[float, float] | None = None
     lossy: bool = False
     turned: bool = False
@@ -162,6 +167,7 @@ class Raster:
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
         raster = self._select_frames(target)
+        raster = raster if raster.adapt_metadata is None else raster.adapt_metadata(raster, target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
         few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
@@ -235,9 +241,7 @@ class Raster:
         frames, deep_frames = self.frames, self.deep_frames
         while True:
             frames, given = tee(frames)
-            given_deep = None
-            if deep_frames is not None:
-                deep_frames, given_deep = tee(deep_frames)
+            deep_frames, given_deep = (None, None) if deep_frames is None else tee(deep_frames)
             yield replace(self, frames=given, deep_frames=given_deep)
 
     def first_frame(self, target: TargetCapabilities | None = None) -> Frame:

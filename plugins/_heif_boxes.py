@@ -7,14 +7,14 @@ from itertools import chain
 from typing import NamedTuple
 
 import engine
-from engine import FidelityWarning, HdrColors, Raster, Size
+from engine import HdrColors, Raster, Size
 from plugins import _cicp, _exif
 
 _PICTURE = 1  # the first item of a file of libavif
-_VERSION = 4  # bytes of version and flags at the start of the content of a full box
-_ITEM_COUNT, _LOCATION_COUNT = _VERSION, _VERSION + 2  # offsets in iinf and iloc
+VERSION = 4  # bytes of version and flags at the start of the content of a full box
+_ITEM_COUNT, _LOCATION_COUNT = VERSION, VERSION + 2  # offsets in iinf and iloc
 _LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
-_FIRST_ASSOCIATIONS = _VERSION + 6  # offset in ipma of the number of properties of the first item
+_FIRST_ASSOCIATIONS = VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
 
@@ -24,15 +24,12 @@ _CODE_POINTS = 4  # bytes of primaries and transfer in the color property, befor
 _IDENTITY = b"\0\0"  # the matrix of RGB
 _LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
 
-# Types of auxiliary pictures: Apple's, and that of ISO 21496-1. A subtype can follow.
-_GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
-_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 
 Rectangle = tuple[int, int, int, int]
 """Left, top, right and bottom in pixels."""
 
 
-class _Box(NamedTuple):
+class Box(NamedTuple):
     """The type of a box, and the offsets of the box, its content and its end in the file."""
 
     kind: bytes
@@ -41,7 +38,7 @@ class _Box(NamedTuple):
     end: int
 
 
-def _boxes(data: bytes, start: int = 0, end: int | None = None) -> Iterator[_Box]:
+def boxes(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Box]:
     """The boxes between two offsets, up to the first invalid one."""
     end = len(data) if end is None else end
     while start + 8 <= end:
@@ -53,22 +50,22 @@ def _boxes(data: bytes, start: int = 0, end: int | None = None) -> Iterator[_Box
         size = size or end - start
         if start + size < content or start + size > end:
             return
-        yield _Box(kind, start, content, start + size)
+        yield Box(kind, start, content, start + size)
         start += size
 
 
-def _find(data: bytes, *path: bytes, inside: _Box | None = None) -> _Box | None:
+def find(data: bytes, *path: bytes, inside: Box | None = None) -> Box | None:
     """The first box at a path of types, from the top of the file or `inside` a box."""
     for kind in path:
-        children = _boxes(data) if inside is None else _children(data, inside)
-        inside = next((box for box in children if box.kind == kind), None)
+        candidates = boxes(data) if inside is None else children(data, inside)
+        inside = next((box for box in candidates if box.kind == kind), None)
         if inside is None:
             return None
     return inside
 
 
-def _children(data: bytes, box: _Box) -> Iterator[_Box]:
-    return _boxes(data, box.content + (_VERSION if box.kind == b"meta" else 0), box.end)
+def children(data: bytes, box: Box) -> Iterator[Box]:
+    return boxes(data, box.content + (VERSION if box.kind == b"meta" else 0), box.end)
 
 
 def bit_depth(data: bytes) -> int:
@@ -92,11 +89,11 @@ def check_size(data: bytes) -> None:
 
 def _picture_size(data: bytes) -> Size | None:
     """Width and height in the header."""
-    size = next((content[_VERSION:] for kind, content in _primary_properties(data) if kind == b"ispe"), b"")
+    size = next((content[VERSION:] for kind, content in _primary_properties(data) if kind == b"ispe"), b"")
     if len(size) == _SIZE:
         width, height = struct.unpack(">II", size)
         return width, height
-    header = _find(data, b"moov", b"trak", b"tkhd")
+    header = find(data, b"moov", b"trak", b"tkhd")
     if header is None or header.end - header.content < _SIZE:
         return None
     width, height = struct.unpack_from(">II", data, header.end - _SIZE)
@@ -132,29 +129,6 @@ def _turned(screen: bytes, colors: int) -> bytes:
     return screen[4 * colors : 12] + screen[: 4 * colors] + screen[12:]
 
 
-def warn_of_gain_map(data: bytes) -> None:
-    """Warns that a gain map is lost."""
-    if _TONE_MAPPED in _item_types(data) or any(kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)):
-        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
-
-
-def _item_types(data: bytes) -> Iterator[bytes]:
-    items = _find(data, b"meta", b"iinf")
-    if items is not None:
-        count_size = 4 if data[items.content : items.content + 1] > b"\0" else 2
-        for box in _boxes(data, items.content + _VERSION + count_size, items.end):
-            number_size = 4 if data[box.content : box.content + 1] > b"\2" else 2
-            start = box.content + _VERSION + number_size + 2  # after the index of the protection
-            yield data[start : start + 4]
-
-
-def _auxiliary_types(data: bytes) -> Iterator[bytes]:
-    properties = _find(data, b"meta", b"iprp", b"ipco")
-    for box in _children(data, properties) if properties else ():
-        if box.kind == b"auxC":
-            yield data[box.content + _VERSION : box.end]
-
-
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
     """The part of the primary picture, of `width` x `height` pixels before it is turned, that is to be shown.
 
@@ -176,25 +150,25 @@ def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
 
 def _primary_properties(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The type and content of each property of the primary item."""
-    item, container = _find(data, b"meta", b"pitm"), _find(data, b"meta", b"iprp")
-    properties = _find(data, b"ipco", inside=container) if container else None
+    item, container = find(data, b"meta", b"pitm"), find(data, b"meta", b"iprp")
+    properties = find(data, b"ipco", inside=container) if container else None
     if item is None or container is None or properties is None:
         return
-    primary = int.from_bytes(data[item.content + _VERSION : item.end])
-    known = [(box.kind, data[box.content : box.end]) for box in _children(data, properties)]
-    lists = (_associations(data, box) for box in _children(data, container) if box.kind == b"ipma")
+    primary = int.from_bytes(data[item.content + VERSION : item.end])
+    known = [(box.kind, data[box.content : box.end]) for box in children(data, properties)]
+    lists = (_associations(data, box) for box in children(data, container) if box.kind == b"ipma")
     for number, _, indexes in chain.from_iterable(lists):
         if number == primary:
             yield from (known[index - 1] for index in indexes if 0 < index <= len(known))
 
 
-def _associations(data: bytes, box: _Box) -> Iterator[tuple[int, bytes, list[int]]]:
+def _associations(data: bytes, box: Box) -> Iterator[tuple[int, bytes, list[int]]]:
     """Of each entry of ipma: the item, the entry itself, and the indexes of its properties from 1."""
-    if box.end - box.content < _VERSION + 4:
+    if box.end - box.content < VERSION + 4:
         return
     wide_items, wide_indexes = data[box.content] > 0, data[box.content + 3] & 1
-    (count,) = struct.unpack_from(">I", data, box.content + _VERSION)
-    start = box.content + _VERSION + 4
+    (count,) = struct.unpack_from(">I", data, box.content + VERSION)
+    start = box.content + VERSION + 4
     size, step = 4 if wide_items else 2, 2 if wide_indexes else 1
     mask = 0x7FFF if wide_indexes else 0x7F  # without the flag of essential properties
     for _ in range(count):
@@ -212,34 +186,34 @@ def repair(data: bytes) -> bytes:
 
     They are several ipma boxes of the same version and flags, and alpha of the item 0 instead of the primary item.
     """
-    properties, references = _find(data, b"meta", b"iprp"), _find(data, b"meta", b"iref")
+    properties, references = find(data, b"meta", b"iprp"), find(data, b"meta", b"iref")
     if references is not None:
         data = _with_valid_references(data, references)
     return data if properties is None else _with_single_associations(data, properties)
 
 
-def _with_valid_references(data: bytes, references: _Box) -> bytes:
-    item = _find(data, b"meta", b"pitm")
-    if item is None or references.end - references.content < _VERSION:
+def _with_valid_references(data: bytes, references: Box) -> bytes:
+    item = find(data, b"meta", b"pitm")
+    if item is None or references.end - references.content < VERSION:
         return data
     size = 4 if data[references.content] else 2  # bytes of an item number
-    primary = data[item.content + _VERSION : item.end]  # as long as an item number, or shorter
+    primary = data[item.content + VERSION : item.end]  # as long as an item number, or shorter
     changed = bytearray(data)
-    for box in _boxes(data, references.content + _VERSION, references.end):
+    for box in boxes(data, references.content + VERSION, references.end):
         for offset in range(box.content + size + 2, box.end - size + 1, size):
             if box.kind == b"auxl" and not any(data[offset : offset + size]):
                 changed[offset : offset + size] = primary.rjust(size, b"\0")[-size:]
     return bytes(changed)
 
 
-def _with_single_associations(data: bytes, properties: _Box) -> bytes:
-    boxes = [box for box in _children(data, properties) if box.kind == b"ipma"]
-    kinds = {data[box.content : box.content + _VERSION] for box in boxes}
-    if len(boxes) < 2 or len(kinds) > 1:
+def _with_single_associations(data: bytes, properties: Box) -> bytes:
+    parts = [box for box in children(data, properties) if box.kind == b"ipma"]
+    kinds = {data[box.content : box.content + VERSION] for box in parts}
+    if len(parts) < 2 or len(kinds) > 1:
         return data
-    entries = sorted(entry for box in boxes for _, entry, _ in _associations(data, box))
+    entries = sorted(entry for box in parts for _, entry, _ in _associations(data, box))
     merged = _box(b"ipma", kinds.pop() + struct.pack(">I", len(entries)) + b"".join(entries))
-    others = [data[box.start : box.end] for box in _children(data, properties) if box.kind != b"ipma"]
+    others = [data[box.start : box.end] for box in children(data, properties) if box.kind != b"ipma"]
     content = _box(b"iprp", b"".join([*others, merged]))
     # A box that readers skip keeps all offsets.
     spare = properties.end - properties.start - len(content)
@@ -248,11 +222,11 @@ def _with_single_associations(data: bytes, properties: _Box) -> bytes:
 
 def frame_count(data: bytes) -> int:
     """The number of frames of the sequence in a file, in the track of pictures that has the most; 0 without."""
-    movie = _find(data, b"moov")
+    movie = find(data, b"moov")
     counts = [0]
-    for track in _children(data, movie) if movie else ():
-        handler = _find(data, b"mdia", b"hdlr", inside=track)
-        samples = _find(data, b"mdia", b"minf", b"stbl", b"stsz", inside=track)
+    for track in children(data, movie) if movie else ():
+        handler = find(data, b"mdia", b"hdlr", inside=track)
+        samples = find(data, b"mdia", b"minf", b"stbl", b"stsz", inside=track)
         if handler and samples and data[handler.content + 8 : handler.content + 12] == b"pict":
             counts.append(int.from_bytes(data[samples.content + 8 : samples.content + 12]))
     return max(counts)
@@ -260,9 +234,9 @@ def frame_count(data: bytes) -> int:
 
 def loop_count(data: bytes) -> int:
     """How often a sequence plays, from the edit list of its first track; 0: forever."""
-    track = _find(data, b"moov", b"trak")
-    header = _find(data, b"tkhd", inside=track) if track else None
-    edits = _find(data, b"edts", b"elst", inside=track) if track else None
+    track = find(data, b"moov", b"trak")
+    header = find(data, b"tkhd", inside=track) if track else None
+    edits = find(data, b"edts", b"elst", inside=track) if track else None
     if header is None or edits is None:
         return 0  # browsers do the same
     if not data[edits.content + 3] & _REPEATS:
@@ -273,27 +247,27 @@ def loop_count(data: bytes) -> int:
 
 def with_loop_count(data: bytes, count: int) -> bytes:
     """A sequence of libavif, which plays forever, that plays `count` times; 0: forever."""
-    movie = _find(data, b"moov")
+    movie = find(data, b"moov")
     changed = bytearray(data)
-    for track in _children(data, movie) if movie and count else ():
-        edits = _find(data, b"edts", b"elst", inside=track)
+    for track in children(data, movie) if movie and count else ():
+        edits = find(data, b"edts", b"elst", inside=track)
         once = _duration(data, edits) if edits else None
         if once is not None:
-            for header in (_find(data, b"moov", b"mvhd"), _find(data, b"tkhd", inside=track)):
+            for header in (find(data, b"moov", b"mvhd"), find(data, b"tkhd", inside=track)):
                 if header is not None:
                     offset, layout = _duration_field(data, header)
                     struct.pack_into(layout, changed, offset, once * count)
     return bytes(changed)
 
 
-def _duration(data: bytes, box: _Box) -> int | None:
+def _duration(data: bytes, box: Box) -> int | None:
     """The duration in mvhd, tkhd or elst, in units of the movie's timescale. None if it is indefinite."""
     offset, layout = _duration_field(data, box)
     (duration,) = struct.unpack_from(layout, data, offset)
     return None if duration == (1 << 8 * struct.calcsize(layout)) - 1 else int(duration)
 
 
-def _duration_field(data: bytes, box: _Box) -> tuple[int, str]:
+def _duration_field(data: bytes, box: Box) -> tuple[int, str]:
     """The offset of the duration in mvhd, tkhd or elst, and its type."""
     version = min(data[box.content], 1)
     return box.content + _DURATIONS[box.kind][version], (">I", ">Q")[version]
@@ -310,30 +284,30 @@ def add_metadata(
     if xmp:
         contents.append((b"mime\0application/rdf+xml\0", xmp))
     file = _contents(data)
-    boxes = _contents(file[b"meta"][_VERSION:])
+    parts = _contents(file[b"meta"][VERSION:])
     for kind, content in _color_properties(icc_profile, hdr):
-        boxes[b"iprp"] = _with_property(boxes[b"iprp"], _box(kind, content))
-    (count,) = struct.unpack_from(">H", boxes[b"iinf"], _ITEM_COUNT)
+        parts[b"iprp"] = _with_property(parts[b"iprp"], _box(kind, content))
+    (count,) = struct.unpack_from(">H", parts[b"iinf"], _ITEM_COUNT)
     for number, (kind, _) in enumerate(contents, count + 1):
         entry = _box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
-        boxes[b"iinf"] = _append(boxes[b"iinf"], _ITEM_COUNT, entry)
+        parts[b"iinf"] = _append(parts[b"iinf"], _ITEM_COUNT, entry)
         reference = _box(b"cdsc", struct.pack(">HHH", number, 1, _PICTURE))
-        boxes[b"iref"] = boxes.get(b"iref", bytes(_VERSION)) + reference
+        parts[b"iref"] = parts.get(b"iref", bytes(VERSION)) + reference
     size = struct.calcsize(_LOCATION)
-    new_size = _VERSION + sum(8 + len(content) for content in boxes.values()) + size * len(contents)
+    new_size = VERSION + sum(8 + len(content) for content in parts.values()) + size * len(contents)
     growth = new_size - len(file[b"meta"])
-    locations = boxes[b"iloc"][_LOCATION_COUNT + 2 :]
+    locations = parts[b"iloc"][_LOCATION_COUNT + 2 :]
     moved = (
         struct.pack(_LOCATION, item, source, extents, offset + growth, length)
         for item, source, extents, offset, length in struct.iter_unpack(_LOCATION, locations)
     )
-    boxes[b"iloc"] = boxes[b"iloc"][: _LOCATION_COUNT + 2] + b"".join(moved)
+    parts[b"iloc"] = parts[b"iloc"][: _LOCATION_COUNT + 2] + b"".join(moved)
     end = len(data) + growth + 8
     for number, (_, content) in enumerate(contents, count + 1):
         location = struct.pack(_LOCATION, number, 0, 1, end, len(content))
-        boxes[b"iloc"] = _append(boxes[b"iloc"], _LOCATION_COUNT, location)
+        parts[b"iloc"] = _append(parts[b"iloc"], _LOCATION_COUNT, location)
         end += len(content)
-    file[b"meta"] = bytes(_VERSION) + b"".join(_box(kind, content) for kind, content in boxes.items())
+    file[b"meta"] = bytes(VERSION) + b"".join(_box(kind, content) for kind, content in parts.items())
     added = [_box(b"mdat", b"".join(content for _, content in contents))] if contents else []
     return b"".join([*(_box(kind, content) for kind, content in file.items()), *added])
 
@@ -350,19 +324,19 @@ def _color_properties(icc_profile: bytes | None, hdr: HdrColors | None) -> Itera
 
 def _with_property(properties: bytes, box: bytes) -> bytes:
     """The content of iprp with one more property of the picture."""
-    boxes = _contents(properties)
-    index = 1 + sum(1 for _ in _boxes(boxes[b"ipco"]))
-    boxes[b"ipco"] += box
-    associations = bytearray(boxes[b"ipma"])
+    parts = _contents(properties)
+    index = 1 + sum(1 for _ in boxes(parts[b"ipco"]))
+    parts[b"ipco"] += box
+    associations = bytearray(parts[b"ipma"])
     associations[_FIRST_ASSOCIATIONS] += 1
     associations.insert(_FIRST_ASSOCIATIONS + 1, index)
-    boxes[b"ipma"] = bytes(associations)
-    return b"".join(_box(kind, content) for kind, content in boxes.items())
+    parts[b"ipma"] = bytes(associations)
+    return b"".join(_box(kind, content) for kind, content in parts.items())
 
 
 def _contents(data: bytes) -> dict[bytes, bytes]:
     """The contents of boxes by type, in their order."""
-    return {box.kind: data[box.content : box.end] for box in _boxes(data)}
+    return {box.kind: data[box.content : box.end] for box in boxes(data)}
 
 
 def _box(kind: bytes, content: bytes) -> bytes:

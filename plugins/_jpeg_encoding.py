@@ -32,7 +32,7 @@ def encoding_for(quality: int, sampling: Sampling | None = None) -> dict[str, An
         return {"quality": quality, "subsampling": sampling}
     percent = 5000 / quality if quality < 50 else 200 - 2 * quality  # as libjpeg does
     table = [min(255, max(1, round(step * percent / 100))) for step in _TABLE]
-    return {"quality": -1, "qtables": [table], "subsampling": sampling}
+    return {"quality": -1, "qtables": [table, table], "subsampling": sampling}
 
 
 def encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:

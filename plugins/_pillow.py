@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageFile, ImageOps, PngImagePlugin
+from PIL import Image, ImageFile, PngImagePlugin
 
-from engine import MAX_FRAMES, MAX_PIXELS, Frame, PageRanges, Raster, Size, TooLarge
-from plugins import _exif
+from engine import MAX_FRAMES, MAX_PIXELS, FidelityWarning, Frame, PageRanges, Raster, Size, TooLarge
+from plugins import _exif, _iptc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +28,16 @@ _PLAIN_INFO = frozenset(
     | {"jfif", "jfif_density", "jfif_unit", "jfif_version", "loop", "primary", "progression", "progressive"}
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
+_MAX_BLOCKS = 1000
+# Raised by Pillow for damaged metadata.
+_DAMAGES = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error, zlib.error)
+_NO_TEXTS = ("XML:", "Raw profile type ", "xmp")  # keywords of XMP and other metadata in the texts of PNG
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
+_Turn = Image.Transpose
+_UPRIGHT = MappingProxyType(  # by EXIF orientation
+    {2: _Turn.FLIP_LEFT_RIGHT, 3: _Turn.ROTATE_180, 4: _Turn.FLIP_TOP_BOTTOM, 5: _Turn.TRANSPOSE}
+    | {6: _Turn.ROTATE_270, 7: _Turn.TRANSVERSE, 8: _Turn.ROTATE_90}
+)
 _XMP_GAIN_MAP = re.compile(rb"""\shdrgm:Version=(?:"[^"]*"|'[^']*')|<hdrgm:Version>[^<]*</hdrgm:Version>""")
 _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""")
 
@@ -47,6 +59,30 @@ def open_image(data: bytes, *decoders: str) -> Image.Image:
         message = f"A text or profile in the file exceeds {limit} bytes after decompression."
         raise TooLarge(message, reason="bytes", details={"max_bytes": limit}) from error
     return image
+
+
+def damaged_blocks(decoder: str, blocks: Sequence[bytes], header: Callable[[Sequence[bytes]], bytes]) -> list[int]:
+    """The indexes of the blocks with which Pillow cannot open a file.
+
+    `header` returns a file with some of the blocks and everything that is needed to open it.
+    """
+    if _opens(decoder, header(blocks)):
+        return []
+    found = [index for index, block in enumerate(blocks[:_MAX_BLOCKS]) if not _opens(decoder, header([block]))]
+    return found if _opens(decoder, header([])) else []
+
+
+def warn_damaged() -> None:
+    """Issues the warning for blocks that are left out."""
+    FidelityWarning.issue("metadata_damaged", "Damaged parts of the file were left out.")
+
+
+def _opens(decoder: str, data: bytes) -> bool:
+    try:
+        open_image(data, decoder)
+    except _DAMAGES:
+        return False
+    return True
 
 
 def _pixel_count(error: Image.DecompressionBombError) -> int | None:
@@ -100,6 +136,8 @@ def to_raster(
         loop_count=int(image.info.get("loop", 0) or 0),
         exif=_exif.read(image),
         xmp=upright_xmp(image.info.get("xmp")),
+        iptc=_iptc.read(image.info),
+        text=_read_text(image),
         dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
         lossy=lossy,
         turned=orientation > 1,
@@ -135,7 +173,8 @@ def _frames(image: Image.Image, order: list[int]) -> Iterator[Frame]:
         # Encoders seek in a file that is positioned at a later frame.
         frame = image.copy() if len(order) > 1 or index else image
         profile = frame.info.get("icc_profile")
-        ImageOps.exif_transpose(frame, in_place=True)
+        if (orientation := _exif.read_orientation(frame)) in _UPRIGHT:
+            frame = frame.transpose(_UPRIGHT[orientation])
         yield Frame(frame, profile, duration)
         del frame  # frees its memory before the next one is decoded
 
@@ -148,6 +187,16 @@ def _is_bare(image: Image.Image) -> bool:
     ]
     tags = {tag for tag in getattr(image, "tag_v2", {}) if tag not in _exif.STRUCTURAL}
     return not (unknown or segments or tags or getattr(image, "private_chunks", []))
+
+
+def _read_text(image: Image.Image) -> tuple[tuple[str, str], ...]:
+    """Comments, and the texts of PNG with their keywords."""
+    comment = image.info.get("comment")
+    if isinstance(comment, bytes):
+        return (("Comment", _iptc.decode(comment)),) if comment else ()
+    texts = image.info.items() if image.format == "PNG" else ()
+    named = ((str(key), text) for key, text in texts if isinstance(text, str))
+    return tuple((key, str(text)) for key, text in named if not key.startswith(_NO_TEXTS))
 
 
 def _has_preview(segment: bytes) -> bool:

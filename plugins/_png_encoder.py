@@ -41,6 +41,7 @@ HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     animation_modes=("RGBA",),
+    metadata=frozenset({"exif", "xmp", "text"}),
 )
 """What a PNG can store."""
 
@@ -56,8 +57,8 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
     if progressive and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
     info = PngImagePlugin.PngInfo()
-    if raster.xmp:
-        info.add_itxt(_XMP, raster.xmp.decode("utf-8", "replace"))
+    for keyword, text in _texts(raster):
+        info.add_itxt(keyword, text)
     parameters = _pillow.animation_parameters(raster, frames)
     data = _pillow.encode(
         image,
@@ -155,8 +156,15 @@ def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
         yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
     if raster.exif:
         yield _chunk(b"eXIf", raster.exif.removeprefix(_exif.PREFIX))
+    for keyword, text in _texts(raster):
+        yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
+
+
+def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
+    """Keywords and texts: those of the raster, and XMP."""
+    yield from raster.text
     if raster.xmp:
-        yield _chunk(b"iTXt", _XMP.encode() + b"\0\0\0\0\0" + raster.xmp)
+        yield _XMP, raster.xmp.decode("utf-8", "replace")
 
 
 def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:

@@ -1,9 +1,9 @@
-"""Reads TIFF directories to detect formats and truncation. Most camera RAW formats are based on TIFF."""
+"""Reads TIFF directories, of which EXIF and most camera RAW formats consist; detects formats and truncation by them."""
 
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from engine import Content
 
@@ -17,12 +17,25 @@ STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
 
+# Format codes of integers, and bytes per value, by type. Other types have one byte per value.
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
+_SIZES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
+_MIN_SIZE = 14  # bytes of a header and an empty directory
 _MAX_DIRECTORIES, _MAX_ENTRIES, _MAX_VALUES = 24, 512, 64
 
 
+class Entry(NamedTuple):
+    """An entry of a directory, with the offset of its values and their size in bytes, which may exceed the file."""
+
+    tag: int
+    kind: int
+    length: int
+    start: int
+    size: int
+
+
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """How a file stores directories: the format codes of byte order, number of entries, and length or offset."""
 
     order: str
@@ -48,13 +61,18 @@ class _Layout:
         size = struct.calcsize(code)
         return int(struct.unpack(self.order + code, data[:size])[0]) if len(data) >= size else 0
 
+    def read_offset(self, content: Content, position: int) -> int:
+        """The offset at a position; 0 beyond the end of the file."""
+        return self.read(self.offset, content[position : position + self.offset_size])
 
-def _layout(content: Content) -> _Layout | None:
+
+def read_layout(content: Content) -> Layout | None:
+    """The layout that the header of a TIFF file tells. None if it is invalid."""
     order = {b"II": "<", b"MM": ">"}.get(content[:2])
-    if order is None or len(content) < 16:
+    if order is None or len(content) < _MIN_SIZE:
         return None
     is_big = content[2:4] in (b"+\0", b"\0+")
-    return _Layout(order, "Q", "Q", 8) if is_big else _Layout(order, "H", "I", 4)
+    return Layout(order, "Q", "Q", 8) if is_big else Layout(order, "H", "I", 4)
 
 
 def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Directory]:
@@ -62,18 +80,19 @@ def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Di
 
     Stops at invalid data without raising.
     """
-    layout = _layout(content)
+    layout = read_layout(content)
     if layout is None:
         return []
     directories: list[Directory] = []
     seen: set[int] = set()
-    pending = [layout.read(layout.offset, content[layout.first : layout.first + layout.offset_size])]
+    pending = [layout.read_offset(content, layout.first)]
     while pending and len(directories) < _MAX_DIRECTORIES:
         offset = pending.pop(0)
         if offset in seen or not 8 <= offset < len(content) - 6:
             continue
         seen.add(offset)
-        directory, next_offset = _read_directory(content, offset, layout, max_values)
+        entries, next_offset = read_entries(content, offset, layout)
+        directory = {entry.tag: read_values(content, entry, layout, max_values) for entry in entries}
         directories.append(directory)
         pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
         pending.append(next_offset)
@@ -136,25 +155,28 @@ def is_complete(content: Content) -> bool:
     return not is_truncated(content, read_directories(content))
 
 
-def _read_directory(content: Content, offset: int, layout: _Layout, max_values: int) -> tuple[Directory, int]:
+def read_entries(content: Content, offset: int, layout: Layout) -> tuple[list[Entry], int]:
+    """The entries of the directory at an offset, and the offset of the next directory; 0 if there is none."""
     start = offset + struct.calcsize(layout.count)
     count = min(layout.read(layout.count, content[offset:start]), _MAX_ENTRIES)
     end = start + layout.entry_size * count
     table = content[start:end]
-    tags: dict[int, tuple[int, ...] | bytes] = {}
+    entries: list[Entry] = []
     for position in range(0, len(table) - layout.entry_size + 1, layout.entry_size):
         tag, kind, length = struct.unpack_from(layout.entry, table, position)
-        field = table[position + struct.calcsize(layout.entry) : position + layout.entry_size]
-        tags[tag] = _values(content, field, kind, min(length, max_values), layout)
-    return tags, layout.read(layout.offset, content[end : end + layout.offset_size])
+        size, field = length * _SIZES.get(kind, 1), start + position + struct.calcsize(layout.entry)
+        value = field if size <= layout.offset_size else layout.read_offset(content, field)
+        entries.append(Entry(tag, kind, length, value, size))
+    return entries, layout.read_offset(content, end)
 
 
-def _values(content: Content, field: bytes, kind: int, count: int, layout: _Layout) -> tuple[int, ...] | bytes:
-    code = _INTEGERS.get(kind, "s")
-    size = count * struct.calcsize(code)
-    if size > layout.offset_size:
-        offset = layout.read(layout.offset, field)
-        field = content[offset : offset + size]
-    if code == "s":
-        return field[:size]
-    return struct.unpack(f"{layout.order}{count}{code}", field[:size]) if len(field) >= size else ()
+def read_values(
+    content: Content, entry: Entry, layout: Layout, max_values: int = _MAX_VALUES
+) -> tuple[int, ...] | bytes:
+    """The first values of an entry: integers, or bytes for other types. Empty if they are not in the file."""
+    count = min(entry.length, max_values)
+    code = _INTEGERS.get(entry.kind)
+    if code is None:
+        return content[entry.start : entry.start + count]
+    data = content[entry.start : entry.start + count * struct.calcsize(code)]
+    return struct.unpack(f"{layout.order}{count}{code}", data) if len(data) == count * struct.calcsize(code) else ()

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any, Self
 
 import imagecodecs
-import imageio.plugins.tifffile_v3  # noqa: F401
 import imageio.v3 as iio
 import numpy as np
+from imageio.plugins.tifffile_v3 import TifffilePlugin
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
@@ -42,12 +42,13 @@ _JPEG = (COMPRESSION.OJPEG, COMPRESSION.JPEG, COMPRESSION.ALT_JPEG, COMPRESSION.
 class Writer:
     """Writes pages with tifffile, through imageio. A context; the file is complete after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: str) -> None:
+        self._order = order  # the byte order, "<" or ">"
         self._file = BytesIO()
         self._pages: list[COMPRESSION | None] = []  # the tag to be corrected of each page
 
     def __enter__(self) -> Self:
-        self._handle = iio.imopen(self._file, "w", plugin="tifffile")
+        self._handle = iio.imopen(self._file, "w", plugin=TifffilePlugin, byteorder=self._order)
         return self
 
     def __exit__(self, *exception: object) -> None:

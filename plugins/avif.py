@@ -21,13 +21,13 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _exif, _heif_boxes, _pillow
+from plugins import _cicp, _exif, _heif_boxes, _heif_items, _pillow
 
 AVIF = FileFormat(
     "avif",
     media_type="image/avif",
     extensions=("avif", "avifs"),
-    sniff=Brands("avif", "avis"),
+    sniff=Brands("avif", "avis", item="av01"),
     is_complete=boxes_are_complete,
     lossy=True,
     animated=True,
@@ -47,9 +47,10 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
-    _heif_boxes.warn_of_gain_map(data)
-    data = _heif_boxes.repair(data)
-    return _heif_boxes.with_colors(_decode(data, pages), data)
+    _heif_items.warn_of_gain_map(data)
+    data, exif = _heif_items.take_exif(_heif_boxes.repair(_heif_items.with_brand(data, b"avif")))
+    raster = _heif_boxes.with_colors(_decode(data, pages), data)
+    return replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
@@ -99,6 +100,7 @@ _HOLDS = TargetCapabilities(
     animation_modes=("RGB", "RGBA"),
     encoding=True,
     max_side=32_768,
+    metadata=frozenset({"exif", "xmp"}),
 )
 
 
@@ -120,7 +122,7 @@ def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False,
         quality=quality,
         speed=speed,
         icc_profile=frames[0].icc_profile,
-        exif=raster.exif,
+        exif=_exif.without_orientation(raster.exif),  # Pillow would encode the texts again
         xmp=raster.xmp,
         **_pillow.animation_parameters(raster, frames),
     )

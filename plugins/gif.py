@@ -23,7 +23,7 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Pages
-from plugins import _pillow
+from plugins import _metadata_writing, _pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,8 +38,9 @@ GIF = FileFormat(
     is_complete=ends_with(b";"),
 )
 
+MODULES = ("numpy",)
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
-_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535)
+_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _COLORS = 256  # of a frame, with the transparent one
@@ -69,10 +70,11 @@ def _loop_count(data: bytes) -> int:
 def encode(raster: Raster) -> bytes:
     """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
     frames = list(raster.frames)
+    comment = b"\n".join(_metadata_writing.comments(raster)) or None
     if len(frames) == 1:
-        return _pillow.encode(_to_still(frames[0].image), "GIF")
+        return _pillow.encode(_to_still(frames[0].image), "GIF", comment=comment)
     frames, disposal = _with_palettes(_with_whole_durations(frames))
-    parameters = _pillow.animation_parameters(raster, frames)
+    parameters = _pillow.animation_parameters(raster, frames) | {"comment": comment}
     if raster.loop_count:
         # GIF counts repetitions after the first play; no value means none.
         parameters["loop"] = raster.loop_count - 1 or None

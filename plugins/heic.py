@@ -22,7 +22,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _heif_boxes, _pillow
+from plugins import _cicp, _heif_boxes, _heif_items, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ HEIC = FileFormat(
     "heic",
     media_type="image/heic",
     extensions=("heic", "heif", "hif"),
-    sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", "mif1", "msf1"),
+    sniff=Brands("heic", "heix", "heim", "heis", "hevc", "hevx", "hevm", "hevs", item="hvc1"),
     is_complete=boxes_are_complete,
     lossy=True,
     bytes_per_pixel=0.05,
@@ -54,7 +54,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
     _heif_boxes.check_size(data)
-    _heif_boxes.warn_of_gain_map(data)
+    data = _heif_items.with_brand(data, b"heic")
+    _heif_items.warn_of_gain_map(data)
     frames = _heif_boxes.frame_count(data)
     if frames > 1:
         FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
@@ -103,7 +104,14 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
 
 # Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
 _HOLDS = TargetCapabilities(
-    ("RGB", "RGBA"), deep_modes=_MODES, deep_bits=(10,), icc=True, hdr=True, max_side=32_768, encoding=True
+    ("RGB", "RGBA"),
+    deep_modes=_MODES,
+    deep_bits=(10,),
+    icc=True,
+    hdr=True,
+    max_side=32_768,
+    encoding=True,
+    metadata=frozenset({"exif", "xmp"}),
 )
 
 

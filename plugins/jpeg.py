@@ -1,9 +1,10 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, Any, Literal, TypeAlias
 
 from PIL import Image
@@ -23,12 +24,12 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
-from plugins import _exif, _jpeg_pictures, _pillow
+from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow
 from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
 from plugins._jpeg_transform import transform
 from plugins.geometry import needed_size, reduced_scale
-from plugins.metadata import filter_exif, filter_xmp
+from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
 JPEG = FileFormat(
     "jpeg",
@@ -50,8 +51,10 @@ _MAX_SEGMENT = 65_500  # bytes; the limit of one APP1 segment
 _MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
-END, _COMMENT = 0xD9, 0xFE  # markers; END has no length either
+END, _APP13, _COMMENT = 0xD9, 0xED, 0xFE  # markers; END has no length either
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_PHOTOSHOP = b"Photoshop 3.0\0"
+_MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
 _JFIF, _ADOBE = 0xE0, 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
@@ -82,6 +85,7 @@ def decode(
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
+    data = without_damaged_segments(data)
     _jpeg_pictures.warn_of_further(data, read_segments)
     image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
@@ -96,12 +100,17 @@ def decode(
     return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
-@conversion(
-    RASTER,
-    JPEG,
-    loss=Loss.DETAIL,
-    holds=TargetCapabilities(("L", "RGB", "CMYK"), icc=True, max_side=65_500, encoding=True),
+_HOLDS = TargetCapabilities(
+    ("L", "RGB", "CMYK"),
+    icc=True,
+    max_side=65_500,
+    encoding=True,
+    metadata=frozenset({"exif", "xmp", "iptc", "text"}),
+    max_metadata=_MAX_SEGMENT,
 )
+
+
+@conversion(RASTER, JPEG, loss=Loss.DETAIL, holds=_HOLDS)
 def encode(
     raster: Raster,
     *,
@@ -136,10 +145,23 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
     """Pillow's parameters for the metadata."""
     return {
         "icc_profile": profile,
-        "exif": raster.exif if len(raster.exif or b"") < _MAX_SEGMENT else None,
-        "xmp": raster.xmp if len(raster.xmp or b"") < _MAX_SEGMENT else None,
+        "exif": raster.exif,
+        "xmp": raster.xmp,
+        "extra": _other_segments(raster),
         "dpi": raster.dpi,
     }
+
+
+def _other_segments(raster: Raster) -> bytes:
+    """The segments of IPTC and comments, which are cut at the limit of a segment."""
+    segments = [_segment(_COMMENT, comment[:_MAX_SEGMENT]) for comment in _metadata_writing.comments(raster)]
+    if raster.iptc:
+        segments.append(_segment(_APP13, _PHOTOSHOP + _iptc.to_resources(raster.iptc)))
+    return b"".join(segments)
+
+
+def _segment(code: int, body: bytes) -> bytes:
+    return bytes((0xFF, code)) + (len(body) + 2).to_bytes(2, "big") + body
 
 
 def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, progressive: bool) -> bytes | None:
@@ -207,6 +229,25 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             return
 
 
+def without_damaged_segments(data: bytes) -> bytes:
+    """The file without the segments of applications that Pillow cannot read. Issues a FidelityWarning for them."""
+    segments = list(takewhile(lambda segment: segment[0] != _SCAN[1], read_segments(data)))
+    optional = [(start, end) for code, start, end in segments if 0xE0 <= code <= 0xEF]
+    scan = data.find(_SCAN, segments[-1][2] if segments else 2)
+    needed = b"".join(data[start:end] for code, start, end in segments if not 0xE0 <= code <= 0xEF)
+
+    def header(blocks: Sequence[bytes]) -> bytes:
+        return b"".join([data[:2], *blocks, needed, data[scan : scan + _MAX_SCAN_HEADER]])
+
+    damaged = _pillow.damaged_blocks("JPEG", [data[start:end] for start, end in optional], header)
+    if damaged:
+        _pillow.warn_damaged()
+    for index in reversed(damaged):
+        start, end = optional[index]
+        data = data[:start] + data[end:]
+    return data
+
+
 def filter_segments(data: bytes, metadata: Metadata) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`.
 
@@ -252,6 +293,9 @@ def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
     elif code == 0xE1 and body.startswith(_XMP):
         packet = filter_xmp(body.removeprefix(_XMP), metadata)
         kept = _XMP + packet if packet else None
+    elif code == _APP13 and body.startswith(_PHOTOSHOP):
+        iptc = filter_iptc(_iptc.from_resources(body.removeprefix(_PHOTOSHOP)), metadata)
+        kept = _PHOTOSHOP + _iptc.to_resources(iptc) if iptc else None
     elif (code == 0xE2 and body.startswith(b"ICC_PROFILE\0")) or (code == _ADOBE and body.startswith(b"Adobe")):
         kept = body
     return kept if kept is None or len(kept) <= _MAX_BODY else None

@@ -51,7 +51,10 @@ PDF = FileFormat(
     "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
 )
 
-MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", *jpeg.MODULES)
+MODULES = (
+    *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pictures"),
+    *("plugins._pdf.selection", *jpeg.MODULES),
+)
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 # What MuPDF reports about JBIG2 data of which it draws nothing.
@@ -272,7 +275,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, 
     return to_bytes(writer.document)
 
 
-HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True)
+HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp"}))
 """What pages of pictures hold."""
 
 

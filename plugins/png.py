@@ -1,9 +1,12 @@
 """PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng. `_png_encoder` writes it."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from zlib import crc32
+
+from PIL import Image
 
 from engine import (
     MAX_FRAMES,
@@ -33,6 +36,9 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # offset of the bits per sample, before the color type
 _GRAY, _GRAY_ALPHA = 0, 4  # color types
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
+_ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
+_NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
+_NO_PIXELS = bytes(4) + b"IDAT" + crc32(b"IDAT").to_bytes(4)
 # Chunks that describe colors, with the size of their content.
 _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
@@ -47,6 +53,7 @@ def _is_deep(content: bytes) -> bool:
 
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    data = _without_damaged_chunks(data)
     image = _pillow.open_image(data, "PNG")
     kinds = [kind for kind, _ in _png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
@@ -61,15 +68,41 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _is_deep(data) and len(frames) == 1:
-        raster = replace(raster, deep_frames=_decode_deep(data))
+        raster = replace(raster, deep_frames=_decode_deep(data, image))
         if color_type == _GRAY_ALPHA:  # RGBA for Pillow, which a gray profile does not fit
-            reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data))
+            reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, image))
             raster = replace(raster, frames=reduced, sample=_pillow.sample("LA", image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
         raster = replace(raster, source_bit_depth=depth)
         if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
             image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return _with_colors(raster, data)
+
+
+def _without_damaged_chunks(data: bytes) -> bytes:
+    """The file without the chunks that readers may skip and Pillow cannot read. Issues a FidelityWarning for them."""
+    chunks = list(_png_encoder.read_chunks(memoryview(data)))
+    needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
+    optional = [index for index, (kind, _) in enumerate(chunks) if _may_skip(kind)]
+
+    def header(blocks: Sequence[bytes]) -> bytes:
+        return b"".join([_png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])
+
+    found = _pillow.damaged_blocks("PNG", [bytes(chunks[index][1]) for index in optional], header)
+    left_out = {optional[index] for index in found}
+    kinds = {kind for index, (kind, _) in enumerate(chunks) if index not in left_out}
+    if len(kinds & _ANIMATION_CHUNKS) == 1:  # an animation has a header, and one for each frame
+        left_out |= {index for index, (kind, _) in enumerate(chunks) if kind in {*_ANIMATION_CHUNKS, b"fdAT"}}
+    if not left_out:
+        return data
+    _pillow.warn_damaged()
+    kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in left_out)
+    return b"".join([_png_encoder.SIGNATURE, *kept])
+
+
+def _may_skip(kind: bytes) -> bool:
+    """Whether a chunk is ancillary, which the case of its first letter tells, and no part of a frame."""
+    return kind[:1].islower() and kind not in (b"fcTL", b"fdAT")
 
 
 def _with_colors(raster: Raster, data: bytes) -> Raster:
@@ -118,12 +151,11 @@ def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, _cicp.Curve] 
     return primaries, _cicp.gamma(1 / encoding)
 
 
-def _decode_deep(data: bytes) -> Iterator[Frame]:
+def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     from imagecodecs import png_decode
 
-    header = _pillow.open_image(data, "PNG")
     array = png_decode(data)
-    array = _pillow.apply_orientation(array, header.getexif().get(_exif.ORIENTATION, 1))
+    array = _pillow.apply_orientation(array, _exif.read_orientation(header))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 

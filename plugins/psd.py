@@ -32,7 +32,7 @@ PSD = FileFormat(
 )
 
 MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "encodings.mac_roman")
-_RESOLUTION, _ICC_PROFILE, _EXIF, _XMP = 1005, 1039, 1058, 1060  # numbers of resources
+_RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
@@ -66,8 +66,9 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
     # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(
         raster,
-        exif=_exif.without_orientation(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
+        exif=_exif.upright(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
         xmp=_pillow.upright_xmp(xmp),
+        iptc=file.resources.get(_IPTC),
         dpi=_pillow.plausible_dpi((across / 65536, down / 65536)),
     )
 
@@ -75,7 +76,13 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
 _DEEP_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
-_HOLDS = TargetCapabilities(("1", "P", *_DEEP_MODES, "LAB"), deep_modes=_DEEP_MODES, icc=True, max_side=30_000)
+_HOLDS = TargetCapabilities(
+    ("1", "P", *_DEEP_MODES, "LAB"),
+    deep_modes=_DEEP_MODES,
+    icc=True,
+    max_side=30_000,
+    metadata=frozenset({"exif", "xmp", "iptc"}),
+)
 
 
 # Memory for pictures with alpha, for which there is a layer too.
@@ -89,6 +96,7 @@ def encode(raster: Raster) -> bytes:
         _ICC_PROFILE: frame.icc_profile,
         _EXIF: raster.exif and raster.exif.removeprefix(_exif.PREFIX),
         _XMP: raster.xmp,
+        _IPTC: raster.iptc,
     }
     return writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
 

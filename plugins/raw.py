@@ -113,8 +113,8 @@ def _read_preview(data: bytes) -> Raster:
         raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
     jpeg.check_scans(preview)
     raster = _pillow.decode(preview, "JPEG", lossy=True)
-    directory = _read_directory(data)
-    return replace(raster, exif=_exif.from_directory(directory), xmp=_read_xmp(directory), dpi=None)
+    block = _read_block(data)
+    return replace(raster, exif=_exif.from_file(block), xmp=_read_xmp(block), dpi=None)
 
 
 def _read_scan(data: bytes) -> Raster:
@@ -153,12 +153,12 @@ def _develop(data: bytes) -> Raster:
     # LibRaw opens the thumbnail of some files that it does not know.
     if size[0] * size[1] < _tiff_tags.declared_area(directories) // 2:
         raise CorruptInput(f"Only {size[0]} x {size[1]} pixels of a larger picture can be read.")
-    directory = _read_directory(data)
+    block = _read_block(data)
     return Raster(
         _develop_frames(data, bits=8),
         deep_frames=_develop_frames(data, bits=16),
-        exif=_exif.from_directory(directory, color_space=_SRGB),
-        xmp=_read_xmp(directory),
+        exif=_exif.from_file(block, color_space=_SRGB),
+        xmp=_read_xmp(block),
         lossy=True,
         developed=True,
         sample=_pillow.sample("RGB"),
@@ -266,18 +266,18 @@ def _mean(array: NDArray[Any]) -> float:
     return float((_sample(array)[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)).mean()) / maximum
 
 
-def _read_xmp(directory: Image.Exif) -> bytes | None:
-    return _pillow.upright_xmp(directory.get(_exif.XMP))
+def _read_xmp(block: _exif.Block | None) -> bytes | None:
+    return _pillow.upright_xmp(block.bytes_of(_exif.XMP)) if block else None
 
 
-def _read_directory(data: bytes) -> Image.Exif:
+def _read_block(data: bytes) -> _exif.Block | None:
     """The first TIFF directory; in RAF the one of the preview."""
     if data.startswith(b"FUJIFILM"):
         start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
-        return _pillow.open_image(data[start : start + size], "JPEG").getexif()
+        return _exif.parse(_pillow.open_image(data[start : start + size], "JPEG").info.get("exif"))
     # ORF and RW2 differ from TIFF only in the magic number.
     magic = b"\x2a\0" if data.startswith(b"II") else b"\0\x2a"
-    return _exif.parse(data[:2] + magic + data[4:])
+    return _exif.parse_file(data[:2] + magic + data[4:])
 
 
 @hookimpl

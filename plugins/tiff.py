@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from PIL import Image, ImageSequence, TiffImagePlugin
+from PIL import Image, ImageSequence
 from pydantic import Field
 
 from engine import (
@@ -28,11 +27,10 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Pages, Quality
-from plugins import _exif, _pillow, _tiff_tags
+from plugins import _exif, _iptc, _pillow, _tiff_tags
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from tifffile import TiffFile
 
 
 def _sniff(content: Content) -> int:
@@ -51,14 +49,13 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-MODULES = ("plugins._tifffile", "engine.mupdf")
+MODULES = ("plugins._tifffile", "engine.mupdf", "PIL.TiffImagePlugin")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
-_BYTE, _ASCII, _LONG = 1, 2, 4
-_PLACEHOLDER = 0xFEEDF00D
+_BYTE = 1  # type
 JPEG_QUALITY, EFFORT = 90, 5
 """The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
@@ -83,6 +80,16 @@ _PHOTOMETRIC_NAMES = {
 
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    block = _exif.parse_file(data)
+    raster = _decode(data, pages)
+    if block is None:
+        return raster
+    iptc = block.bytes_of(_exif.IPTC) or _iptc.from_resources(block.bytes_of(_exif.PHOTOSHOP) or b"")
+    xmp = _pillow.upright_xmp(block.bytes_of(_exif.XMP))
+    return replace(raster, exif=_exif.from_file(block), xmp=xmp, iptc=iptc)
+
+
+def _decode(data: bytes, pages: str | None) -> Raster:
     try:
         image = _pillow.open_image(data, "TIFF")
         sizes = _sizes(image)
@@ -92,7 +99,11 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
         return _decode_with_tifffile(data, pages)
     order = _pillow.select(list(sizes), pages)
     raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    return replace(raster, bare=raster.bare and getattr(image, "n_frames", 1) == 1)  # without thumbnails
+    return replace(
+        raster,
+        turned=getattr(image, "tag_v2", {}).get(_exif.ORIENTATION, 1) != 1,  # Pillow turns the pixels
+        bare=raster.bare and getattr(image, "n_frames", 1) == 1,  # without thumbnails
+    )
 
 
 def _sizes(image: Image.Image) -> dict[int, Size]:
@@ -134,29 +145,15 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         sizes = [_tifffile.upright_size(page) for page in chosen]
         turned = any(_tifffile.orientation(page) > 1 for page in chosen)
         dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
-        directory = _read_directory(data, file)
     return Raster(
         _frames(data, order, deep=False),
         count=len(order),
         deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
         source_bit_depth=bits,
-        exif=_exif.from_directory(directory),
-        xmp=_pillow.upright_xmp(directory.get(_exif.XMP)),
         dpi=dpi,
         turned=turned,
         sizes=sizes,
     )
-
-
-def _read_directory(data: bytes, file: TiffFile) -> Image.Exif:
-    """The tags of the first page; empty if they are invalid."""
-    tags = Image.Exif()
-    tags.endian, tags.bigtiff = file.byteorder, file.is_bigtiff
-    try:
-        tags.load_from_fp(BytesIO(data), file.pages.first.offset)
-    except _UNREADABLE:
-        return Image.Exif()
-    return tags
 
 
 def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
@@ -170,11 +167,16 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             del frame  # frees its memory before the next one is decoded
 
 
+_METADATA = frozenset({"exif", "xmp", "iptc"})
 # Few readers support LA with 16 bits.
 _LOSSLESS_HOLDS = TargetCapabilities(
-    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"), deep_modes=("L", "RGB", "RGBA", "CMYK"), icc=True, pages=True
+    ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"),
+    deep_modes=("L", "RGB", "RGBA", "CMYK"),
+    icc=True,
+    pages=True,
+    metadata=_METADATA,
 )
-_JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True, metadata=_METADATA)
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
@@ -198,14 +200,13 @@ def encode(
     """`quality` applies to JPEG compression, `effort` to deflate."""
     from plugins import _tifffile
 
-    tags = _exif.parse(raster.exif)
-    with _tifffile.Writer() as writer:
-        for number, frame in enumerate(raster.frames):
+    block = _exif.parse(raster.exif)
+    with _tifffile.Writer(block.order if block else "<") as writer:
+        for frame in raster.frames:
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
                 "resolution": frame.dpi or raster.dpi,
                 "resolutionunit": "inch" if frame.dpi or raster.dpi else None,
-                "extratags": () if number else list(_extra_tags(tags, raster.xmp)),
             }
             if compression is None and frame.pixels.mode == "1":
                 writer.write_bilevel(frame.image, **common)
@@ -213,7 +214,7 @@ def encode(
                 array, parameters = _page(frame.pixels)
                 method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
                 writer.write(array, **parameters, **method, **common)
-    return _append_directories(writer.getvalue(), tags)
+    return _with_tags(writer.getvalue(), raster)
 
 
 def _compression_parameters(
@@ -257,28 +258,24 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
-def _extra_tags(tags: Image.Exif, xmp: bytes | None) -> Iterator[tuple[int, int, int, Any, bool]]:
-    """Text tags, XMP, and placeholders for the offsets of the EXIF directories."""
-    for tag, value in tags.items():
-        if tag in _exif.DESCRIPTIVE and isinstance(value, str):
-            yield tag, _ASCII, 0, value.encode(), True
-    for pointer in _exif.DIRECTORIES:
-        if tags.get_ifd(pointer):
-            yield pointer - 1, _LONG, 1, _PLACEHOLDER, True
-    if xmp:
-        yield _exif.XMP, _BYTE, len(xmp), xmp, True
-
-
-def _append_directories(data: bytes, tags: Image.Exif) -> bytes:
-    """Appends the EXIF directories and fills in their offsets."""
-    for pointer in _exif.DIRECTORIES:
-        # tifffile cannot write pointer tags. The preceding tag number is replaced here; the order is unchanged.
-        entry = struct.pack("<HHII", pointer - 1, _LONG, 1, _PLACEHOLDER)
-        if entry in data:
-            data += b"\0" * (len(data) % 2)
-            directory = TiffImagePlugin.ImageFileDirectory_v2(prefix=b"II")
-            for tag, value in tags.get_ifd(pointer).items():
-                directory[tag] = value
-            final = struct.pack("<HHII", pointer, _LONG, 1, len(data))
-            data = data.replace(entry, final, 1) + directory.tobytes(len(data))
-    return data
+def _with_tags(data: bytes, raster: Raster) -> bytes:
+    """A TIFF file whose first directory has more tags: those of EXIF that do not describe storage, XMP and IPTC."""
+    layout, block = _tiff_tags.read_layout(data), _exif.parse(raster.exif)
+    tags = block.directory if block else {}
+    directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}
+    for tag, content in ((_exif.XMP, raster.xmp), (_exif.IPTC, raster.iptc)):
+        if content:
+            directory[tag] = _exif.Value(_BYTE, len(content), content)
+    if layout is None or not directory:
+        return data
+    entries, following = _tiff_tags.read_entries(data, layout.read_offset(data, layout.first), layout)
+    for entry in entries:
+        field = data[entry.start : entry.start + entry.size]
+        if entry.size > layout.offset_size:
+            field = struct.pack(f"{layout.order}I", entry.start)
+        directory[entry.tag] = _exif.Value(entry.kind, entry.length, field)
+    # The new directory is at the end, after an even number of bytes, so that all values stay where they are.
+    end = len(data) + len(data) % 2
+    first = struct.pack(f"{layout.order}I", end)
+    added = _exif.write_directory(directory, layout.order, end, following)
+    return b"".join([data[: layout.first], first, data[layout.first + len(first) :], bytes(len(data) % 2), added])

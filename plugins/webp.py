@@ -16,7 +16,14 @@ WEBP = FileFormat(
 
 MODULES = ("PIL.WebPImagePlugin",)
 _MODES = ("RGB", "RGBA")
-_HOLDS = TargetCapabilities(_MODES, icc=True, animation_modes=_MODES, max_side=16_383, encoding=True)
+_HOLDS = TargetCapabilities(
+    _MODES,
+    icc=True,
+    animation_modes=_MODES,
+    max_side=16_383,
+    encoding=True,
+    metadata=frozenset({"exif", "xmp"}),
+)
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
 # fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.

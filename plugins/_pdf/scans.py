@@ -132,9 +132,9 @@ class Scan:
 
 def find(page: pymupdf.Page) -> Scan | None:
     """The pictures of a page that shows nothing else. None for other pages."""
-    if page.first_annot or page.first_widget or {kind for kind, _ in page.get_bboxlog()} - _DRAWN:
-        return None
     listed = page.get_images()
+    if not listed or page.first_annot or page.first_widget or {kind for kind, _ in page.get_bboxlog()} - _DRAWN:
+        return None
     found = page.get_image_info(xrefs=len(listed) != 1)  # which decodes pictures to tell them apart
     if len(listed) == len(found) == 1:
         found[0]["xref"] = listed[0][0]

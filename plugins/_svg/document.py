@@ -34,7 +34,7 @@ _KEPT = frozenset(
         *("linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter"),
     )
 )
-_XML = "{http://www.w3.org/XML/1998/namespace}"
+_QUALIFIED = frozenset({*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{name}" for name in ("space", "lang"))})
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
 _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
@@ -123,7 +123,7 @@ def _remove_unknown(root: etree._Element) -> None:
         etree.strip_elements(root, *unknown, with_tail=False)
     for element in root.iter(etree.Element):
         for name in [*element.attrib]:
-            if name[:2] == "on" or (name[:1] == "{" and name not in HREFS and not name.startswith(_XML)):
+            if name[:2] == "on" or (name[:1] == "{" and name not in _QUALIFIED):
                 del element.attrib[name]
 
 

@@ -114,10 +114,11 @@ def test_without_a_position_there_is_no_warning() -> None:
     assert b"Maker" in kept
 
 
-@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
-def test_broken_exif_is_removed() -> None:
-    assert filter_exif(b"Exif\0\0II*\0\xff\xff\xff\xff", "safe") is None
-    assert filter_exif(b"Exif\0\0nonsense", "safe") is None
+@pytest.mark.parametrize("choice", ["all", "safe"])
+@pytest.mark.parametrize("block", [b"II*\0\xff\xff\xff\xff", b"nonsense", b"MM\0*\0\0\0\x08\0\0\0\0\0\0"])
+def test_damaged_exif_is_removed_with_a_warning(block: bytes, choice: Choice) -> None:
+    with pytest.warns(FidelityWarning, match="metadata_damaged"):
+        assert filter_exif(b"Exif\0\0" + block, choice) is None
 
 
 def _packet(properties: str, before: str = "") -> bytes:

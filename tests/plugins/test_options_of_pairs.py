@@ -235,8 +235,8 @@ def _password(pair: Pair) -> None:
 
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
-    limited: OptionValues = {"quality": 90, "max_bytes": 1_000_000}
-    result = _expect(pair, limited, subsampling="4:4:4", lossless=False, **_jpegs(pair))
+    options = {"quality": 90, "max_bytes": 1_000_000}
+    result = _expect(pair, options, subsampling="4:4:4", **{"lossless": False, **_jpegs(pair)})
     assert result.outcome.quality_used == 90
 
 

@@ -203,6 +203,7 @@ def test_the_printed_size_is_kept(source: str) -> None:
         ('<foreignObject><iframe xmlns="http://www.w3.org/1999/xhtml" src="a"/></foreignObject>', "<g/>"),
         ('<g xmlns:e="e" e:a="1"><e:b>c</e:b><metadata/></g>', "<g/>"),
         ("<text>a<title>b</title>c</text>", "<text>ac</text>"),
+        ('<g xml:base="https://example.com/" xml:lang="de"/>', '<g xml:lang="de"/>'),
     ],
 )
 def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> None:

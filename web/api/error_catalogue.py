@@ -299,6 +299,8 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "layers_flattened": "layers and effects of a PSD, which become one picture",
         "links_dropped": "links of a PDF: all, or those to pages that were not selected",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
+        "metadata_damaged": "metadata that is damaged, and cannot be read",
+        "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
         "not_enlarged": "nothing; the picture is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
