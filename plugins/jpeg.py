@@ -129,8 +129,9 @@ def encode(
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
             if kept is not None:
                 return kept
-        progressive, optimize = progressive or "progressive" in source.info, True  # the file must not grow
     frame = raster.first_frame()
+    if own and raster.origin and frame.size == raster.origin.size:  # the file must not grow
+        progressive, optimize = progressive or "progressive" in source.info, True
     if frame.image.mode == "CMYK":
         subsampling = "4:4:4"  # its inks have equal rights
     parameters = encoding_for(quality, subsampling) | own
@@ -184,7 +185,8 @@ def _with_metadata(data: bytes, source: Image.Image, raster: Raster) -> bytes:
     """A JPEG with the metadata of the raster and the profile of its source, instead of its own."""
     profile = color.matching_profile(source.mode, source.info.get("icc_profile"))
     smallest = _pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
-    left_out = {_ADOBE} if _may_have_jfif(source) and (raster.dpi or "jfif" in source.info) else {_ADOBE, _JFIF}
+    needs_jfif = "jfif" in source.info or (raster.dpi and not raster.exif)  # EXIF has the resolution, too
+    left_out = {_ADOBE} if needs_jfif and _may_have_jfif(source) else {_ADOBE, _JFIF}
     added = b"".join(
         smallest[start:end]
         for code, start, end in read_segments(smallest)

@@ -55,6 +55,7 @@ MODULES = (
     *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pictures"),
     *("plugins._pdf.selection", *jpeg.MODULES),
 )
+_INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 # What MuPDF reports about JBIG2 data of which it draws nothing.
@@ -78,10 +79,10 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
         warn_repaired(data)
-    if pages is None:
+    indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
+    if len(indexes) == document.page_count:
         return document
-    indexes = PageRanges.parse(pages).indexes(document.page_count)
-    selected = _select_pages(data, password or "", indexes) if len(indexes) < document.page_count else None
+    selected = _select_pages(data, password or "", indexes)
     if selected is None:
         document.select(indexes)
         return document
@@ -209,17 +210,28 @@ def render(
         return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
-    full, whole, _ = found[0]
     warn_losses(document[0])  # before it is drawn, to be told by a dry run
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,
-        dpi=(dpi * whole[0] / full[0], dpi * whole[1] / full[1]),
+        text=_texts(document),
+        dpi=_resolution(dpi, *found[0][:2]),
         scalable=True,
         sample=_pillow.sample("RGB"),
         sizes=[full for full, _, _ in found],
         drawn_sizes=[_box_size(box) for _, _, box in found],
     )
+
+
+def _texts(document: pymupdf.Document) -> tuple[tuple[str, str], ...]:
+    """Title, author, subject and keywords, by name."""
+    found = document.metadata or {}
+    return tuple((name.capitalize(), found[name]) for name in _INFORMATION if found.get(name))
+
+
+def _resolution(dpi: int, full: Size, whole: Size) -> tuple[float, float]:
+    """The dots per inch of a page that has the size `full` at `dpi`, and is drawn at `whole`."""
+    return dpi * whole[0] / full[0], dpi * whole[1] / full[1]
 
 
 def _size_at(page: pymupdf.Page, dpi: int) -> Size:

@@ -67,7 +67,7 @@ def _decode(data: bytes, pages: list[int], metadata: Metadata) -> Raster:
     return metadata_filter.metadata(raster, {"metadata": metadata})
 
 
-@conversion(DOCUMENT, TIFF, loss=Loss.STRUCTURE, cost=8, memory=16)
+@conversion(DOCUMENT, TIFF, loss=Loss.STRUCTURE, cost=8, terminal=True, memory=16)
 def extract(
     document: pymupdf.Document,
     *,

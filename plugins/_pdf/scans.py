@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageChops, ImageOps
 
 from engine import MAX_PIXELS, DeepPixels, Frame, Size, color
 from engine.mupdf import pymupdf
@@ -16,12 +16,11 @@ from plugins import _exif, _pillow
 
 Pixels: TypeAlias = Image.Image | DeepPixels
 
-_DRAWN = frozenset({"fill-image", "ignore-text"})  # pictures, and text that is only searched
+_DRAWN = frozenset({"fill-image", "fill-imgmask", "ignore-text"})  # pictures, and text that is only searched
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
-# Color spaces of which TIFF has an equal.
-_STORED = re.compile(
-    r"(Indexed\(\d+,)?(Device(Gray|RGB|CMYK)|ICCBased\((Gray|RGB|CMYK),)"
-)  # color spaces of which TIFF has an equal
+# Color spaces of which TIFF has an equal, and masks.
+_STORED = re.compile(r"(Indexed\(\d+,)?(Device(Gray|RGB|CMYK)|ICCBased\((Gray|RGB|CMYK),)|None$")
+_STENCIL = "None"  # the color space of a mask through which the page is painted
 _PROFILE = re.compile(r"/ICCBased (\d+) 0 R")
 _MAX_PARTS = 1000
 _TOLERANCE = 1  # pixels by which a picture can miss the edges of the page
@@ -133,7 +132,12 @@ class Scan:
 def find(page: pymupdf.Page) -> Scan | None:
     """The pictures of a page that shows nothing else. None for other pages."""
     listed = page.get_images()
-    if not listed or page.first_annot or page.first_widget or {kind for kind, _ in page.get_bboxlog()} - _DRAWN:
+    if (
+        not 0 < len(listed) <= _MAX_PARTS
+        or page.first_annot
+        or page.first_widget
+        or {kind for kind, _ in page.get_bboxlog()} - _DRAWN
+    ):
         return None
     found = page.get_image_info(xrefs=len(listed) != 1)  # which decodes pictures to tell them apart
     if len(listed) == len(found) == 1:
@@ -168,10 +172,11 @@ def _read(document: pymupdf.Document, part: _Part) -> Pixels | None:
     if part.bits == 16 and (deep := _read_deep(document, part)):
         return deep
     pixmap = pymupdf.Pixmap(document, part.xref)
-    mode = _MODES.get(pixmap.n)
-    if pixmap.alpha or mode is None:
+    mode, is_stencil = _MODES.get(pixmap.n), part.space == _STENCIL
+    if mode is None or bool(pixmap.alpha) != is_stencil:
         return None
     image = Image.frombytes(mode, (pixmap.width, pixmap.height), pixmap.samples)
+    image = ImageChops.invert(image) if is_stencil else image
     if part.bits == 1 and mode == "L":
         image = image.convert("1", dither=Image.Dither.NONE)
     image.getexif()[_exif.ORIENTATION] = part.orientation

@@ -3,7 +3,7 @@
 import typst
 from lxml import etree
 
-from engine import CorruptInput
+from engine import CorruptInput, FidelityWarning
 from plugins._svg import coordinates, document, gradients
 
 _POINTS = 0.75  # per pixel at 96 dpi
@@ -26,6 +26,7 @@ def to_pdf(data: bytes) -> bytes:
         with document.failures():
             return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs={"svg": svg}, pdf_tags=False)
     except CorruptInput:
+        FidelityWarning.issue("effects_dropped", "Filters and blend modes were not drawn.")
         return draw_with_cairo(svg)
 
 

@@ -42,9 +42,11 @@ def _outcome_of_dry_run(plan: Plan, data: bytes, options: OptionValues) -> objec
     return Pictures(pages, size), outcome.container, outcome.file_count, {warning.code for warning in outcome.warnings}
 
 
-def _or_error(function: Callable[[Plan, bytes, OptionValues], object], *arguments: object) -> object:
+def _or_error(
+    function: Callable[[Plan, bytes, OptionValues], object], plan: Plan, data: bytes, options: OptionValues
+) -> object:
     try:
-        return function(*arguments)
+        return function(plan, data, options)
     except ConversionError as error:
         return error.code, error.reason, error.param
 

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from engine import FidelityWarning, dry_run
+from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins import _iptc, _xmp
 from plugins.jpeg import filter_segments
@@ -231,3 +232,18 @@ def test_damaged_iptc_ends_at_the_damage(cut: int) -> None:
     assert len(_iptc.safe_part(iim) or b"") <= cut
     assert sum(map(len, _iptc.properties(iim))) <= cut * 20
     assert _iptc.from_resources(_iptc.to_resources(_iim("utf-8"))[:cut]) != b""
+
+
+def test_texts_of_documents_stay() -> None:
+    document = pymupdf.open()
+    document.new_page()
+    document.set_metadata({"title": "Bericht", "author": "Müller"})
+    data = document.tobytes()
+
+    result = convert(data, "png", metadata="all")
+
+    tags = exiftool(result.data)
+    assert (tags["PNG:Title"], tags["PNG:Author"]) == ("Bericht", "Müller")
+    assert codes(result) == set()
+    assert codes(convert(data, "bmp", metadata="all")) == {"metadata_dropped"}
+    assert codes(convert(data, "bmp")) == set()

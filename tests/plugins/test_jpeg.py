@@ -224,6 +224,20 @@ def test_progressive_is_a_change_of_the_coding_only() -> None:
     np.testing.assert_array_equal(_pixels(result.data), _pixels(_jpeg()))
 
 
+def test_a_file_of_a_camera_is_untouched() -> None:
+    """It has the resolution in EXIF, and no JFIF header."""
+    tags = Image.Exif()
+    tags[ExifTags.Base.XResolution] = tags[ExifTags.Base.YResolution] = 300.0
+    tags[ExifTags.Base.ResolutionUnit] = 2
+    written = _jpeg(exif=tags.tobytes())
+    _, start, end = next(segment for segment in read_segments(written) if segment[0] == 0xE0)
+    data = written[:start] + written[end:]
+
+    result = convert(data, "jpeg", metadata="all")
+    assert (result.data, codes(result)) == (data, set())
+    assert opened(convert(data, "jpeg", metadata="none").data).info["dpi"] == (300, 300)
+
+
 def test_components_without_a_color_transform_stay_red_green_and_blue() -> None:
     """Their file has no JFIF header, which would state that they are YCbCr."""
     data = _jpeg(keep_rgb=True)

@@ -114,6 +114,7 @@ def test_selected_pages_keep_what_refers_to_them() -> None:
     whole = convert(bytes(document.tobytes()), "pdf", pages="all")
     assert codes(whole) == set()
     assert len(pymupdf.open(stream=whole.data).get_toc()) == 4
+    assert pymupdf.open(stream=whole.data).embfile_names() == ["data.csv"]
 
 
 def test_links_between_selected_pages_are_no_loss() -> None:

@@ -82,6 +82,22 @@ def test_16_bits() -> None:
     assert codes(result) == set()
 
 
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("color", ["0 g", "1 0 0 rg"])
+def test_a_picture_that_is_painted_through_a_mask(inverted: bool, color: str) -> None:
+    image = _PHOTO.convert("1")
+    with pikepdf.open(BytesIO(_raw(image.tobytes(), 1, Name.DeviceGray, f"{color} {_DRAW}"))) as document:
+        picture = document.pages[0].Resources.XObject.P
+        del picture["/ColorSpace"]
+        picture.ImageMask, picture.Decode = True, Array([1, 0] if inverted else [0, 1])
+        document.save(file := BytesIO())
+    found = opened(convert(file.getvalue(), "tiff").data)
+    if color == "0 g":
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(image) ^ inverted)
+    else:
+        assert (found.mode, found.size) == ("RGB", (150, 100))
+
+
 def test_a_palette_and_a_profile() -> None:
     palette = bytes(range(0, 240, 5))
     indexes = bytes(index % 16 for index in range(60_000))

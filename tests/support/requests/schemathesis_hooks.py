@@ -24,7 +24,7 @@ _REASONS = {
     "too_many_keys",  # earlier requests have created them
 }
 _PARAMS = {
-    "bit_depth",  # depends on the output format
+    *("bit_depth", "width", "height"),  # depend on the output format
     "background",  # only names of colors are valid
     "crop",  # only parts of the picture are valid
     "pages",  # only pages of the file are valid

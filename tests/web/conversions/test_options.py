@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -133,7 +134,7 @@ def test_a_dry_run_of_a_broken_file(server: Running) -> None:
 
 def test_options_in_the_query_are_refused(server: Running) -> None:
     before = server.request("GET", "/account").json()["data"]["credits_remaining"]
-    form = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    form: dict[str, Any] = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
     refused = server.request("POST", "/convert?width=20", **form)
     problem(refused, 400, "invalid_parameter", reason="unknown_parameter")
     assert refused.json()["error"]["param"] == "width"
@@ -142,7 +143,7 @@ def test_options_in_the_query_are_refused(server: Running) -> None:
 
 
 def test_an_idempotency_key_covers_a_path_and_its_json_form(server: Running) -> None:
-    form = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    form: dict[str, Any] = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
     headers = {"Idempotency-Key": "twins"}
     binary = server.request("POST", "/convert", headers=headers, **form)
     described = server.request("POST", "/convert/json", headers=headers, **form)
