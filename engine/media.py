@@ -60,10 +60,6 @@ class DeepPixels:
         """Width and height."""
         return self.array.shape[1], self.array.shape[0]
 
-    def as_rgba(self) -> DeepPixels:
-        """LA pixels as RGBA, because few formats and readers support LA; other modes unchanged."""
-        return DeepPixels(self.array[..., [0, 0, 0, 1]].copy(), "RGBA") if self.mode == "LA" else self
-
     def as_image(self) -> Image.Image:
         """The pixels scaled to 8 bits per sample."""
         return Image.fromarray(color.to_8_bits(self.array), self.mode)
@@ -360,9 +356,13 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         frame = _on_background(frame, raster.background)
     pixels = frame.pixels
     if depth > 8 and isinstance(pixels, DeepPixels):
-        pixels = pixels if pixels.mode in target.deep_modes else pixels.as_rgba()
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        if pixels.mode in target.deep_modes and (target.icc or profile is None):
+        held = pixels.mode in target.deep_modes and (target.icc or profile is None)
+        if not held and (profile or pixels.mode != "CMYK"):
+            color.warn_converted(pixels.mode)
+            array, mode = color.deep_to_srgb(pixels.array, pixels.mode, profile)
+            pixels, profile, held = DeepPixels(array, mode), None, mode in target.deep_modes
+        if held:
             return replace(frame, pixels=pixels, icc_profile=profile)
         FidelityWarning.issue("depth_reduced", "The target supports 8 bits per sample for these colors.")
     widen = depth > 8 and raster.bit_depth is not None

@@ -93,7 +93,7 @@ def _decode_still(
 
 _HOLDS = TargetCapabilities(
     ("RGB", "RGBA"),
-    deep_modes=("L", "RGB", "RGBA"),
+    deep_modes=("RGB", "RGBA"),  # libavif writes gray with a loss
     deep_bits=(10, 12),
     icc=True,
     hdr=True,
@@ -141,8 +141,6 @@ def _encode_still(frame: Frame, bits: int, hdr: HdrColors | None, quality: int, 
 
     pixels = frame.pixels
     samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    if samples.ndim == 2:  # libavif writes gray with a loss
-        samples = np.repeat(samples[..., None], 3, axis=2)
     primaries, transfer, matrix = _cicp.code_points(hdr, lossless=lossless)
     encoded = avif_encode(
         samples,

@@ -34,7 +34,7 @@ PNG = FileFormat(
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # offset of the bits per sample, before the color type
-_GRAY = 0  # color type
+_GRAY, _GRAY_ALPHA = 0, 4  # color types
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
@@ -66,9 +66,12 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     frames = list(range(1 if has_default else 0, count))
     order = _pillow.select(frames, pages)
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
+    depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data, image))
-    depth, color_type = data[_DEPTH : _DEPTH + 2]
+        if color_type == _GRAY_ALPHA:  # RGBA for Pillow, which a gray profile does not fit
+            reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, image))
+            raster = replace(raster, frames=reduced, sample=_pillow.sample("LA", image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
         raster = replace(raster, source_bit_depth=depth)
         if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one

@@ -176,7 +176,7 @@ _LOSSLESS_HOLDS = TargetCapabilities(
     pages=True,
     metadata=_METADATA,
 )
-_JPEG_HOLDS = TargetCapabilities(("L", "RGB"), icc=True, pages=True, metadata=_METADATA)
+_JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True, metadata=_METADATA)
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:

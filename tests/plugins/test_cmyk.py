@@ -1,15 +1,20 @@
 """CMYK stays CMYK where the target holds it, with its profile; other conversions of CMYK and Lab are told."""
 
+import warnings
+
 import imagecodecs
 import numpy as np
 import pymupdf
 import pytest
 from PIL import Image, ImageCms
 
+from engine import DeepPixels, Frame, Raster
+from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 
+_REGISTRY = load_registry()
 _SIZE = 48, 32
 _COLOR_CODES = {"color_converted", "profile_dropped"}
 
@@ -26,7 +31,9 @@ def _inks() -> Image.Image:
 @pytest.fixture(scope="module")
 def profile() -> bytes:
     """The profile of MuPDF for CMYK."""
-    document = pymupdf.open(stream=convert(saved(_inks(), "TIFF"), "pdf").data)
+    document = pymupdf.open()
+    page = document.new_page()
+    page.insert_image(page.rect, stream=saved(_inks(), "TIFF"))
     for xref in range(1, document.xref_length()):
         if document.xref_is_stream(xref) and document.xref_get_key(xref, "N") == ("int", "4"):
             stream: bytes = document.xref_stream(xref)
@@ -53,6 +60,33 @@ def test_inks_and_profile_stay(source: str, target: str, with_profile: bool, pro
     assert (image.mode, image.info.get("icc_profile")) == ("CMYK", given)
     assert np.abs(np.asarray(image, int) - np.asarray(_inks(), int)).max() <= 6
     assert not codes(result) & _COLOR_CODES
+
+
+def test_inks_stay_in_tiff_with_jpeg(profile: bytes) -> None:
+    result = convert(_source("psd", profile), "tiff", compression="jpeg", quality=98)
+
+    image = opened(result.data)
+    assert (image.mode, image.info["icc_profile"]) == ("CMYK", profile)
+    assert np.abs(np.asarray(image, int) - np.asarray(_inks(), int)).max() <= 6
+    assert not codes(result)
+
+
+@pytest.mark.parametrize(("mode", "bands"), [("L", 1), ("LA", 2)])
+@pytest.mark.parametrize("target", ["avif", "tiff", "psd", "png"])
+def test_deep_gray_has_the_colors_of_its_profile(target: str, mode: str, bands: int) -> None:
+    """In targets without gray, too, whose pixels cannot have a gray profile."""
+    linear = bytes(imagecodecs.cms_profile("gray", transferfunction=np.linspace(0, 1, 256).astype(np.float32)))
+    samples = np.full((16, 16, bands), 65_535, np.uint16)
+    samples[..., 0] = 14_000  # of 65,535 in linear light: 0.5 in sRGB
+    raster = Raster([], deep_frames=[Frame(DeepPixels(samples if bands > 1 else samples[..., 0], mode), linear)])
+    plan = _REGISTRY.plan([_REGISTRY.formats["png"]], target)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # AVIF has 12 bits
+        data = plan.steps[plan.encoder_position](raster, {"quality": 95} if target == "avif" else {})
+
+    srgb = convert(data, "png", color_space="srgb", bit_depth=8).data
+    assert np.asarray(opened(srgb).convert("RGB"))[8, 8].tolist() == pytest.approx([128] * 3, abs=3)
 
 
 @pytest.mark.parametrize("source", ["jpeg", "tiff", "psd"])
