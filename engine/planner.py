@@ -81,7 +81,7 @@ class Plan:
         effective = (step for index, step in enumerate(path) if _has_effect(path, index))
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *effective)
         options = join_options(step.options for step in steps)
-        for name in (name for step in path for name in step.without):
+        for name in _excluded(path):
             options.pop(name, None)
         holds = path[-1].capabilities(NO_OPTIONS)
         if holds and holds.encoding and self.source == self.target:
@@ -155,6 +155,13 @@ def _has_effect(path: Conversions, index: int) -> bool:
     return not opens_other_file and not writes_other_file
 
 
+def _excluded(path: Conversions) -> frozenset[str]:
+    """The names of options that steps exclude: for payloads in memory, and for files of the format of the result."""
+    target = path[-1].target
+    excluding = (step for step in path if step.target == target or not isinstance(step.target, FileFormat))
+    return frozenset(name for step in excluding for name in step.without)
+
+
 def _step_text(step: AnyConversion | AnyTransform) -> str:
     return str(step.target if isinstance(step, Conversion) else step)
 
@@ -166,8 +173,7 @@ def _path_text(source: FileFormat, path: Conversions) -> str:
 def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyFormat, frozenset[str]]) -> frozenset[str]:
     """The names of options that have no effect on the path, whose formats have options of transforms."""
     steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
-    without = names.intersection(name for step in path for name in step.without)
-    return without | names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
+    return names & _excluded(path) | names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]

@@ -56,6 +56,10 @@ export class FileEntry {
     });
     this.setSource(this.source);
     this.showBefore();
+    this.queueInspection();
+  }
+
+  queueInspection() {
     const { signal } = this.removal;
     this.page.inspections.add(() => this.inspect(), signal).catch((error) => { if (!signal.aborted) throw error; });
   }
@@ -86,8 +90,10 @@ export class FileEntry {
     if (!this.targets.includes(target)) return;
     this.part("target").value = target;
     this.page.preferred = target;
+    this.facts = [];
     this.messages = [];
     this.loadPair();
+    this.queueInspection();
   }
 
   // Shows the options and the losses of the pair of formats.
@@ -117,11 +123,12 @@ export class FileEntry {
 
   // Asks the server what the result would be.
   async inspect() {
-    const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal;
+    const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal, { target } = this;
     if (this.file.size > Math.min(limit, inspectionLimit)) return;
-    const form = createForm({ file: this.file, output_format: this.target, dry_run: "true", ...this.secrets() });
+    const form = createForm({ file: this.file, output_format: target, dry_run: "true", ...this.secrets() });
     try {
       const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
+      if (target !== this.target) return; // another one was chosen, for which an inspection is queued
       this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
       this.correctSource(data.input_format);
@@ -135,7 +142,9 @@ export class FileEntry {
   }
 
   correctSource(source) {
-    if (source && source !== this.source) this.setSource(source);
+    if (!source || source === this.source) return;
+    this.setSource(source);
+    this.queueInspection();
   }
 
   secrets() {

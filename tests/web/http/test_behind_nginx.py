@@ -106,9 +106,9 @@ def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied)
 
 def test_a_request_keeps_its_id(proxied: Proxied) -> None:
     with proxied.client(**proxied.server.auth) as client:
-        response = client.get("/account?token=canary")
+        response = client.get("/account/usage?period=canary")
 
-    request_id = response.json()["meta"]["request_id"]
+    request_id = response.json()["error"]["request_id"]
     assert response.headers["X-Request-Id"] == request_id
     assert eventually(lambda: any(request_id in line for line in proxied.nginx.lines))
     assert not any("canary" in line for line in proxied.nginx.lines)

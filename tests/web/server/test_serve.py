@@ -33,8 +33,9 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     with ConvertdServer(tmp_path, _ONE_WORKER) as server:
         body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
         responses: list[httpx.Response] = []
-        url = f"{server.api}/convert?token=secret"
+        url = f"{server.api}/convert"
         headers = {**FORM, "Authorization": f"Bearer {key}"}
+        assert http.get(f"{server.api}/account?token=secret", headers=headers).status_code == 400
 
         def send_request() -> None:
             responses.append(http.post(url, content=body, headers=headers, timeout=30))
