@@ -9,7 +9,7 @@ from PIL import Image
 from engine.option_types import Flip, Metadata, Rotate
 from plugins import _exif, _pillow
 from plugins.geometry import orientation_after
-from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable, without_damaged_segments
+from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable, open_file
 
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
 
@@ -40,8 +40,7 @@ def prepare(data: bytes, metadata: Metadata, *, rotate: Rotate = 0, flip: Flip |
     Raises OSError if the file is truncated, TooLarge if it has too many pixels or scans.
     """
     check_scans(data)
-    data = without_damaged_segments(data)
-    image = _pillow.open_image(data, "JPEG")
+    data, image = open_file(data)
     orientation = orientation_after(_exif.read_orientation(image), rotate=rotate, flip=flip)
     dpi, profile = _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode

@@ -1,5 +1,6 @@
 """Quantization tables and sampling of colors in JPEG, for a quality or as in another file."""
 
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from PIL import Image, JpegImagePlugin
@@ -31,11 +32,17 @@ def encoding_for(quality: int, sampling: Sampling | None = None) -> dict[str, An
     sampling = sampling or ("4:4:4" if quality >= _FULL_QUALITY else "4:2:0")
     if sampling != "4:2:0":
         return {"quality": quality, "subsampling": sampling}
-    percent = 5000 / quality if quality < 50 else 200 - 2 * quality  # as libjpeg does
+    return {"quality": -1, "qtables": [list(table) for table in _tables(quality)], "subsampling": sampling}
+
+
+@cache
+def _tables(quality: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tables of brightness and of colors for a quality of 1 to 100, scaled as libjpeg does."""
+    percent = 5000 / quality if quality < 50 else 200 - 2 * quality
     brightness, colors = (
-        [min(255, max(1, round(step * percent * share / 100))) for step in _TABLE] for share in (1, _COLOR_STEPS)
+        tuple(min(255, max(1, round(step * percent * share / 100))) for step in _TABLE) for share in (1, _COLOR_STEPS)
     )
-    return {"quality": -1, "qtables": [brightness, colors], "subsampling": sampling}
+    return brightness, colors
 
 
 def encoding_of(source: Image.Image, orientation: int) -> dict[str, Any]:

@@ -29,8 +29,8 @@ _PLAIN_INFO = frozenset(
     | {"resolution", "srgb", "timestamp", "transparency", "version"}
 )
 _MAX_BLOCKS = 1000
-# Raised by Pillow for damaged metadata.
-_DAMAGES = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error, zlib.error)
+DAMAGES = (OSError, SyntaxError, ValueError, TypeError, KeyError, IndexError, EOFError, struct.error, zlib.error)
+"""What Pillow raises for damaged metadata."""
 _NO_TEXTS = ("XML:", "Raw profile type ", "xmp")  # keywords of XMP and other metadata in the texts of PNG
 _PLAIN_SEGMENTS = frozenset({"APP0", "APP2", "APP14"})  # JPEG: JFIF, profile, color transform
 _Turn = Image.Transpose
@@ -80,7 +80,7 @@ def warn_damaged() -> None:
 def _opens(decoder: str, data: bytes) -> bool:
     try:
         open_image(data, decoder)
-    except _DAMAGES:
+    except DAMAGES:
         return False
     return True
 

@@ -85,9 +85,8 @@ def decode(
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
-    data = without_damaged_segments(data)
+    data, image = open_file(data)
     _jpeg_pictures.warn_of_further(data, read_segments)
-    image = _pillow.open_image(data, "JPEG")
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
     origin = Origin(JPEG, data, (0, 0, *image.size), _exif.read_orientation(image))
@@ -231,8 +230,17 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             return
 
 
-def without_damaged_segments(data: bytes) -> bytes:
-    """The file without the segments of applications that Pillow cannot read. Issues a FidelityWarning for them."""
+def open_file(data: bytes) -> tuple[bytes, Image.Image]:
+    """The file, without damaged segments of applications, and its picture. Issues a FidelityWarning for segments."""
+    try:
+        return data, _pillow.open_image(data, "JPEG")
+    except _pillow.DAMAGES:
+        data = _without_damaged_segments(data)
+        return data, _pillow.open_image(data, "JPEG")
+
+
+def _without_damaged_segments(data: bytes) -> bytes:
+    """The file without the segments of applications that Pillow cannot read."""
     segments = list(takewhile(lambda segment: segment[0] != _SCAN[1], read_segments(data)))
     optional = [(start, end) for code, start, end in segments if 0xE0 <= code <= 0xEF]
     scan = data.find(_SCAN, segments[-1][2] if segments else 2)

@@ -82,8 +82,10 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 def _without_damaged_chunks(data: bytes) -> bytes:
     """The file without the chunks that readers may skip and Pillow cannot read. Issues a FidelityWarning for them."""
     chunks = list(_png_encoder.read_chunks(memoryview(data)))
-    needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
     optional = [index for index, (kind, _) in enumerate(chunks) if _may_skip(kind)]
+    if not optional and _ANIMATION_CHUNKS.isdisjoint(kind for kind, _ in chunks):
+        return data
+    needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
 
     def header(blocks: Sequence[bytes]) -> bytes:
         return b"".join([_png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])

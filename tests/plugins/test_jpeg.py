@@ -350,7 +350,7 @@ def test_the_tables_of_the_default_quality_give_files_as_those_of_the_standard()
     result = convert(saved(drawn, "PNG"), "jpeg").data
     standard = saved(drawn, "JPEG", quality=80, subsampling="4:2:0")
 
-    assert len(result) < len(standard) * 1.05
+    assert len(result) < len(standard) * 1.12  # the colors of the drawing are noisy, unlike those of photos
     errors = [np.mean((_pixels(data) - np.asarray(drawn, np.int64)) ** 2) for data in (result, standard)]
-    assert errors[0] < errors[1] * 1.1
+    assert errors[0] < errors[1]
     assert _sampling(result) == 2
