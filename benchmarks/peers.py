@@ -218,7 +218,7 @@ class Running:
         return len(response.content)
 
 
-_NODE = Environment("node", ("fastify@5.12.8", "@fastify/multipart@10.1.9", "sharp@0.35.5", "ipx@3.1.1"), uses_npm=True)
+NODE = Environment("node", ("fastify@5.12.8", "@fastify/multipart@10.1.9", "sharp@0.35.5", "ipx@3.1.1"), uses_npm=True)
 PEERS = (
     Peer(
         THUMBOR,
@@ -234,14 +234,14 @@ PEERS = (
     ),
     Peer(
         IPX,
-        _NODE,
+        NODE,
         ("ipx", "ipx/node_modules/sharp"),
         "ipx.mjs",
         _IPX,
         ("node", "{folder}/ipx.mjs"),
         "/f_{format},q_{quality}/{file}",
     ),
-    Peer(FASTIFY, _NODE, ("fastify", "sharp"), "fastify.mjs", _FASTIFY, ("node", "{folder}/fastify.mjs")),
+    Peer(FASTIFY, NODE, ("fastify", "sharp"), "fastify.mjs", _FASTIFY, ("node", "{folder}/fastify.mjs")),
     Peer(
         STARLETTE,
         Environment(

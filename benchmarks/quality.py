@@ -1,4 +1,4 @@
-"""Visual quality and size of photos in the lossy formats, at their default quality and at others."""
+"""Visual quality and size of photos in the lossy formats, at their default quality and at others, next to sharp."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from itertools import pairwise
+from math import exp, log
 from os import sched_getaffinity
 from pathlib import Path
 from statistics import median
@@ -16,7 +18,7 @@ from types import MappingProxyType
 from PIL import Image
 
 from benchmarks import samples
-from benchmarks.peers import Environment
+from benchmarks.peers import NODE, Environment
 from benchmarks.report import COLUMNS, Report, Row, required
 from engine import pipeline
 from engine.registry import Registry, load_registry
@@ -37,10 +39,19 @@ for path in sys.argv[2:]:
     print(compute_ssimulacra2(sys.argv[1], path))
 """
 
+_SHARP_FORMATS = ("jpeg", "webp", "avif")
+_SHARP = """
+import sharp from "sharp";
+const [source, ...targets] = process.argv.slice(2);
+for (const target of targets) await sharp(source).toFile(target);
+"""
+
 Setting = tuple[str, int]
 """A format and a quality."""
 Metric = Callable[[Path, Sequence[Path]], list[float]]
 """Returns the scores of pictures, compared with the first argument."""
+Peer = Callable[[Path, str], Path]
+"""Returns the file to which another encoder converts a picture, in a format at its default quality."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +72,50 @@ def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
     if not files:
         return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # the requirements hold for photos only
-    return compare(registry, [_photo(registry, file) for file in files], metric)
+    peer = partial(_sharp, NODE.install(cache))
+    return compare(registry, [_photo(registry, file) for file in files], metric, peer)
 
 
-def compare(registry: Registry, photos: Sequence[Image.Image], metric: Metric) -> list[Report]:
-    """Returns a row per format and quality, and the requirements of the default qualities."""
+def compare(
+    registry: Registry, photos: Sequence[Image.Image], metric: Metric, peer: Peer | None = None
+) -> list[Report]:
+    """Returns a row per format and quality, the requirements of the default qualities, and the peer next to them."""
     bmp = registry.formats["bmp"]
     plans = {name: registry.plan([bmp], name) for name in QUALITIES}
     defaults = {name: int(plan.options["quality"].default or 0) for name, plan in plans.items()}
     settings = [(name, quality) for name in QUALITIES for quality in sorted({*QUALITIES[name], defaults[name]})]
-    encodings = _encode_all(registry, photos, settings, metric)
+    encodings, others = _encode_all(registry, photos, settings, metric, peer)
     jpeg = encodings["jpeg", defaults["jpeg"]]
     rows = tuple(_row(one, defaults[one[0]], found, jpeg) for one, found in encodings.items())
     requirements = tuple(_requirement(name, encodings[name, quality]) for name, quality in defaults.items())
-    return [
+    reports = [
         Report(f"Pictures of {_SIZE[0]}x{_SIZE[1]} pixels, medians over {len(photos)}", _COLUMNS, rows),
         Report("Requirements", COLUMNS, requirements),
     ]
+    if others:
+        columns = ("format", "score of sharp's default", "bytes of convertd / sharp at an equal score")
+        reports.append(Report("Next to sharp at its default quality", columns, tuple(_next_to(encodings, others))))
+    return reports
+
+
+def _next_to(encodings: Mapping[Setting, Sequence[Encoding]], others: Mapping[str, Sequence[Encoding]]) -> list[Row]:
+    """A row per format: the median score of others, and the median size relative to theirs at an equal score."""
+    rows: list[Row] = []
+    for name, found in others.items():
+        own = zip(*(of_setting for (fmt, _), of_setting in encodings.items() if fmt == name), strict=True)
+        sizes = [(_size_at(curve, other.score), other.size) for curve, other in zip(own, found, strict=True)]
+        ratios = [size / other for size, other in sizes if size is not None]
+        rows.append((name, median(one.score for one in found), median(ratios) if ratios else "none in range"))
+    return rows
+
+
+def _size_at(curve: Sequence[Encoding], score: float) -> float | None:
+    """The size at a score, interpolated between encodings of one photo. None outside of their scores."""
+    for low, high in pairwise(sorted(curve, key=lambda one: one.score)):
+        if low.score <= score <= high.score and low.score < high.score:
+            share = (score - low.score) / (high.score - low.score)
+            return exp(log(low.size) * (1 - share) + log(high.size) * share)
+    return None
 
 
 def _photo(registry: Registry, file: Path) -> Image.Image:
@@ -92,21 +130,25 @@ def _photo(registry: Registry, file: Path) -> Image.Image:
 
 
 def _encode_all(
-    registry: Registry, photos: Sequence[Image.Image], settings: Sequence[Setting], metric: Metric
-) -> dict[Setting, list[Encoding]]:
-    """The encodings of every photo by setting. Scores are computed in parallel processes."""
+    registry: Registry, photos: Sequence[Image.Image], settings: Sequence[Setting], metric: Metric, peer: Peer | None
+) -> tuple[dict[Setting, list[Encoding]], dict[str, list[Encoding]]]:
+    """The encodings of every photo by setting, and those of the peer by format. Scores are computed in parallel."""
+    formats = _SHARP_FORMATS if peer else ()
     with TemporaryDirectory() as folder, ThreadPoolExecutor(len(sched_getaffinity(0))) as threads:
         started = []
         for number, photo in enumerate(photos):
             original = Path(folder, f"{number}.bmp")
             photo.save(original)
             encoded = [_encode(registry, original, *setting) for setting in settings]
+            encoded += [_decoded(registry, peer(original, name), name) for name in formats if peer]
             started.append((encoded, threads.submit(metric, original, [picture for _, _, picture in encoded])))
         results = [
             [Encoding(size, cpu, score) for (size, cpu, _), score in zip(encoded, scores.result(), strict=True)]
             for encoded, scores in started
         ]
-    return {setting: [of_photo[index] for of_photo in results] for index, setting in enumerate(settings)}
+    own = {setting: [of_photo[index] for of_photo in results] for index, setting in enumerate(settings)}
+    others = {name: [of_photo[len(settings) + index] for of_photo in results] for index, name in enumerate(formats)}
+    return own, others
 
 
 def _encode(registry: Registry, original: Path, name: str, quality: int) -> tuple[int, float, Path]:
@@ -119,6 +161,26 @@ def _encode(registry: Registry, original: Path, name: str, quality: int) -> tupl
     decoded = original.with_name(f"{original.stem}-{name}-{quality}.bmp")
     decoded.write_bytes(pipeline.run(back, [encoded]).data)
     return len(encoded), cpu, decoded
+
+
+def _decoded(registry: Registry, file: Path, name: str) -> tuple[int, float, Path]:
+    """As `_encode`, for a file that was written by another encoder, without CPU time."""
+    content = file.read_bytes()
+    decoded = file.with_suffix(".bmp")
+    decoded.write_bytes(pipeline.run(registry.plan([registry.formats[name]], "bmp"), [content]).data)
+    return len(content), 0.0, decoded
+
+
+def _sharp(folder: Path, original: Path, name: str) -> Path:
+    program, source, target = (
+        folder / "quality.mjs",
+        original.with_suffix(".png"),
+        original.with_suffix(f".sharp.{name}"),
+    )
+    program.write_text(_SHARP)
+    Image.open(original).save(source)
+    subprocess.run(["node", program, source, target], check=True, cwd=folder)
+    return target
 
 
 def _ssimulacra2(python: Path, original: Path, pictures: Sequence[Path]) -> list[float]:

@@ -12,6 +12,7 @@ from subprocess import PIPE
 
 import pytest
 import typer
+from PIL import Image
 
 from benchmarks import cluster, pairs, peers, quality, samples, server
 from benchmarks.__main__ import publish
@@ -173,3 +174,21 @@ def test_the_readme_gets_the_results_of_its_mode(tmp_path: Path) -> None:
 def test_requirements() -> None:
     assert Report("", COLUMNS, (at_most("met", 1, 1), info("no requirement"))).passed()
     assert not Report("", COLUMNS, (at_most("met", 1, 1), at_most("not met", 2, 1))).passed()
+
+
+def test_another_encoder_is_compared_at_an_equal_score() -> None:
+    def metric(original: Path, results: Sequence[Path]) -> list[float]:
+        return [float(result.stem.rpartition("-")[2]) if "-" in result.stem else 81.5 for result in results]
+
+    def peer(original: Path, name: str) -> Path:
+        file = original.with_suffix(f".{name}")
+        Image.open(original).save(file, quality=80)
+        return file
+
+    *_, table = quality.compare(load_registry(), [samples.photo((96, 64))], metric, peer)
+
+    rows = {row["format"]: row for row in table.as_json()["rows"]}
+    assert rows.keys() == {"jpeg", "webp", "avif"}
+    assert {row["score of sharp's default"] for row in rows.values()} == {81.5}
+    assert 0.5 < rows["jpeg"]["bytes of convertd / sharp at an equal score"] < 2
+    assert rows["avif"]["bytes of convertd / sharp at an equal score"] == "none in range"
