@@ -260,11 +260,16 @@ def validate_options(
     return {name: value for name, value in values.items() if value != available[name].default}
 
 
-def unknown_option(name: str, available: Iterable[str]) -> InvalidOption:
-    """Returns the error for a name that is not among the available ones, which it lists with the nearest first."""
+def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> InvalidOption:
+    """Returns the error for a name that is not among the available ones, which it lists with the nearest first.
+
+    `place` says where the name was found, such as "in the query".
+    """
     name = name[:_MAX_NAME]
     nearest = sorted(available, key=lambda known: SequenceMatcher(None, name.lower(), known).ratio(), reverse=True)
-    message = f"There is no parameter {name}." + (f" The nearest one is {nearest[0]}." if nearest else "")
+    message = f"There is no parameter {name}{place and ' '}{place}." + (
+        f" The nearest one is {nearest[0]}." if nearest else ""
+    )
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 

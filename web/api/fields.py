@@ -45,11 +45,11 @@ def field_names(model: type[RequestModel]) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-def check_known(names: Iterable[str], known: Collection[str]) -> None:
+def check_known(names: Iterable[str], known: Collection[str], *, place: str = "") -> None:
     """Raises InvalidOption, reason `unknown_parameter`, for the first name that is not known."""
     for name in names:
         if name not in known:
-            raise unknown_option(name, known)
+            raise unknown_option(name, known, place=place)
 
 
 def validate(model: type[Model], values: Mapping[str, object], *, from_text: bool = False) -> Model:

@@ -118,7 +118,7 @@ class RequestInput:
     def check_query(self, operation: Operation) -> None:
         """Raises InvalidOption for a name in the query that the operation does not have."""
         known = field_names(operation.query) if operation.query else ()
-        check_known(self._request.query_arguments, known)
+        check_known(self._request.query_arguments, known, place="in the query")
 
     def query_fields(self, model: type[Model]) -> Model:
         """The validated query. Raises InvalidParameter, also for repeated fields."""
