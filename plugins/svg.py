@@ -92,6 +92,7 @@ def render(
         (Frame(document.render(scaled, box), full_size=full_size, cropped=cropped) for _ in range(1)),
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
+        text=document.texts(root),
         sizes=[full],
         drawn_sizes=[drawn],
     )

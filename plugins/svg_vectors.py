@@ -32,7 +32,7 @@ def to_pdf(data: bytes) -> bytes:
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
 def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
-    """The result contains no metadata, for any value of the option."""
+    """The result contains the title and the description only with `metadata=all`, and no other metadata."""
     from plugins._svg import vectors
 
-    return vectors.to_svg(data)
+    return vectors.to_svg(data, keep_texts=metadata == "all")

@@ -35,6 +35,8 @@ _KEPT = frozenset(
     )
 )
 _QUALIFIED = frozenset({*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{name}" for name in ("space", "lang"))})
+TEXTS = {f"{SVG}title": "Title", f"{SVG}desc": "Description"}
+"""Elements with texts about a drawing, and what they are called in metadata."""
 _REFERENCES = ("clip-path", "mask", "filter", "marker-start", "marker-mid", "marker-end")
 _LINK = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 _SHAPES = re.compile(r"\b(?:inset|circle|ellipse|polygon|path|rect|xywh)\(")
@@ -95,6 +97,11 @@ def read(data: bytes, *, rasterizes_filters: bool = False) -> etree._Element:
     return root
 
 
+def texts(root: etree._Element) -> tuple[tuple[str, str], ...]:
+    """The title and the description of a drawing that `read` returned, by their names in metadata."""
+    return tuple((TEXTS[child.tag], child.text or "") for child in root if child.tag in TEXTS)
+
+
 def _rewrite_effects(root: etree._Element) -> set[str]:
     """Rewrites an SVG whose CSS is resolved. Returns the names of the effects that resvg does not draw."""
     by_id = {element.get("id"): element for element in root.iter(etree.Element)}
@@ -116,11 +123,19 @@ def _rewrite_effects(root: etree._Element) -> set[str]:
 
 
 def _remove_unknown(root: etree._Element) -> None:
-    """Removes elements and attributes that draw nothing, such as scripts and the data of drawing programs."""
+    """Removes elements and attributes that draw nothing, such as scripts and the data of drawing programs.
+
+    Keeps the text of the title and the description of the whole drawing.
+    """
+    described = [(child.tag, "".join(child.itertext())) for child in root if child.tag in TEXTS]
     tags = {element.tag for element in root.iter(etree.Element)} - _KEPT
     unknown = [tag for tag in tags if not tag.startswith(f"{SVG}fe")]  # the parts of filters
     if unknown:
         etree.strip_elements(root, *unknown, with_tail=False)
+    for position, (tag, content) in enumerate(described):
+        element = etree.Element(tag)
+        element.text = content
+        root.insert(position, element)
     for element in root.iter(etree.Element):
         for name in [*element.attrib]:
             if name[:2] == "on" or (name[:1] == "{" and name not in _QUALIFIED):

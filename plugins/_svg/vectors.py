@@ -8,7 +8,8 @@ from plugins._svg import coordinates, document, gradients
 
 _POINTS = 0.75  # per pixel at 96 dpi
 _PAGE = """#set page(width: {width:.6f}pt, height: {height:.6f}pt, margin: 0pt)
-#set document(date: none)
+#let text-of(name) = sys.inputs.at(name, default: none)
+#set document(date: none, title: text-of("Title"), description: text-of("Description"))
 #image(bytes(sys.inputs.svg), format: "svg", width: 100%, height: 100%)"""
 _FONTS = typst.Fonts(
     include_system_fonts=False, include_embedded_fonts=False, font_paths=[*document.FONT_FOLDERS]
@@ -24,7 +25,8 @@ def to_pdf(data: bytes) -> bytes:
     page = _PAGE.format(width=width * _POINTS, height=height * _POINTS).encode()
     try:
         with document.failures():
-            return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs={"svg": svg}, pdf_tags=False)
+            inputs = {"svg": svg, **dict(document.texts(root))}
+            return typst.compile(page, format="pdf", font_paths=_FONTS, sys_inputs=inputs, pdf_tags=False)
     except CorruptInput:
         FidelityWarning.issue("effects_dropped", "Filters and blend modes were not drawn.")
         return draw_with_cairo(svg)
@@ -41,9 +43,14 @@ def draw_with_cairo(svg: str) -> bytes:
         return bytes(cairosvg.svg2pdf(bytestring=svg.encode()))
 
 
-def to_svg(data: bytes) -> bytes:
-    """An SVG with resolved styles, without scripts and references to other files. As `document.read`."""
+def to_svg(data: bytes, *, keep_texts: bool) -> bytes:
+    """An SVG with resolved styles, without scripts and references to other files. As `document.read`.
+
+    `keep_texts`: with the title and the description.
+    """
     root = document.read(data)
+    if not keep_texts:
+        etree.strip_elements(root, *document.TEXTS, with_tail=False)
     for name, side in zip(("width", "height"), coordinates.size(root), strict=True):
         root.set(name, f"{side:.9g}")
     # An empty text makes lxml write the end tag, by which complete files are recognized.

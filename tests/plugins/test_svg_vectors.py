@@ -9,7 +9,7 @@ import pytest
 from lxml import etree
 from PIL import Image, ImageFilter
 
-from engine import Size, pipeline
+from engine import OptionValues, Size, pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._svg import vectors
@@ -225,3 +225,23 @@ def test_cairo_draws_what_typst_refuses() -> None:
     (drawing,) = page.get_drawings()
     assert tuple(drawing["rect"]) == pytest.approx((15, 7.5, 90, 45), abs=0.01)
     assert drawing["fill"] == (0, 0, 1)
+
+
+@pytest.mark.parametrize("target", ["png", "webp", "svg", "pdf"])
+def test_title_and_description_are_kept_with_all_metadata(target: str) -> None:
+    body = "<title>A <b>b</b> title</title><desc>Words</desc><g><title>inner</title><rect width='9' height='9'/></g>"
+    options: OptionValues = {"metadata": "all"}
+    plan = _REGISTRY.plan([_REGISTRY.formats["svg"]], target, options=options)
+
+    result = pipeline.run(plan, [_svg(body)], options)
+
+    if target == "pdf":
+        found = pymupdf.open(stream=result.data, filetype="pdf").metadata
+        content = repr(found)
+    else:
+        content = repr(result.data)
+    assert "A b title" in content
+    assert "Words" in content
+    assert "inner" not in content
+    assert codes(result) == set()
+    assert b"A b title" not in _convert(_svg(body), "svg", target) or target == "pdf"
