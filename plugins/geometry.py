@@ -177,7 +177,8 @@ def resize(
         return _pad(frame, padded, gravity, fill) if padded else frame
 
     resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
-    return replace(resized, origin=raster.origin) if resized.sizes == raster.sizes else resized
+    is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
+    return replace(resized, origin=raster.origin) if is_unchanged else resized
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:
