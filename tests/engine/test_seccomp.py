@@ -30,7 +30,8 @@ print(json.dumps([error(*call) for call in json.loads(sys.argv[1])]))
 _NOWHERE = -1  # a descriptor, process or address that is not there
 _NUMBERS = range(1000)  # of system calls, including those of kernels to come
 _PROBES = (335, 336)  # uretprobe and uprobe of x86-64: never filtered, and deadly outside a probe
-_NEW_USER, _CLONE_PARENT = 0x10000000, 0x00008000
+# CLONE_PARENT, and namespaces: mount, cgroup, UTS, IPC, user, PID and network.
+_REFUSED_CLONE_FLAGS = (0x8000, 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
 _FIOASYNC = 0x5452
 _SET_DUMPABLE, _SET_PARENT_DEATH_SIGNAL, _SET_NAME = 4, 1, 15  # prctl
 _NEW_LISTENER = 8
@@ -122,8 +123,7 @@ def test_some_calls_are_refused_by_their_arguments() -> None:
         (_number("seccomp"), 1, _NEW_LISTENER, None): errno.ENOSYS,
         (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_TMPFILE): errno.ENOSYS,
         (_number("openat"), _NOWHERE, None, os.O_RDWR | os.O_DIRECTORY): errno.EFAULT,  # allowed, but has no name
-        (_number("clone"), _NEW_USER): errno.ENOSYS,
-        (_number("clone"), _CLONE_PARENT): errno.ENOSYS,
+        **{(_number("clone"), flag): errno.ENOSYS for flag in _REFUSED_CLONE_FLAGS},
         (_number("tgkill"), os.getpid()): errno.ENOSYS,
         (_number("tgkill"), "own"): errno.EINVAL,  # allowed, but names no thread
         (_number("prlimit64"), os.getpid()): errno.ENOSYS,
