@@ -195,6 +195,18 @@ def test_it_is_told_of_an_original_that_is_the_result() -> None:
     assert b"MARK" not in _everything(_convert(data, metadata="all", sanitize=True).data)
 
 
+def test_an_eps_adds_none() -> None:
+    program = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 100 100
+[/Rect [0 0 50 50] /Action /Launch /File (MARK.exe) /Subtype /Link /ANN pdfmark
+[{Catalog} <</OpenAction <</S /JavaScript /JS (MARK)>>>> /PUT pdfmark
+10 10 50 50 rectfill showpage
+"""
+    plan = REGISTRY.plan([REGISTRY.formats["eps"]], "pdf")
+
+    assert b"MARK" not in _everything(pipeline.run(plan, [program]).data)
+
+
 def test_encryption_is_kept() -> None:
     lock = pikepdf.Encryption(user="user", owner="owner", R=6)
     with pikepdf.open(BytesIO(document("A", 2, link(0, A=_SCRIPT)))) as made:
