@@ -47,17 +47,21 @@ class Loss(IntEnum):
 
 
 class FidelityWarning(UserWarning):
-    """A loss in the result: `FidelityWarning.issue("alpha_flattened", "A sentence.")`."""
+    """A loss in the result: `FidelityWarning.issue("alpha_flattened", "A sentence.")`.
 
-    def __init__(self, code: str, message: str) -> None:
+    With `of_original`, it is about what the result has in common with the file that it is made from.
+    """
+
+    def __init__(self, code: str, message: str, *, of_original: bool = False) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
+        self.of_original = of_original
 
     @classmethod
-    def issue(cls, code: str, message: str) -> None:
+    def issue(cls, code: str, message: str, *, of_original: bool = False) -> None:
         """Issues the warning, which the pipeline adds to the outcome."""
-        warn(cls(code, message), stacklevel=2)
+        warn(cls(code, message, of_original=of_original), stacklevel=2)
 
 
 Holds: TypeAlias = TargetCapabilities | Callable[[OptionValues], TargetCapabilities]

@@ -92,6 +92,13 @@ Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
 ]
+Sanitize: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Removes active content from the PDF: scripts, embedded programs, and actions that start programs, "
+        "send or load data, or lead out of the document by themselves. Links stay."
+    ),
+]
 Password: TypeAlias = Annotated[
     str,
     Field(

@@ -128,7 +128,7 @@ def _convert(
 ) -> Iterator[EncodedFile]:
     """Yields the files of the result: of each payload that `_apply_tool` yields, one or several.
 
-    If the original is the result, deletes what was `caught` during the conversion.
+    If the original is the result, deletes what was `caught` during the conversion and is not about the original.
     """
     checked = len(caught)
     for name, payload, pages in parts:
@@ -136,12 +136,16 @@ def _convert(
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
-                del caught[checked:]
+                caught[checked:] = [record for record in caught[checked:] if _is_of_original(record.message)]
                 message = "The original is the result, because converting it makes it larger."
                 FidelityWarning.issue("kept_original", message)
                 yield EncodedFile(payload)
             else:
                 yield file
+
+
+def _is_of_original(warning: Warning | str) -> bool:
+    return isinstance(warning, FidelityWarning) and warning.of_original
 
 
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:

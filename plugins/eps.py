@@ -37,7 +37,7 @@ from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_docu
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.transparency", *_postscript.MODULES)
+MODULES = ("plugins._pdf.active_content", "plugins._pdf.transparency", *_postscript.MODULES)
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(
@@ -81,6 +81,7 @@ _LOSSLESS = [
 @conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
     from engine.mupdf import pymupdf
+    from plugins._pdf.active_content import check_file
 
     program = _extract_program(data)
     _check_bounding_box(program)
@@ -89,12 +90,13 @@ def to_pdf(data: bytes) -> bytes:
     # Ghostscript renders a program that is truncated before its first mark as a blank page.
     if not document[0].get_bboxlog():
         raise CorruptInput("The PostScript program draws nothing.")
-    if document.page_count == 1:
-        return pdf
-    if document[1].get_bboxlog():
-        FidelityWarning.issue("pages_dropped", "Only the first page was converted. An EPS file has one page.")
-    document.select([0])
-    return to_bytes(document)
+    if document.page_count > 1:
+        if document[1].get_bboxlog():
+            FidelityWarning.issue("pages_dropped", "Only the first page was converted. An EPS file has one page.")
+        document.select([0])
+        pdf = to_bytes(document)
+    # The operator pdfmark adds what has no effect in the EPS itself.
+    return check_file(pdf, "", sanitize=True)
 
 
 def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:

@@ -28,7 +28,20 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Dpi, Fit, Flip, Height, Metadata, Pages, Password, Quality, Rotate, Width
+from engine.option_types import (
+    Crop,
+    Dpi,
+    Fit,
+    Flip,
+    Height,
+    Metadata,
+    Pages,
+    Password,
+    Quality,
+    Rotate,
+    Sanitize,
+    Width,
+)
 from plugins import _jpeg_embedding, _pillow, jpeg
 from plugins.geometry import crop_box, needed_size
 from plugins.jpeg import JPEG, filter_segments
@@ -52,8 +65,8 @@ PDF = FileFormat(
 )
 
 MODULES = (
-    *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pictures"),
-    *("plugins._pdf.selection", *jpeg.MODULES),
+    *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.active_content", "plugins._pdf.losses"),
+    *("plugins._pdf.pictures", "plugins._pdf.selection", *jpeg.MODULES),
 )
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
@@ -62,7 +75,7 @@ _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
 """The default resolution of rendered pages."""
-OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes")
+OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "sanitize")
 """The options of `write` that concern PDF files only."""
 JPEG_QUALITY = 92
 """The default quality of pictures from a lossy codec."""
@@ -134,8 +147,11 @@ def write(
     metadata: Metadata = "safe",
     quality: Quality | None = None,
     password: Password | None = None,
+    sanitize: Sanitize = False,
 ) -> bytes:
     """The document. With a `quality`, its pictures become JPEG where that is smaller; otherwise they stay."""
+    from plugins._pdf.active_content import check_file
+
     if quality is not None:
         from plugins._pdf.recompression import recompress
 
@@ -144,7 +160,7 @@ def write(
         document.authenticate(password or "")
         recompress(document, quality)
     filter_document(document, metadata)
-    return to_bytes(document)
+    return check_file(to_bytes(document), password or "", sanitize=sanitize)
 
 
 def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:

@@ -17,7 +17,7 @@ from engine import (
     conversion,
     tool,
 )
-from engine.option_types import Pages, Password
+from engine.option_types import Pages, Password, Sanitize
 from plugins.pdf import PDF, encrypted_error, warn_repaired
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf")
 
-MODULES = ("plugins._pdf.merge", "plugins._pdf.delete_pages")
+MODULES = ("plugins._pdf.active_content", "plugins._pdf.merge", "plugins._pdf.delete_pages")
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
@@ -63,9 +63,12 @@ def _open(data: bytes, given: str | None) -> pikepdf.Pdf:
 
 
 @conversion(OBJECTS, PDF, cost=_COST)
-def write(document: pikepdf.Pdf) -> bytes:
+def write(document: pikepdf.Pdf, *, sanitize: Sanitize = False) -> bytes:
     import pikepdf
 
+    from plugins._pdf.active_content import check_active_content
+
+    check_active_content(document, sanitize=sanitize)
     file = BytesIO()
     # Keeps the encryption with its passwords and permissions.
     document.save(file, object_stream_mode=pikepdf.ObjectStreamMode.generate, encryption=document.is_encrypted)

@@ -1,7 +1,8 @@
-"""Seccomp: denies or ignores system calls that no conversion needs.
+"""Seccomp: allows the system calls that conversions make, and refuses all others, those of later kernels too.
 
-libseccomp compiles the rules to two filters, once and before processes are forked. `restrict` installs the first in
-every job, `forbid_programs` the second in jobs that start no programs.
+A refused call fails with ENOSYS, as on a kernel without it: libraries then use an older one. libseccomp compiles the
+rules to two filters, once and before processes are forked. `restrict` installs the first in every job,
+`forbid_programs` the second in jobs that start no programs.
 """
 
 import ctypes
@@ -10,85 +11,78 @@ import fcntl
 import os
 import struct
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import cache
+from itertools import starmap
 from typing import Any, NamedTuple
 
 from engine.sandbox import libc
 
-_NETWORK = "socket socketpair connect bind listen accept accept4 sendto sendmsg sendmmsg"
-_OTHER_PROCESSES = """
-    kill tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_getfd pidfd_send_signal ptrace
-    process_vm_readv process_vm_writev process_madvise process_mrelease kcmp
-    setpriority ioprio_set sched_setparam sched_setscheduler sched_setaffinity sched_setattr
-    shmget shmat shmctl semget semctl semop semtimedop msgget msgctl msgsnd msgrcv mq_open mq_unlink
+_MEMORY = "brk mmap munmap mremap mprotect madvise"
+_THREADS = """
+    futex set_robust_list set_tid_address rseq exit exit_group
+    sched_yield sched_getaffinity getcpu gettid getpid getppid
 """
-_IDENTITY = """
-    setsid setpgid setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid setgroups
-    capset personality add_key request_key keyctl
+_SIGNALS = "rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack restart_syscall"
+_TIME = "clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time times getrusage"
+_DESCRIPTORS = """
+    read pread64 readv preadv write pwrite64 writev pwritev lseek ftruncate fadvise64 fstat fstatfs getdents getdents64
+    dup dup2 dup3 pipe pipe2 close close_range poll ppoll select pselect6 recvmsg getsockname getsockopt
 """
-_MOUNTS = """
-    unshare setns chroot pivot_root mount umount2 mount_setattr move_mount open_tree fsopen fsconfig fsmount fspick
-    mknod mknodat quotactl quotactl_fd swapon swapoff acct
+_PATHS = """
+    stat lstat newfstatat statx statfs access faccessat faccessat2 readlink readlinkat getcwd chdir mkdir mkdirat
 """
-_OTHER_FILES = """
-    open_by_handle_at name_to_handle_at fanotify_init inotify_init inotify_init1
-    chown fchown lchown fchownat utime utimes futimesat
+_SYSTEM = """
+    uname sysinfo getrandom getrlimit getpriority getuid geteuid getgid getegid getresuid getresgid getgroups
+    getpgrp getpgid getsid
 """
-# They use memory or disk space that neither the limits of the process nor the disk quota count, such as a file
-# that is open and has been replaced.
-_UNCOUNTED = """
-    memfd_create memfd_secret rename renameat renameat2
-    setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
-"""
-_KERNEL = """
-    bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register
-    init_module finit_module delete_module kexec_load kexec_file_load reboot syslog vhangup
-    settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname modify_ldt ioperm iopl
-"""
-DENIED = tuple(" ".join((_NETWORK, _OTHER_PROCESSES, _IDENTITY, _MOUNTS, _OTHER_FILES, _UNCOUNTED, _KERNEL)).split())
-"""Calls that fail with EPERM in every job."""
+PROGRAMS = ("execve", "fork", "vfork")
+"""Calls that `forbid_programs` refuses with EPERM."""
 
-IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat", "fchmodat2")
+ALLOWED = (
+    *" ".join((_MEMORY, _THREADS, _SIGNALS, _TIME, _DESCRIPTORS, _PATHS, _SYSTEM)).split(),
+    *("wait4", "waitid", *PROGRAMS),
+)
+"""Calls that conversions make, and their variants of other architectures and of other versions of the C library."""
+
+IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat")
 """Calls that return 0 without effect: libraries do not handle a refusal, and the job's folder is removed anyway.
 
 Deleted files that are open would keep disk space, unseen by the quota. Landlock does not cover modes.
 """
 
-PROGRAMS = ("execve", "execveat", "fork", "vfork")
-"""Calls that `forbid_programs` denies."""
+UNSUPPORTED = (
+    *("fallocate", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
+    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+)
+"""Calls that fail with EOPNOTSUPP, as on a file system without extended attributes and preallocation.
 
-# Calls that can be unknown to the installed libseccomp. Their numbers are the same on all architectures.
-RECENT: Mapping[str, int] = {
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "memfd_secret": 447,
-    "process_mrelease": 448,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-}
+Both take disk space that neither the limits of the process nor the disk quota count. Libraries do without.
+"""
 
+# With CLONE_PARENT, the new process would be no descendant of this one. The others create namespaces: cgroup, UTS, IPC,
+# user, PID, network, mount and time.
 _CLONE_PARENT, _CLONE_THREAD = 0x00008000, 0x00010000
-# Cgroup, UTS, IPC, user, PID, network, mount and time.
-_CLONE_NAMESPACES = (0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x00020000, 0x80)
+_CLONE_REFUSED = _CLONE_PARENT | 0x7E020080
 _O_TMPFILE = 0x00400000  # without O_DIRECTORY, which Python's constant includes
 _NULL = 0
-_COMMAND_BITS = 32  # ioctl, fcntl
 _INT = 0xFFFFFFFF  # the lower half of an argument, which is all that the kernel reads of an int
 _IOCTLS = (
     *(0x5401, 0x802C542A, 0x5413),  # TCGETS, TCGETS2 and TIOCGWINSZ, which ask whether a file is a terminal
     *(0x541B, 0x5421, 0x5450, 0x5451),  # FIONREAD, FIONBIO, FIONCLEX and FIOCLEX
 )
-_FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL)
-_PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID, and no rule this mask; `restrict` puts its own in place
+_FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL)
+_PRCTLS = (15, 16, 23)  # PR_SET_NAME and PR_GET_NAME of threads, and PR_CAPBSET_READ
+_ARCH_SET_FS = 0x1002  # at the start of a program
+_PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID; `restrict` puts its own in place
 _PID = struct.Struct("=I")
 
 # Constants of libseccomp and of the kernel.
-_NOT_EQUAL, _EQUAL, _MASKED_EQUAL = 1, 4, 7
+_NOT_EQUAL, _MASKED_EQUAL = 1, 7
 _BAD_ARCHITECTURE_ACTION, _OPTIMIZATION, _BINARY_TREE = 2, 8, 2
-_ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_SET_MODE_FILTER, _ALL_THREADS = 1, 1
+_ALLOW, _KILL_PROCESS, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
+_IGNORE, _REFUSE = _ERRNO, _ERRNO | errno.ENOSYS
+_SET_MODE_FILTER, _ALL_THREADS, _NEW_LISTENER = 1, 1, 8
 
 
 class _Comparison(ctypes.Structure):
@@ -103,14 +97,11 @@ class _Comparison(ctypes.Structure):
 
 
 class Rule(NamedTuple):
-    """Makes a system call return an error, or 0 without effect if `error` is 0; only if all comparisons hold.
-
-    An argument can have one comparison.
-    """
+    """What the kernel does at a system call, if all comparisons hold. An argument can have one comparison."""
 
     call: str
-    error: int
     comparisons: tuple[tuple[int, int, int, int], ...] = ()
+    action: int = _ALLOW
 
 
 class Filters(NamedTuple):
@@ -120,80 +111,78 @@ class Filters(NamedTuple):
     no_programs: bytes
 
 
-def _other_commands(call: str, allowed: Collection[int]) -> Iterator[Rule]:
-    """Yields rules that deny all commands, the second argument of `call`, except those `allowed`.
-
-    libseccomp has no list of alternatives. These rules deny each block of commands, which agree in their higher bits,
-    that has no allowed one and is the half of a block that has.
-    """
-    for size in range(_COMMAND_BITS):
-        for block in {command >> size ^ 1 for command in allowed} - {command >> size for command in allowed}:
-            yield Rule(call, errno.EPERM, ((1, _MASKED_EQUAL, _INT >> size << size, block << size),))
+def _bits(argument: int, mask: int, value: int) -> tuple[int, int, int, int]:
+    """The comparison of some bits of an argument."""
+    return argument, _MASKED_EQUAL, mask, value
 
 
 RESTRICTIONS = (
-    # Their flags are behind a pointer, which a filter cannot follow; libraries fall back to clone and openat.
-    Rule("clone3", errno.ENOSYS),
-    Rule("openat2", errno.ENOSYS),
-    # With CLONE_PARENT, the new process would be no descendant of this one.
-    *(Rule("clone", errno.EPERM, ((0, _MASKED_EQUAL, flag, flag),)) for flag in (*_CLONE_NAMESPACES, _CLONE_PARENT)),
+    *(Rule(call) for call in ALLOWED),
+    *(Rule(call, action=_IGNORE) for call in IGNORED),
+    *(Rule(call, action=_ERRNO | errno.EOPNOTSUPP) for call in UNSUPPORTED),
+    # The flags of clone3 and openat2 are behind a pointer, which a filter cannot follow: both are refused.
+    Rule("clone", (_bits(0, _CLONE_REFUSED, 0),)),
     # The disk quota cannot see files without a name.
-    Rule("open", errno.EOPNOTSUPP, ((1, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE),)),
-    Rule("openat", errno.EOPNOTSUPP, ((2, _MASKED_EQUAL, _O_TMPFILE, _O_TMPFILE),)),
-    # Takes any amount of disk space at once, beyond the limit on the size of a file. Libraries write instead.
-    Rule("fallocate", errno.EOPNOTSUPP),
-    Rule("tgkill", errno.EPERM, ((0, _NOT_EQUAL, _PID_PLACEHOLDER, 0),)),
-    Rule("prlimit64", errno.EPERM, ((0, _NOT_EQUAL, 0, 0),)),  # 0 is the calling process
-    # Among the others are those that name the process to which the kernel sends a signal when a descriptor becomes
-    # ready, those that take disk space, and file locks, whose number has no limit.
-    *_other_commands("ioctl", _IOCTLS),
-    *_other_commands("fcntl", _FCNTLS),
-    Rule("fcntl", errno.EPERM, ((1, _MASKED_EQUAL, _INT, fcntl.F_SETFL), (2, _MASKED_EQUAL, os.O_ASYNC, os.O_ASYNC))),
-    # Denied if no times are given, because libraries use it then to find out whether a file exists. Landlock does
-    # not cover times.
-    Rule("utimensat", errno.EPERM, ((2, _EQUAL, _NULL, 0),)),
-    Rule("utimensat", 0, ((2, _NOT_EQUAL, _NULL, 0),)),
-    *(Rule(call, errno.EPERM) for call in DENIED),
-    *(Rule(call, 0) for call in IGNORED),
+    *(Rule(call, (_bits(flags, _O_TMPFILE, 0),)) for call, flags in (("open", 1), ("openat", 2))),
+    # Landlock does not cover times. Libraries leave them out to find out whether a file exists, which is refused.
+    Rule("utimensat", ((2, _NOT_EQUAL, _NULL, 0),), _IGNORE),
+    Rule("tgkill", (_bits(0, _INT, _PID_PLACEHOLDER),)),
+    Rule("prlimit64", (_bits(0, _INT, 0),)),  # 0 is the calling process
+    # Among the other commands are those that name the process to which the kernel sends a signal when a descriptor
+    # becomes ready, those that take disk space, file locks, whose number has no limit, and those that undo layers.
+    *(Rule("ioctl", (_bits(1, _INT, command),)) for command in _IOCTLS),
+    *(Rule("fcntl", (_bits(1, _INT, command),)) for command in _FCNTLS),
+    Rule("fcntl", (_bits(1, _INT, fcntl.F_SETFL), _bits(2, os.O_ASYNC, 0))),
+    *(Rule("prctl", (_bits(0, _INT, command),)) for command in _PRCTLS),
+    Rule("arch_prctl", (_bits(0, _INT, _ARCH_SET_FS),)),
+    Rule("seccomp", (_bits(0, _INT, _SET_MODE_FILTER), _bits(1, _INT, _ALL_THREADS))),
 )
 NO_PROGRAMS = (
-    Rule("clone", errno.EPERM, ((0, _MASKED_EQUAL, _CLONE_THREAD, 0),)),
-    *(Rule(call, errno.EPERM) for call in PROGRAMS),
+    Rule("clone", (_bits(0, _CLONE_THREAD, 0),), _ERRNO | errno.EPERM),
+    *(Rule(call, action=_ERRNO | errno.EPERM) for call in PROGRAMS),
 )
 
 
 @cache
 def compile_filters() -> Filters:
     """Compiles the filters; a fork server does so once for its children. Raises OSError without libseccomp 2.5."""
-    return Filters(compile_rules(RESTRICTIONS), compile_rules(NO_PROGRAMS))
+    return Filters(compile_rules(RESTRICTIONS, _REFUSE), compile_rules(NO_PROGRAMS, _ALLOW))
 
 
 def restrict() -> None:
-    """Denies the system calls that no conversion needs, except those to start programs. Raises OSError."""
-    _install(compile_filters().restrictions.replace(_PID.pack(_PID_PLACEHOLDER), _PID.pack(os.getpid())))
+    """Refuses the system calls that no conversion needs. Raises OSError."""
+    _install_in_all_threads(_with_process_id(compile_filters().restrictions))
+
+
+def restrict_and_notify() -> int:
+    """Does the same in this thread and those it starts, and reports the refused calls.
+
+    Returns a descriptor with a notification of each call, which waits until a process or a thread outside answers. See
+    SECCOMP_RET_USER_NOTIF in the manual page seccomp_unotify(2). Raises OSError.
+    """
+    return _install(_with_process_id(compile_rules(RESTRICTIONS, _NOTIFY)), _NEW_LISTENER)
 
 
 def forbid_programs() -> None:
     """Denies starting programs and processes, but not threads. Raises OSError."""
-    _install(compile_filters().no_programs)
+    _install_in_all_threads(compile_filters().no_programs)
 
 
-def compile_rules(rules: Iterable[Rule]) -> bytes:
-    """Returns a filter that allows all other calls, and kills a process that uses x32 or a foreign architecture.
+def compile_rules(rules: Iterable[Rule], default: int) -> bytes:
+    """Returns a filter that has the action `default` for other calls, and kills a process that uses x32 or a foreign
+    architecture.
 
-    Raises OSError without libseccomp 2.5.
+    Leaves out calls that this architecture has not. Raises OSError without libseccomp 2.5.
     """
     library = libseccomp()
-    context = library.seccomp_init(_ALLOW)
+    context = library.seccomp_init(default)
     try:
         _check(library.seccomp_attr_set(context, _BAD_ARCHITECTURE_ACTION, _KILL_PROCESS))
         _check(library.seccomp_attr_set(context, _OPTIMIZATION, _BINARY_TREE))  # every call passes the filter
-        for rule in rules:
-            number = call_number(rule.call)
-            comparisons = [_Comparison(*comparison) for comparison in rule.comparisons]
-            array_of_comparisons = (_Comparison * len(comparisons))(*comparisons)
-            if number is not None:
-                action = _ERRNO | rule.error
+        for call, comparisons, action in rules:
+            number = library.seccomp_syscall_resolve_name(call.encode())
+            array_of_comparisons = (_Comparison * len(comparisons))(*starmap(_Comparison, comparisons))
+            if number >= 0:
                 _check(library.seccomp_rule_add_array(context, action, number, len(comparisons), array_of_comparisons))
         with os.fdopen(os.memfd_create("seccomp"), "r+b") as file:
             _check(library.seccomp_export_bpf(context, file.fileno()))
@@ -201,12 +190,6 @@ def compile_rules(rules: Iterable[Rule]) -> bytes:
             return file.read()
     finally:
         library.seccomp_release(context)
-
-
-def call_number(call: str) -> int | None:
-    """Returns the number of a system call on this architecture, or None if it has no such call."""
-    number = int(libseccomp().seccomp_syscall_resolve_name(call.encode()))
-    return number if number >= 0 else RECENT.get(call)
 
 
 @cache
@@ -231,8 +214,17 @@ def _check(result: int) -> None:
         raise OSError(-result, os.strerror(-result))
 
 
-def _install(program: bytes) -> None:
-    number = call_number("seccomp")
+def _with_process_id(program: bytes) -> bytes:
+    return program.replace(_PID.pack(_PID_PLACEHOLDER), _PID.pack(os.getpid()))
+
+
+def _install_in_all_threads(program: bytes) -> None:
+    if _install(program, _ALL_THREADS):  # the thread that has another filter, so that no thread gets this one
+        raise OSError(errno.EBUSY, "a thread has a filter of its own")
+
+
+def _install(program: bytes, flags: int) -> int:
+    number = libseccomp().seccomp_syscall_resolve_name(b"seccomp")
     instructions = array("Q", program)  # one item per instruction
     address, length = instructions.buffer_info()
-    libc.syscall(-1 if number is None else number, _SET_MODE_FILTER, _ALL_THREADS, struct.pack("@HP", length, address))
+    return libc.syscall(number, _SET_MODE_FILTER, flags, struct.pack("@HP", length, address))

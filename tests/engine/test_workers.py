@@ -113,12 +113,24 @@ async def test_a_job_that_fails_or_changes_its_process_ends_it(
 
 
 @pytest.mark.parametrize("deed", ["leave_child", "leave_orphan"])
-async def test_a_job_that_leaves_a_child_ends_its_process(tmp_path: Path, deed: str) -> None:
+async def test_a_job_that_leaves_a_child_ends_both_processes(tmp_path: Path, deed: str) -> None:
     async with misbehaving(1, sandbox.ALWAYS) as unconfined:
-        before = await run_deed(unconfined, tmp_path)
-        assert before
+        (before,) = await run_deed(unconfined, tmp_path)
+        folder = unconfined.pool.idle[0].process.folder
+        assert _processes_in(folder) == [before]
         assert not await run_deed(unconfined, tmp_path, deed)
-        assert await has_ended(before[0])
+        for pid in (before, *_processes_in(folder)):
+            assert await has_ended(pid)
+
+
+def _processes_in(folder: Path) -> list[int]:
+    """The processes whose working directory is the folder, even if it is deleted."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str((process / "cwd").readlink()).removesuffix(" (deleted)") == str(folder):
+                found.append(int(process.name))
+    return found
 
 
 async def test_an_isolated_job_gets_a_new_process_that_ends(executor: ObservedExecutor, tmp_path: Path) -> None:

@@ -233,6 +233,14 @@ def _password(pair: Pair) -> None:
             encrypted.convert(options)
 
 
+def _sanitize(pair: Pair) -> None:
+    document = pymupdf.open(stream=pair.data, filetype="pdf")
+    document.xref_set_key(document.pdf_catalog(), "OpenAction", "<</S/JavaScript/JS(run)>>")
+    active = Pair(pair.source, pair.target, document.tobytes())
+    assert codes(active.convert({})) == codes(pair.result) | {"active_content"}
+    assert codes(active.convert({"sanitize": True})) == codes(pair.result)
+
+
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
     options = {"quality": 90, "max_bytes": 1_000_000}
@@ -280,6 +288,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "max_bytes": ({"max_bytes": 1_000_000}, _max_bytes),
     "pages": ({"pages": "1"}, _pages),
     "password": ({"password": "secret"}, _password),
+    "sanitize": ({"sanitize": True}, _sanitize),
 }
 
 

@@ -281,6 +281,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
 
 WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
     {
+        "active_content": "nothing; the PDF runs scripts, programs or other actions, which `sanitize` removes",
         "alpha_flattened": "transparency; the picture is placed on the `background`, which is white by default",
         "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
         "attachments_dropped": "files that are attached to a PDF",

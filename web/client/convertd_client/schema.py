@@ -38,6 +38,8 @@ class ConvertOptions(TypedDict, total=False):
     progressive: bool  # Lets viewers show the picture before it is complete.
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
+    # Removes active content from the PDF: scripts, embedded programs, and actions that start programs, send or …
+    sanitize: bool
     dpi: int  # Resolution at which pages and vectors become pixels.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.

@@ -107,6 +107,22 @@ def _pipe(_argument: str) -> None:
     os.mkfifo("pipe")
 
 
+def _change_root(_argument: str) -> None:
+    os.chroot("/")
+
+
+def _spy(_argument: str) -> None:
+    """Looks at this process from another of the same user. The kernel checks it as for reading its memory."""
+    if (child := os.fork()) == 0:
+        try:
+            Path(f"/proc/{os.getppid()}/maps").read_bytes()
+            os._exit(0)
+        except OSError:
+            os._exit(1)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+        raise PermissionError
+
+
 def _remember(secret: str) -> None:
     """Searches for a secret in the current and the initial environment."""
     held = [*os.environ.values(), Path("/proc/self/environ").read_text()]

@@ -1,0 +1,126 @@
+"""Active content of a PDF: scripts, embedded programs, and actions that start programs or send data.
+
+A link to a web page or to another file is active only if it runs by itself, and a destination in the document never is.
+"""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import pikepdf
+from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, Stream, String
+
+from engine import FidelityWarning
+from plugins._pdf.name_trees import Ids, as_list, read_name_tree
+
+_ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
+_AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
+_SCRIPTED = ("/JavaScript", "/Rendition")  # with a script under /JS
+_CONTENTS = {"/RichMediaContent": "Flash", "/OnInstantiate": "JavaScript"}  # of annotations, and of 3D models
+_FILE_NAMES = ("/UF", "/F", "/DOS", "/Mac", "/Unix")
+# Files that systems run when a user opens them.
+_PROGRAM_SUFFIXES = (
+    *(".app", ".bat", ".cmd", ".cpl", ".dll", ".exe", ".hta", ".jar", ".js", ".jse", ".lnk", ".msi", ".pif", ".ps1"),
+    *(".reg", ".scr", ".sh", ".swf", ".vb", ".vbe", ".vbs", ".wsf"),
+)
+# Windows, Linux, scripts, and macOS.
+_PROGRAM_STARTS = (b"MZ", b"\x7fELF", b"#!", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe")
+_MAX_START = 4  # bytes
+_MAX_FORM = 16 << 20  # bytes of a stream of an XFA form
+
+
+class _Entry(NamedTuple):
+    """An active entry of a dictionary, by its key, or of an array, by its index, and its kind for users."""
+
+    holder: Any
+    key: Any
+    kind: str
+
+
+def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
+    """Removes the active content if `sanitize`, and returns whether there is any; otherwise issues a warning of it."""
+    entries = list(_active_entries(document))
+    if sanitize:
+        for holder, key, _ in reversed(entries):  # so that the indexes of earlier entries stay
+            del holder[key]
+    elif entries:
+        kinds = ", ".join(sorted({entry.kind for entry in entries}))
+        message = f"The PDF has active content, which sanitize removes: {kinds}."
+        FidelityWarning.issue("active_content", message, of_original=True)
+    return bool(entries)
+
+
+def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
+    """The file, without its active content if `sanitize`; otherwise issues a warning if it has any."""
+    with pikepdf.open(BytesIO(data), password=password) as document:
+        if not check_active_content(document, sanitize=sanitize) or not sanitize:
+            return data
+        file = BytesIO()
+        document.save(file, object_stream_mode=ObjectStreamMode.generate, encryption=document.is_encrypted)
+        return file.getvalue()
+
+
+def _active_entries(document: Pdf) -> Iterator[_Entry]:
+    """The active entries of all objects that the saved file has."""
+    seen: tuple[Ids, Ids] = set(), set()  # of objects, and of the actions among them that run by themselves
+    pending: list[tuple[Any, bool]] = [(document.trailer, False)]
+    while pending:
+        holder, automatic = pending.pop()
+        if holder.is_indirect:
+            if holder.objgen in seen[automatic]:
+                continue
+            seen[automatic].add(holder.objgen)
+        for key, value in enumerate(holder) if isinstance(holder, Array) else holder.items():
+            if isinstance(value, Dictionary | Stream | Array):
+                runs = _runs_by_itself(holder, key, value, automatic=automatic)
+                if kind := _kind(holder, key, value, automatic=runs):
+                    yield _Entry(holder, key, kind)
+                pending.append((value, runs))
+
+
+def _runs_by_itself(holder: Any, key: Any, value: Any, *, automatic: bool) -> bool:
+    """Whether a value is an action that runs by itself, or holds such actions, as its holder does if `automatic`."""
+    if key in ("/OpenAction", "/AA"):
+        return isinstance(value, Dictionary)  # an array is a destination
+    is_group = isinstance(holder, Array) or "/S" not in holder  # of successors, or of actions by event
+    return automatic and (is_group or key == "/Next")
+
+
+def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
+    """What an entry is to users if it is active. `automatic`: it runs by itself if it is an action."""
+    if isinstance(value, Dictionary) and isinstance(action := value.get("/S"), Name):
+        if str(action) in _SCRIPTED:
+            return "JavaScript" if "/JS" in value else None
+        return (_AUTOMATIC_ACTIONS if automatic else _ACTIONS).get(str(action))
+    match key:
+        case "/JavaScript" if read_name_tree(value):
+            return "JavaScript"
+        case "/XFA" if any(b"<script" in _content(packet, _MAX_FORM) for packet in as_list(value)):
+            return "JavaScript"
+        case "/EF" if _is_program(holder, value):
+            return "embedded program"
+    return _CONTENTS.get(key)
+
+
+def _is_program(specification: Any, streams: Any) -> bool:
+    """Whether an embedded file is one that systems run, by its name or its start."""
+    names = [str(name) for key in _FILE_NAMES if isinstance(name := specification.get(key), String)]
+    starts = [_content(stream, _MAX_START) for _, stream in streams.items()]
+    is_named = any(name.rstrip(" .").lower().endswith(_PROGRAM_SUFFIXES) for name in names)
+    return is_named or any(start.startswith(_PROGRAM_STARTS) for start in starts)
+
+
+def _content(stream: Any, limit: int) -> bytes:
+    """At most `limit` bytes of what a stream holds; nothing for other objects and for rare filters."""
+    if not isinstance(stream, Stream):
+        return b""
+    raw = stream.read_raw_bytes()
+    match as_list(stream.get("/Filter")):
+        case []:
+            return raw[:limit]
+        case [Name.FlateDecode]:
+            with suppress(zlib.error):
+                return zlib.decompressobj().decompress(raw, limit)
+    return b""
