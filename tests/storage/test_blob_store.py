@@ -91,6 +91,18 @@ async def test_a_blob_is_a_copy(blobs: BlobStore, tmp_path: Path) -> None:
     assert await read(blobs, "blob_1", 0, 6) == b"before"
 
 
+@pytest.mark.parametrize(("size", "requests"), [(2000, 1), (5 * MIB - 1, 1), (5 * MIB, 3)])
+async def test_requests_of_a_put(
+    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, requests: int
+) -> None:
+    """A file of 5 MiB or more is uploaded in parts, between a request that begins and one that completes them."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    prefix = new_id("prefix")
+    await put(S3BlobStore(s3_server.url(prefix)), "blob_1", bytes(size), tmp_path)
+    assert s3_server.log().count(f"/{prefix}/blob_1") == requests
+
+
 async def test_unknown_keys_are_not_found(blobs: BlobStore) -> None:
     with pytest.raises(NotFound):
         await read(blobs, "blob_1", 0, 1)
