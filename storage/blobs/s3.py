@@ -62,6 +62,20 @@ class S3BlobStore:
             async for block in response.stream(BLOCK):
                 yield bytes(block)
 
+    async def move(self, source: str, target: str) -> int:
+        with _store_errors():
+            try:
+                await obstore.rename_async(self._store, validate_key(source), validate_key(target))
+                return (await obstore.head_async(self._store, target))["size"]
+            except FileNotFoundError:
+                raise NotFound("file") from None
+
+    async def read_url(self, key: str, seconds: float) -> str:
+        return await obstore.sign_async(self._store, "GET", validate_key(key), timedelta(seconds=seconds))
+
+    async def write_url(self, key: str, seconds: float) -> str:
+        return await obstore.sign_async(self._store, "PUT", validate_key(key), timedelta(seconds=seconds))
+
     async def delete(self, keys: Iterable[str]) -> None:
         with _store_errors():
             await obstore.delete_async(self._store, [validate_key(key) for key in keys])
