@@ -255,9 +255,13 @@ async def _fetch(future: Future[Any]) -> object:
     client, key = future.client, future.key
     assert client is not None
     while holders := (await client.who_has([future]))[key]:
-        response = await get_data_from_worker(
-            client.rpc, [key], holders[0], serializers=SERIALIZERS, deserializers=SERIALIZERS
-        )
+        try:
+            response = await get_data_from_worker(
+                client.rpc, [key], holders[0], serializers=SERIALIZERS, deserializers=SERIALIZERS
+            )
+        except Exception:
+            client.rpc.remove(holders[0])  # the connections, on which the worker waits for Dask to have read the reply
+            raise
         if response["status"] == "OK":
             return response["data"][key]
         await asyncio.sleep(_BUSY_INTERVAL)
