@@ -153,6 +153,7 @@ class Settings(BaseModel):
     file_retention_seconds: int = Field(86_400, ge=1)
     blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir
     cluster: Annotated[str, AfterValidator(scheduler_address)] | None = None  # None: conversions run on this machine
+    cluster_insecure: bool = False  # a cluster on other machines without TLS
     max_batch_files: int = Field(50, ge=1, le=1000)
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
@@ -167,15 +168,6 @@ class Settings(BaseModel):
         has_secret = value is not None and bool(value.get_secret_value().strip(", "))
         if (value is not None and not has_secret) or (key is None) != (value is None):
             raise ValueError(f"must be set if and only if {ENV_PREFIX}STRIPE_SECRET_KEY is set")
-        return value
-
-    @field_validator("cluster")
-    @classmethod
-    def _requires_blob_url(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and info.data.get("blob_url") is None:
-            raise ValueError(
-                f"requires {ENV_PREFIX}BLOB_URL: servers and workers exchange files through the blob store"
-            )
         return value
 
     @field_validator("simulated_checkout")

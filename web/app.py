@@ -24,6 +24,7 @@ from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
 from web.services.container import Services
+from web.services.file_executor import DescriptorExecutor, FileExecutor
 from web.services.maintenance import lock_data_folder
 
 log = logging.getLogger("convertd.server")
@@ -33,10 +34,13 @@ DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
 
 
-def assemble(settings: Settings, registry: Registry, executor: Executor, cluster: ReadState | None = None) -> Services:
+def assemble(
+    settings: Settings, registry: Registry, executor: Executor | FileExecutor, cluster: ReadState | None = None
+) -> Services:
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     openapi = document(documented_operations(registry), registry, settings.base_url)
-    return Services(settings, registry, executor, open_blobs(settings), openapi, cluster)
+    on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
+    return Services(settings, registry, on_files, open_blobs(settings), openapi, cluster)
 
 
 @asynccontextmanager

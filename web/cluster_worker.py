@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,9 +19,11 @@ from tornado.netutil import bind_sockets
 from config.logs import configure
 from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
+from storage.blobs.url_transfers import UrlTransfers
+from storage.errors import StorageError, StoreUnavailable
 from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause
 from web.cluster.jobs import Installation, JobRunner
-from web.executor_setup import local_executor, open_blobs, start_local_executor
+from web.executor_setup import local_executor, start_local_executor
 from web.http.metrics_server import start_metrics_server
 from web.metrics import process_registry
 from web.metrics.service import ClusterWorkerMetrics
@@ -36,9 +39,7 @@ _DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred ti
         "admin": {"tick": {"interval": "500ms"}, "system-monitor": {"interval": "5s"}},
     }
 }
-_NO_BLOB_STORE = (
-    "its blob store accepts no files; check CONVERTD_BLOB_URL, and for S3 the bucket and the AWS_* variables"
-)
+_NO_BLOB_STORE = "this machine cannot write to the blob store of a server; check that it reaches {}"
 _SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds is taken as gone
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
@@ -48,7 +49,7 @@ _RESULT_CHECKS, _RESULT_INTERVAL = 100, 0.05  # checks whether servers have read
 
 
 class WrongInstallation(Exception):
-    """The servers of the cluster have another version, other plugins or another blob store."""
+    """The servers of the cluster have another version or other plugins."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,7 @@ def worker_options(
         raise ValueError(f"--scheduler {error}") from None
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
-    if settings.blob_url is None:
-        raise ValueError("a worker needs the blob store of its servers: CONVERTD_BLOB_URL")
-    check_tls(address, "worker")
+    check_tls(address, "worker", insecure=settings.cluster_insecure)
     size = memory_budget() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
 
@@ -124,8 +123,8 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     metrics = ClusterWorkerMetrics(collectors)
     metrics.installation.set_plugins(registry.plugins)
     executor = local_executor(settings, options.jobs, settings.data_dir.absolute() / "workers")
-    blobs, installation = open_blobs(settings, durable=False), Installation.of(registry, settings)
-    runner = JobRunner(installation, executor, blobs, work_files, metrics)
+    transfers = UrlTransfers()
+    runner = JobRunner(Installation.of(registry), executor, transfers, work_files, metrics)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -138,6 +137,7 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
         if listener is not None:
             listener.stop()
         await executor.close()
+        await transfers.close()
     log.info("stopped")
 
 
@@ -150,12 +150,13 @@ async def run_worker(options: WorkerOptions, runner: JobRunner, stop: asyncio.Ev
     while not stop.is_set():
         reason = ""
         try:
-            await _check_servers(options.scheduler, runner.installation)
-            if await runner.blobs.ready():
-                await _join(options, runner, stop)
-                reported.clear()
-            else:
-                reason = _NO_BLOB_STORE
+            server = await _find_server(options.scheduler, runner.installation)
+            if server is not None:
+                await _check_blob_store(runner.transfers, server["blob"])
+            await _join(options, runner, stop)
+            reported.clear()
+        except StorageError as error:
+            reason = str(error)
         except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # the last two are of Dask's worker and TLS
             reason = failure_cause(error)
         if reason and reason not in reported:
@@ -166,25 +167,34 @@ async def run_worker(options: WorkerOptions, runner: JobRunner, stop: asyncio.Ev
             await asyncio.wait_for(stop.wait(), uniform(REJOIN_INTERVAL / 2, REJOIN_INTERVAL))
 
 
-async def _check_servers(scheduler: str, installation: Installation) -> None:
+async def _find_server(scheduler: str, installation: Installation) -> Mapping[str, Any] | None:
+    """Returns a server of the cluster with this installation; None if there is no server at all."""
     # Not a client, for which the scheduler would compare the versions of all workers.
     security = Security().get_connection_args("worker")
     dask_rpc = rpc(scheduler, timeout=CONNECT_TIMEOUT, connection_args=security)
     async with asyncio.timeout(_CHECK_TIMEOUT), dask_rpc as connection:
         servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
     now = time.time()
-    live = [server["installation"] for server in servers.values() if _is_live(server, now)]
-    differences = [installation.difference(server) for server in live]
+    live = [server for server in servers.values() if _is_live(server, now)]
+    differences = [installation.difference(server["installation"]) for server in live]
     if live and None not in differences:
-        raise WrongInstallation(_difference_text(str(differences[0]), installation, live[0]))
+        raise WrongInstallation(_difference_text(str(differences[0]), installation, live[0]["installation"]))
+    return live[differences.index(None)] if live else None
+
+
+async def _check_blob_store(transfers: UrlTransfers, url: str) -> None:
+    """Writes an empty blob by its URL. Raises StoreUnavailable."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            await transfers.write(url, file.fileno())
+    except (StorageError, OSError) as error:
+        raise StoreUnavailable(_NO_BLOB_STORE.format(url.partition("?")[0])) from error
 
 
 def _difference_text(difference: str, installation: Installation, server: Mapping[str, object]) -> str:
     details = "compare the plugins and missing packages that 'convertd doctor' lists"
     if difference == "version":
         details = f"{server['version']}, not {installation.version}"
-    elif difference == "blob store":
-        details = "CONVERTD_BLOB_URL must be the same"
     return f"the servers of the cluster have another {difference} than this worker: {details}"
 
 

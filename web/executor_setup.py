@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.logs import quiet_libraries
-from config.settings import Settings
+from config.settings import Settings, SettingsError
 from engine import sandbox
 from engine.errors import ConversionError
 from engine.executor import LocalExecutor
@@ -38,18 +38,25 @@ def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
 def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
     """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
 
-    The caller starts and closes it. Raises SettingsError if the cluster needs other TLS variables.
+    The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
+    cluster, this process reads no pickles any more.
     """
     if settings.cluster is None:
         return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.cluster.jobs import Installation  # noqa: PLC0415, as above
+    from web.cluster.unpickling import refuse_pickles  # noqa: PLC0415, as above
 
+    if settings.blob_url is None:
+        raise SettingsError(
+            "CONVERTD_CLUSTER requires CONVERTD_BLOB_URL: servers and workers exchange files through the blob store"
+        )
     quiet_libraries()
-    check_tls(settings.cluster, "client")
+    check_tls(settings.cluster, "client", insecure=settings.cluster_insecure)
+    refuse_pickles()
     blobs = open_blobs(settings, durable=False)  # a job ends with its server
-    return ClusterExecutor(settings.cluster, Installation.of(registry, settings), blobs)
+    return ClusterExecutor(settings.cluster, Installation.of(registry), blobs)
 
 
 def local_executor(

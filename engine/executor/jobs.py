@@ -32,6 +32,10 @@ _Number: TypeAlias = Annotated[int, Field(gt=-1 << 53, lt=1 << 53)] | Annotated[
 _Scalar: TypeAlias = Text | bool | _Number | None
 
 
+class UnreadableReply(WorkerCrashed):
+    """The reply is not one that a worker process would send."""
+
+
 @dataclass(frozen=True)
 class JobLimits:
     """Limits of one job. The defaults are the largest that a job can have.
@@ -180,7 +184,7 @@ def _replies() -> TypeAdapter[_Reply]:
 
 
 def _parse(reply: bytes) -> _Reply:
-    """Returns the reply. Raises WorkerCrashed unless it is strict JSON, in UTF-8, with the right types and ranges."""
+    """Returns the reply. Raises UnreadableReply unless it is strict JSON, in UTF-8, with the right types and ranges."""
     try:
         if len(reply) <= MAX_MESSAGE:
             return _replies().validate_json(reply, strict=True)
@@ -189,14 +193,14 @@ def _parse(reply: bytes) -> _Reply:
     raise _unreadable()
 
 
-def _unreadable() -> WorkerCrashed:
-    return WorkerCrashed("The conversion's process sent an unreadable reply.")
+def _unreadable() -> UnreadableReply:
+    return UnreadableReply("The conversion's process sent an unreadable reply.")
 
 
 def parse_result(message: bytes) -> tuple[JobResult, bool]:
     """Returns the job's result, and whether its process can be used again.
 
-    Raises the ConversionError of the reply, or WorkerCrashed.
+    Raises the ConversionError of the reply, or UnreadableReply.
     """
     reply = _parse(message)
     if reply.error is not None:
@@ -209,7 +213,7 @@ def parse_result(message: bytes) -> tuple[JobResult, bool]:
 
 
 def parse_report(message: bytes) -> SandboxReport:
-    """Returns the results of a sandbox self-test. Raises WorkerCrashed."""
+    """Returns the results of a sandbox self-test. Raises UnreadableReply."""
     report = _parse(message).report
     if report is None or not sandbox.LAYERS.issubset(report.layers):
         raise _unreadable()

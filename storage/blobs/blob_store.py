@@ -28,6 +28,15 @@ class BlobStore(Protocol):
     def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
 
+    async def move(self, source: str, target: str) -> int:
+        """Gives a blob another key, as durably as `put` does. Returns its size in bytes. Raises NotFound."""
+
+    async def read_url(self, key: str, seconds: float) -> str:
+        """Returns a URL by which UrlTransfers reads this blob for some seconds."""
+
+    async def write_url(self, key: str, seconds: float) -> str:
+        """Returns a URL by which UrlTransfers stores this blob for some seconds."""
+
     async def delete(self, keys: Iterable[str]) -> None:
         """Deletes blobs. Ignores keys that do not exist."""
 
@@ -60,16 +69,19 @@ def validate_key(key: str) -> str:
 
 
 class FolderBlobStore:
-    """Blobs as files in a folder, which is created if needed. Accesses the disk in threads.
+    """Blobs as files in a folder, which is created if needed and unless `create` is False. Uses the disk in threads.
 
-    New blobs are flushed to the disk if `durable`.
+    New blobs are flushed to the disk if `durable`. URLs of blobs are paths, and do not expire.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = True, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, folder: Path, *, durable: bool = True, create: bool = True, clock: Callable[[], float] = time.time
+    ) -> None:
         self._folder = folder
         self._durable = durable
         self._clock = clock
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if create:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def put(self, key: str, file: int) -> None:
         await run_in_thread(file, self._put, self._path(key))
@@ -84,6 +96,18 @@ class FolderBlobStore:
                     return
         except FileNotFoundError:
             raise NotFound("file") from None
+
+    async def move(self, source: str, target: str) -> int:
+        try:
+            return await asyncio.to_thread(self._move, self._path(source), self._path(target))
+        except FileNotFoundError:
+            raise NotFound("file") from None
+
+    async def read_url(self, key: str, seconds: float) -> str:
+        return self._path(key).absolute().as_uri()
+
+    async def write_url(self, key: str, seconds: float) -> str:
+        return self._path(key).absolute().as_uri()
 
     async def delete(self, keys: Iterable[str]) -> None:
         await asyncio.to_thread(_unlink, [self._path(key) for key in keys])
@@ -116,6 +140,17 @@ class FolderBlobStore:
             raise
         if self._durable:
             _sync_folder(self._folder)
+
+    def _move(self, source: Path, target: Path) -> int:
+        file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            source.rename(target)
+            if self._durable:
+                os.fsync(file)
+                _sync_folder(self._folder)
+            return os.fstat(file).st_size
+        finally:
+            os.close(file)
 
 
 def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from storage.blobs.blob_store import validate_key
-from storage.descriptors import BLOCK, read_blocks
+from storage.descriptors import BLOCK, read_blocks, run_in_thread
 from storage.errors import NotFound, StoreUnavailable
 
 log = logging.getLogger("convertd.blobs")
@@ -21,6 +21,7 @@ _CONNECT_TIMEOUT = timedelta(seconds=2)
 _READ_TIMEOUT = 10.0  # seconds without a response, also while a part of 5 MiB is sent
 _TOTAL_TIMEOUT = timedelta(hours=1)  # a slow client may download for long
 _RETRIES = 2
+_PART = 5 << 20  # bytes of a part of an upload; a smaller file is one request instead of three
 
 
 class S3BlobStore:
@@ -46,8 +47,10 @@ class S3BlobStore:
 
     async def put(self, key: str, file: int) -> None:
         validate_key(key)
+        size = os.fstat(file).st_size
+        content = await run_in_thread(file, os.pread, size, 0) if size < _PART else read_blocks(file, 0, size)
         with _store_errors():
-            await obstore.put_async(self._store, key, read_blocks(file, 0, os.fstat(file).st_size))
+            await obstore.put_async(self._store, key, content, chunk_size=_PART)
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         validate_key(key)
@@ -58,6 +61,20 @@ class S3BlobStore:
                 raise NotFound("file") from None
             async for block in response.stream(BLOCK):
                 yield bytes(block)
+
+    async def move(self, source: str, target: str) -> int:
+        with _store_errors():
+            try:
+                await obstore.rename_async(self._store, validate_key(source), validate_key(target))
+                return (await obstore.head_async(self._store, target))["size"]
+            except FileNotFoundError:
+                raise NotFound("file") from None
+
+    async def read_url(self, key: str, seconds: float) -> str:
+        return await obstore.sign_async(self._store, "GET", validate_key(key), timedelta(seconds=seconds))
+
+    async def write_url(self, key: str, seconds: float) -> str:
+        return await obstore.sign_async(self._store, "PUT", validate_key(key), timedelta(seconds=seconds))
 
     async def delete(self, keys: Iterable[str]) -> None:
         with _store_errors():

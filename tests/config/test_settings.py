@@ -145,16 +145,8 @@ def test_invalid_urls_are_not_shown(monkeypatch: pytest.MonkeyPatch, setting: st
 @pytest.mark.parametrize("address", ["tcp://scheduler:8786", "tls://10.0.0.7:8786", "tcp://[::1]:8786"])
 def test_clusters(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     assert load_settings().cluster is None
-    monkeypatch.setenv("CONVERTD_BLOB_URL", "s3://bucket")
     monkeypatch.setenv("CONVERTD_CLUSTER", address)
     assert load_settings().cluster == address
-
-
-def test_a_cluster_needs_a_shared_blob_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CONVERTD_CLUSTER", "tcp://scheduler:8786")
-    with pytest.raises(SettingsError, match="CONVERTD_CLUSTER: requires CONVERTD_BLOB_URL") as refused:
-        load_settings()
-    assert len(str(refused.value).splitlines()) == 2
 
 
 @pytest.mark.parametrize("sender", ["no-reply@example.org", "The Converter <no-reply@example.org>"])

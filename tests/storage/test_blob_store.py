@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 
 from storage.blobs.blob_store import BlobStore, FolderBlobStore, open_blob_store
 from storage.blobs.s3 import S3BlobStore
+from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import BLOCK
 from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
@@ -89,6 +91,53 @@ async def test_a_blob_is_a_copy(blobs: BlobStore, tmp_path: Path) -> None:
     await put(blobs, "blob_1", b"before", tmp_path)
     (tmp_path / "upload").write_bytes(b"after!")
     assert await read(blobs, "blob_1", 0, 6) == b"before"
+
+
+async def test_blobs_can_be_moved(blobs: BlobStore, tmp_path: Path) -> None:
+    await put(blobs, "result_1", b"bytes", tmp_path)
+    assert await blobs.move("result_1", "blob_1") == 5
+    assert await listed(blobs) == {"blob_1"}
+    assert await read(blobs, "blob_1", 0, 5) == b"bytes"
+    with pytest.raises(NotFound):
+        await blobs.move("result_1", "blob_2")
+
+
+async def test_transfers_by_url(blobs: BlobStore, tmp_path: Path) -> None:
+    data = os.urandom(2 * BLOCK + 7)
+    (tmp_path / "upload").write_bytes(data)
+    transfers = UrlTransfers()
+    with (tmp_path / "upload").open("rb") as file:
+        await transfers.write(await blobs.write_url("blob_1", 60), file.fileno())
+    url = await blobs.read_url("blob_1", 60)
+    for size in (1, BLOCK + 1, len(data), 2 * len(data)):
+        assert b"".join([block async for block in transfers.read(url, size)]) == data[:size]
+    with pytest.raises(NotFound):
+        await anext(transfers.read(await blobs.read_url("blob_2", 60), 1))
+    await transfers.close()
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+async def test_transfers_from_a_lost_store(tmp_path: Path, stalled: bool) -> None:
+    transfers = UrlTransfers(timeout=0.1)
+    with socket.create_server(("127.0.0.1", 0)) as store, (tmp_path / "upload").open("w+b") as file:
+        url = f"http://127.0.0.1:{store.getsockname()[1] if stalled else 1}/bucket/blob_1"
+        with pytest.raises(StoreUnavailable):
+            await transfers.write(url, file.fileno())
+        with pytest.raises(StoreUnavailable):
+            await anext(transfers.read(url, 1))
+    await transfers.close()
+
+
+@pytest.mark.parametrize(("size", "requests"), [(2000, 1), (5 * MIB - 1, 1), (5 * MIB, 3)])
+async def test_requests_of_a_put(
+    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, requests: int
+) -> None:
+    """A file of 5 MiB or more is uploaded in parts, between a request that begins and one that completes them."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    prefix = new_id("prefix")
+    await put(S3BlobStore(s3_server.url(prefix)), "blob_1", bytes(size), tmp_path)
+    assert s3_server.log().count(f"/{prefix}/blob_1") == requests
 
 
 async def test_unknown_keys_are_not_found(blobs: BlobStore) -> None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import dask
 from dask.utils import parse_timedelta
 from distributed import Client, Security
 
-from config.settings import SettingsError
+from config.settings import SettingsError, is_loopback
+from storage.blobs.blob_store import BlobStore
 from storage.ids import new_id
 from web.api.schemas.service import Cluster
 from web.cluster.jobs import Installation
@@ -23,10 +25,15 @@ from web.cluster.jobs import Installation
 log = logging.getLogger("convertd.cluster")
 
 SERVERS = "convertd-servers"
-"""The metadata of the scheduler that has the installation of each server, and the Unix time of its latest sign."""
+"""The metadata of the scheduler that has the installation of each server, the Unix time of its latest sign, and the URL
+of a blob that workers write, to see whether they can.
+"""
 
 INSTALLATION = "convertd"
 """The entry of a worker's description that has its installation."""
+
+SERIALIZERS = ["msgpack", "error"]
+"""Dask's serializers for what is read from workers and schedulers: plain values, and the text of errors."""
 
 MEMORY = "memory"
 """The Dask resource for the expected memory of jobs in bytes."""
@@ -37,6 +44,7 @@ POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
 _START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
+_URL_LIFETIME = 900.0  # seconds
 _MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
@@ -53,18 +61,32 @@ class ClusterWorker:
     memory: int
 
 
+@dataclass(frozen=True)
+class _Description:
+    """What a worker says about itself, and whether the scheduler gives it new jobs."""
+
+    address: str
+    installation: Mapping[str, Any]
+    running: bool
+    slots: int
+    memory: int
+    executing: int
+    waiting: int
+
+
 class ClusterConnection:
     """The connection to `scheduler`, which is opened again when it was lost.
 
     `workers` can run jobs of this server. `outage` is done while there have been none for 10 s.
     """
 
-    def __init__(self, scheduler: str, installation: Installation) -> None:
+    def __init__(self, scheduler: str, installation: Installation, blobs: BlobStore) -> None:
         self.state = Cluster()
         self.workers: tuple[ClusterWorker, ...] = ()
         self.outage: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._scheduler = scheduler
         self._installation = installation
+        self._blobs = blobs
         self._on_resize: Callable[[int, int], None] = lambda _slots, _memory: None
         self._id = new_id("srv")
         self._client: Client | None = None
@@ -140,7 +162,8 @@ class ClusterConnection:
         try:
             async with asyncio.timeout(_POLL_TIMEOUT):
                 client = await self._connect()
-                seen = {"installation": asdict(self._installation), "seen": time.time()}
+                url = await self._blobs.write_url(self._id, _URL_LIFETIME)
+                seen = {"installation": asdict(self._installation), "seen": time.time(), "blob": url}
                 await client.set_metadata([SERVERS, self._id], seen)
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
@@ -159,6 +182,8 @@ class ClusterConnection:
                 self._scheduler,
                 asynchronous=True,
                 direct_to_workers=True,
+                serializers=SERIALIZERS,
+                deserializers=SERIALIZERS,
                 set_as_default=False,
                 timeout=CONNECT_TIMEOUT,
             )
@@ -174,22 +199,18 @@ class ClusterConnection:
 
     def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""
-        described = {address: worker for address, worker in (workers or {}).items() if INSTALLATION in worker}
-        difference = self._installation.difference
-        usable = {address: worker for address, worker in described.items() if not difference(worker[INSTALLATION])}
-        running = {address: worker for address, worker in usable.items() if worker["status"] == "running"}
-        counts = [worker["metrics"].get("task_counts", {}) for worker in running.values()]
-        self.workers = tuple(
-            ClusterWorker(address, worker["nthreads"], int(worker["resources"][MEMORY]))
-            for address, worker in running.items()
-        )
+        described = [_described(address, worker) for address, worker in (workers or {}).items()]
+        found = [worker for worker in described if worker is not None]
+        usable = [worker for worker in found if not self._installation.difference(worker.installation)]
+        running = [worker for worker in usable if worker.running]
+        self.workers = tuple(ClusterWorker(worker.address, worker.slots, worker.memory) for worker in running)
         self.state = Cluster(
             connected=workers is not None,
-            workers=dict(Counter(worker[INSTALLATION]["version"] for worker in described.values())),
+            workers=dict(Counter(str(worker.installation.get("version")) for worker in found)),
             usable=len(usable),
-            slots=sum(worker.slots for worker in self.workers),
-            running=sum(count.get("executing", 0) for count in counts),
-            waiting=sum(count.get("ready", 0) + count.get("constrained", 0) for count in counts),
+            slots=sum(worker.slots for worker in running),
+            running=sum(worker.executing for worker in running),
+            waiting=sum(worker.waiting for worker in running),
         )
         self._record_outage()
         if self.workers:
@@ -204,6 +225,23 @@ class ClusterConnection:
             self.outage.set_result(None)
 
 
+def _described(address: str, worker: Mapping[str, Any]) -> _Description | None:
+    """Reads the description of a worker. None if it is not one of this service, or malformed."""
+    try:
+        counts = worker["metrics"].get("task_counts", {})
+        return _Description(
+            address,
+            dict(worker[INSTALLATION]),
+            worker["status"] == "running",
+            int(worker["nthreads"]),
+            int(worker["resources"][MEMORY]),
+            int(counts.get("executing", 0)),
+            int(counts.get("ready", 0)) + int(counts.get("constrained", 0)),
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return None
+
+
 def failure_cause(error: BaseException) -> str:
     """Returns why a connection to a scheduler failed."""
     text = "no response"
@@ -214,8 +252,11 @@ def failure_cause(error: BaseException) -> str:
     return f"{text}; check its address and that it runs, with TLS if and only if the address begins with tls://"
 
 
-def check_tls(scheduler: str, process: Literal["client", "worker"]) -> None:
-    """Raises SettingsError if the address of the scheduler does not fit the TLS variables of Dask, or these fail."""
+def check_tls(scheduler: str, process: Literal["client", "worker"], *, insecure: bool) -> None:
+    """Raises SettingsError if the address of the scheduler does not fit the TLS variables of Dask, or these fail.
+
+    A scheduler on another machine needs TLS, unless `insecure`.
+    """
     names = ("CA_FILE", f"{process.upper()}__CERT", f"{process.upper()}__KEY")
     variables = ", ".join(f"DASK_DISTRIBUTED__COMM__TLS__{name}" for name in names)
     try:
@@ -225,6 +266,11 @@ def check_tls(scheduler: str, process: Literal["client", "worker"]) -> None:
     uses_tls = scheduler.startswith("tls://")
     if uses_tls and connection["ssl_context"] is None:
         raise SettingsError(f"the address of the scheduler begins with tls://, which requires {variables}")
+    if not (uses_tls or insecure or is_loopback(urlsplit(scheduler).hostname)):
+        raise SettingsError(
+            "the scheduler is on another machine, and its address begins with tcp://: whoever reaches the cluster can "
+            "run code in it. Use tls:// and 'convertd cluster certificates', or set CONVERTD_CLUSTER_INSECURE=true"
+        )
     if not uses_tls and connection["require_encryption"]:
         raise SettingsError(
             "the address of the scheduler must begin with tls://: DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION is set"

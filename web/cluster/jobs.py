@@ -1,55 +1,59 @@
 """Jobs of a cluster: the messages between servers and workers, and how a worker runs a job.
 
-Messages have names, keys of blobs, options and limits. Files of at most MAX_INLINE bytes are part of a message, larger
-ones are in the blob store.
+Messages have names, URLs of blobs, options and limits. Files of at most MAX_INLINE bytes are part of a message, larger
+ones are in the blob store. A worker has URLs of the blobs of its jobs only. Its replies are untrusted input.
 """
 
 import asyncio
 import hashlib
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from distributed import Worker, WorkerPlugin, get_worker
 
-from config.settings import Settings
-from engine.errors import ConversionError, ExecutorUnavailable
+from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.executor.jobs import error_reply, result_reply
 from engine.registry import Registry
-from storage.blobs.blob_store import BlobStore
+from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import run_in_thread
 from storage.errors import NotFound, StorageError
 from web.api.errors import ApiError
 from web.metrics.service import ClusterWorkerMetrics
 from web.services.catalogue import formats_catalogue, tools_catalogue
-from web.services.work_files import WorkFiles
+from web.services.work_files import WorkFile, WorkFiles
+
+log = logging.getLogger("convertd.cluster")
 
 MAX_INLINE = 1 << 20
 """Bytes of all files in one message."""
 
+Reply: TypeAlias = tuple[bytes, bytes, int, str] | tuple[Literal["other installation", "unavailable"]]
+"""What a task returns, of types that need no pickle: the reply of the process that ran the job; its result if that is
+part of the message, else nothing; the size of the result in bytes, and its SHA-256. Or why the job did not run.
+"""
+
 
 @dataclass(frozen=True)
 class Installation:
-    """What a server and a worker must have in common: the version, the catalogue and the blob store.
-
-    `catalogue` and `blob_store` are digests.
-    """
+    """What a server and a worker must have in common: the version and the catalogue, of which this is a digest."""
 
     version: str
     catalogue: str
-    blob_store: str
 
     @classmethod
-    def of(cls, registry: Registry, settings: Settings) -> Self:
+    def of(cls, registry: Registry) -> Self:
         """Describes this process."""
         plugins = {plugin.name: plugin.version for plugin in registry.plugins}
         catalogue = {**formats_catalogue(registry), **tools_catalogue(registry), "plugins": plugins}
-        url = settings.blob_url.get_secret_value() if settings.blob_url else ""
-        return cls(version("convertd"), _digest(json.dumps(catalogue, sort_keys=True)), _digest(url))
+        digest = hashlib.sha256(json.dumps(catalogue, sort_keys=True).encode()).hexdigest()
+        return cls(version("convertd"), digest[:12])
 
     @property
     def resource(self) -> str:
@@ -57,7 +61,7 @@ class Installation:
 
         Jobs of this installation need one, so that no worker of another installation receives them.
         """
-        return f"convertd {self.version} {self.catalogue} {self.blob_store}"
+        return f"convertd {self.version} {self.catalogue}"
 
     def difference(self, other: Mapping[str, object]) -> str | None:
         """Returns the first property that differs, as a noun; None if there is none.
@@ -66,22 +70,22 @@ class Installation:
         """
         for name, value in asdict(self).items():
             if other.get(name) != value:
-                return {"catalogue": "set of plugins or formats"}.get(name, name.replace("_", " "))
+                return {"catalogue": "set of plugins or formats"}.get(name, name)
         return None
 
 
 @dataclass(frozen=True)
 class FileContent:
-    """A file of `size` bytes: its `data`, or the `key` of its blob."""
+    """A file of `size` bytes: its `data`, or the `url` of its blob."""
 
     size: int
     data: bytes | None = None
-    key: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """A job of an account. `id` is the key of its Dask task, `output` the key of the blob for a large result."""
+    """A job of an account. `id` is the key of its Dask task, `output` the URL by which a large result is stored."""
 
     id: str
     installation: Installation
@@ -92,51 +96,14 @@ class ClusterJob:
     output: str
 
 
-@dataclass(frozen=True)
-class ClusterResult:
-    """The result of a job and its file."""
-
-    result: JobResult
-    file: FileContent
-
-
-class OtherInstallation(ExecutorUnavailable):
-    """The worker has another version, other plugins or another blob store than the server of the job."""
-
-
-async def send_file(blobs: BlobStore, descriptor: int, key: str, max_inline: int = MAX_INLINE) -> FileContent:
-    """Returns the content of an open file, which is stored under `key` if it has more than `max_inline` bytes.
-
-    Raises StoreUnavailable.
-    """
-    size = os.fstat(descriptor).st_size
-    if size <= max_inline:
-        return FileContent(size, data=await run_in_thread(descriptor, os.pread, size, 0))
-    await blobs.put(key, descriptor)
-    return FileContent(size, key=key)
-
-
-async def receive_file(blobs: BlobStore, content: FileContent) -> AsyncIterator[bytes]:
-    """Yields the bytes of a file. Raises NotFound, also if its blob is too short, and StoreUnavailable."""
-    if content.data is not None:
-        yield content.data
-        return
-    received = 0
-    async for block in blobs.read(content.key, 0, content.size):
-        received += len(block)
-        yield block
-    if received != content.size:
-        raise NotFound("file")
-
-
-async def run_job(job: ClusterJob) -> ClusterResult | ConversionError:
+async def run_job(job: ClusterJob) -> Reply:
     """Runs a job on the worker that executes this task."""
     worker = get_worker()
     runner = worker.plugins[JobRunner.name]
     assert isinstance(runner, JobRunner)
     # Here the job has not started; `transition` ends jobs that run.
     if worker.state.tasks[job.id].state == "cancelled":
-        return ExecutorUnavailable("The job was cancelled.")
+        return ("unavailable",)
     return await runner.run(job)
 
 
@@ -149,16 +116,16 @@ class JobRunner(WorkerPlugin):
         self,
         installation: Installation,
         executor: Executor,
-        blobs: BlobStore,
+        transfers: UrlTransfers,
         work_files: WorkFiles,
         metrics: ClusterWorkerMetrics,
     ) -> None:
         self.installation = installation
-        self.blobs = blobs
+        self.transfers = transfers
         self._executor = executor
         self._work_files = work_files
         self._metrics = metrics
-        self._running: dict[str, asyncio.Task[ClusterResult]] = {}
+        self._running: dict[str, asyncio.Task[Reply]] = {}
 
     def sample(self) -> None:
         """Sets the metrics that are read at scrape time."""
@@ -169,17 +136,20 @@ class JobRunner(WorkerPlugin):
         """Number of running jobs."""
         return len(self._running)
 
-    async def run(self, job: ClusterJob) -> ClusterResult | ConversionError:
-        """Runs a job. Returns its error: Dask logs errors that are raised."""
+    async def run(self, job: ClusterJob) -> Reply:
+        """Runs a job. Raises nothing: Dask would send the exception as a pickle, which servers do not read."""
         if difference := self.installation.difference(asdict(job.installation)):
-            return OtherInstallation(f"The worker of the cluster has another {difference} than the server.")
+            log.warning("a server has another %s than this worker, which does not run its job", difference)
+            return ("other installation",)
         task = self._running[job.id] = asyncio.create_task(self._run(job))
         try:
             await asyncio.wait([task])
-            outcome = _outcome(task)
-            result = "failed" if isinstance(outcome, ConversionError) else "succeeded"
-            self._metrics.jobs.labels("cancelled" if task.cancelled() else result).inc()
-            return outcome
+            error = None if task.cancelled() else task.exception()
+            result = "cancelled" if task.cancelled() else "succeeded" if error is None else "failed"
+            self._metrics.jobs.labels(result).inc()
+            if task.cancelled():  # if a server waits for it, the worker has left the cluster
+                return ("unavailable",)
+            return task.result() if error is None else _failure(error)
         finally:
             del self._running[job.id]
             task.cancel()
@@ -208,35 +178,50 @@ class JobRunner(WorkerPlugin):
         for task in self._running.values():
             task.cancel()
 
-    async def _run(self, job: ClusterJob) -> ClusterResult:
+    async def _run(self, job: ClusterJob) -> Reply:
         with ExitStack() as stack:
             inputs = [await self._receive(stack, job.account, content) for content in job.inputs]
             output = stack.enter_context(self._work_files.create(job.account))
             result = await self._executor.run(job.job, job.account, inputs, output.descriptor, job.limits)
             await output.seal(result.outcome.processed_size)
-            return ClusterResult(result, await send_file(self.blobs, output.descriptor, job.output))
+            return await self._reply(result, output, job.output)
 
     async def _receive(self, stack: ExitStack, account: str, content: FileContent) -> int:
         file = stack.enter_context(self._work_files.create(account))
-        async for block in receive_file(self.blobs, content):
+        async for block in self._content(content):
             await file.write(block)
         await file.flush()
         return file.descriptor
 
+    async def _content(self, content: FileContent) -> AsyncIterator[bytes]:
+        """Yields the bytes of a file. Raises NotFound, also if its blob is too short, and StoreUnavailable."""
+        if content.data is not None:
+            yield content.data
+            return
+        received = 0
+        async for block in self.transfers.read(content.url, content.size):
+            received += len(block)
+            yield block
+        if received != content.size:
+            raise NotFound("file")
 
-def _outcome(task: asyncio.Task[ClusterResult]) -> ClusterResult | ConversionError:
-    if task.cancelled():  # if a server waits for it, the worker has left the cluster
-        return ExecutorUnavailable("The worker of the cluster has stopped.")
-    match task.exception():
-        case None:
-            return task.result()
-        case ConversionError() as error:
-            return error
-        case StorageError() | ApiError() | OSError() as error:
-            return ExecutorUnavailable(f"The worker of the cluster cannot read or write the files of the job: {error}")
-        case error:
-            raise error
+    async def _reply(self, result: JobResult, output: WorkFile, url: str) -> Reply:
+        reply, size, digest = result_reply(result, reusable=False), output.size, await output.digest()
+        if size <= MAX_INLINE:
+            return reply, await run_in_thread(output.descriptor, os.pread, size, 0), size, digest
+        await self.transfers.write(url, output.descriptor)
+        return reply, b"", size, digest
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _failure(error: BaseException) -> Reply:
+    match error:
+        case ExecutorUnavailable():
+            log.warning("a job cannot run: %s", error)
+        case ConversionError():
+            return error_reply(error), b"", 0, ""
+        case StorageError() | ApiError() | OSError():
+            log.warning("the files of a job cannot be read or written: %s", error)
+        case _:
+            log.error("a job failed unexpectedly", exc_info=error)
+            return error_reply(StepFailed("The worker of the cluster failed.")), b"", 0, ""
+    return ("unavailable",)

@@ -15,7 +15,7 @@ from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operati
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
-from web.http.downloads import send_file, send_stored
+from web.http.downloads import send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest
@@ -105,7 +105,9 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         converted = await services.conversions.convert(request, output)
         if isinstance(converted, ChargedConversion):
             handler.authorization.set_balance(converted.balance)
-            if converted.response is None:
+            if converted.response is None or not request.store_result:
+                if converted.response is not None:  # a repeated request gets the stored file, with the same headers
+                    set_validator(handler, converted.response.file_id or "")
                 await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
             response = converted.response

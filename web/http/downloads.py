@@ -38,13 +38,20 @@ async def send_file(
             await handler.flush()
 
 
-async def send_stored(handler: BaseHandler, file_id: str) -> None:
-    """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
-    files, etag = handler.services.files, f'"{file_id}"'  # the result of a file id never changes
-    outcome, blob = await files.processed(handler.client().id, file_id)
-    size = outcome.processed_size
+def set_validator(handler: BaseHandler, file_id: str) -> str:
+    """Sets the headers by which clients request ranges of a stored result. Returns its entity tag."""
+    etag = f'"{file_id}"'  # the result of a file id never changes
     handler.set_header("Accept-Ranges", "bytes")
     handler.set_header("ETag", etag)
+    return etag
+
+
+async def send_stored(handler: BaseHandler, file_id: str) -> None:
+    """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
+    files = handler.services.files
+    outcome, blob = await files.processed(handler.client().id, file_id)
+    size = outcome.processed_size
+    etag = set_validator(handler, file_id)
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
         handler.set_status(304)
         return

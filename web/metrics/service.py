@@ -236,7 +236,7 @@ class ClusterMetrics:
             "connected": gauge("convertd_cluster_connected", "1 if the scheduler of the cluster responds."),
             "usable": gauge(
                 "convertd_cluster_workers_usable",
-                "Workers with the same version, plugins and blob store as this server.",
+                "Workers with the same version and plugins as this server.",
             ),
             "slots": gauge("convertd_cluster_slots", "Conversions that the usable workers run at the same time."),
             "running": jobs.labels("running"),

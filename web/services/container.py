@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from config.settings import Settings, is_loopback
-from engine.executor import Executor
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database
@@ -26,6 +25,7 @@ from web.services.catalogue import (
 from web.services.charging import Charges
 from web.services.conversions import Conversions
 from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
+from web.services.file_executor import FileExecutor
 from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
@@ -50,7 +50,7 @@ class Services:
         self,
         settings: Settings,
         registry: Registry,
-        executor: Executor,
+        executor: FileExecutor,
         blobs: BlobStore,
         openapi: dict[str, Any],
         cluster: ReadState | None,
@@ -71,7 +71,8 @@ class Services:
         self.payments = open_payments(settings, database, idempotency, metrics.credits)
         self.charges = Charges(database, owner)
         self.job_queue = JobQueue(settings.workers, memory=memory_budget())
-        self.files = files = Files(database, blobs, registry, settings.file_retention_seconds)
+        retention = settings.file_retention_seconds
+        self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, owner, settings.max_batch_files

@@ -7,7 +7,7 @@ from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
-from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.executor import Job, JobLimits, JobResult
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -20,6 +20,7 @@ from web.metrics import Metrics
 from web.services.charging import Charge, Charges
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
 from web.services.fair_queue import QueuedJob
+from web.services.file_executor import FileExecutor
 from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
@@ -34,7 +35,7 @@ class Conversions:
     def __init__(
         self,
         registry: Registry,
-        executor: Executor,
+        executor: FileExecutor,
         job_queue: JobQueue,
         charges: Charges,
         idempotency: IdempotencyService,
@@ -52,7 +53,8 @@ class Conversions:
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
         """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
 
-        The result is written to `output`, an empty file, which the caller closes.
+        The result is written to `output`, an empty file, which the caller closes; or only to the blob store if the
+        request stores it.
 
         Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full.
         Failed and cancelled conversions are not charged. Cancelling kills the job.
@@ -158,15 +160,15 @@ class Conversions:
         account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
         job = Job.of(plan, request.options, stem(request.original_name), dry_run=dry_run, memory=memory)
         limits = JobLimits(seconds=self._job_queue.deadline(account.id, plan, request.size))
-        inputs = [upload.file.descriptor for upload in request.uploads]
+        inputs = [upload.file for upload in request.uploads]
         async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory, admitted=admitted):
             started = perf_counter()
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run(job, account.isolation_key, inputs, output.descriptor, limits)
-                if not dry_run:
-                    await output.seal(result.outcome.processed_size)
+                result = await self._executor.run_on_files(job, account.isolation_key, inputs, output, limits)
+        if not request.store_result:  # else, the response does not have it
+            await self._files.load(output)
         return result, perf_counter() - started
 
     async def _settle(

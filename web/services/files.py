@@ -25,7 +25,7 @@ from web.services.accounts import Account
 from web.services.charging import SaveResult
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.idempotency import ResponseData
-from web.services.work_files import WorkFile
+from web.services.work_files import OtherResult, StoredContent, WorkFile, of_worker
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')  # some operating systems refuse these in names
 _MAX_NAME = 255  # bytes of UTF-8
@@ -39,13 +39,19 @@ AddRow = Callable[[Transaction, SourceFile], File]
 
 
 class Files:
-    """Files of accounts. Each is kept for `retention` seconds."""
+    """Files of accounts. Each is kept for `retention` seconds.
 
-    def __init__(self, database: Database, blobs: BlobStore, registry: Registry, retention: int) -> None:
+    With `jobs_by_key`, jobs read the inputs that are in the blob store from there.
+    """
+
+    def __init__(
+        self, database: Database, blobs: BlobStore, registry: Registry, retention: int, *, jobs_by_key: bool = False
+    ) -> None:
         self._database = database
         self._blobs = blobs
         self._registry = registry
         self.retention = retention
+        self._jobs_by_key = jobs_by_key
 
     async def upload(self, account: Account, upload: Upload) -> File:
         """Stores a file for a later conversion. Raises UnknownFormat and StorageFull."""
@@ -99,23 +105,38 @@ class Files:
         return self._blobs.read(blob, start, end)
 
     async def working_copy(self, file: File, target: WorkFile) -> Upload:
-        """Copies the content to convert to the target. A job never gets the stored file itself, which it could change.
+        """Makes the target the content to convert. A job never gets the stored file itself, which it could change.
 
         Raises RateLimited and NoSpace.
         """
         source = _conversion_source(file)
         assert source.source is not None  # a stored source always has a blob
-        async for block in self._blobs.read(source.source, 0, source.original_size):
-            await target.write(block)
-        await target.flush()
+        target.stored = StoredContent(source.source, source.original_size)
+        if not self._jobs_by_key:
+            await self.load(target)
         unknown = UnknownFormat("This server no longer supports the format of this file.")
         identified = self._registry.format(source.input_format) or unknown
         return Upload(target, source.original_name, source.original_size, identified)
 
+    async def load(self, file: WorkFile) -> None:
+        """Reads the content of a work file from the blob store, if it is there. Raises as WorkFile.load does."""
+        await file.load(self._blobs)
+
     async def put(self, file: WorkFile) -> str:
-        """Copies a file to the blob store and returns its key."""
+        """Stores a file in the blob store, where it stays, and returns its key.
+
+        Raises OtherResult if it is in the blob store already, but missing or of another size.
+        """
         blob = new_id("blob")
-        await self._blobs.put(blob, file.descriptor)
+        if (stored := file.stored) is None:
+            await self._blobs.put(blob, file.descriptor)
+            return blob
+        with of_worker():
+            size = await self._blobs.move(stored.key, blob)
+        file.stored = None
+        if size != stored.size:
+            await self.discard([blob])
+            raise OtherResult
         return blob
 
     async def discard(self, blobs: Iterable[str]) -> None:

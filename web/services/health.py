@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.executor import Executor
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore, is_writable
 from storage.database import Database
@@ -14,6 +13,7 @@ from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from storage.tables import accounts
 from web.api.schemas.service import Cluster
 from web.metrics.service import InstallationMetrics, ReadState
+from web.services.file_executor import FileExecutor
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.health")
@@ -48,7 +48,7 @@ class Readiness:
     def __init__(
         self,
         registry: Registry,
-        executor: Executor,
+        executor: FileExecutor,
         limiter: RateLimiter,
         work_files: WorkFiles,
         database: Database,
@@ -107,7 +107,7 @@ class Readiness:
             reasons.append("no plugin declares a format")
         degraded = [reason for reason in failed if reason == _WITHOUT_REDIS]
         if cluster is not None and cluster.unusable:
-            degraded.append("the cluster has workers with another version, other plugins or another blob store")
+            degraded.append("the cluster has workers with another version or other plugins")
         degraded += [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
         return HealthState(tuple(reasons), tuple(degraded), cluster)
 
@@ -133,7 +133,7 @@ def _missing_in(cluster: Cluster) -> str:
     """Returns why jobs cannot run on the cluster."""
     if not cluster.connected:
         return "the scheduler of the cluster does not respond"
-    return "the cluster has no worker with the version, the plugins and the blob store of this server"
+    return "the cluster has no worker with the version and the plugins of this server"
 
 
 async def _database_responds(database: Database) -> bool:

@@ -10,12 +10,15 @@ import resource
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import StepFailed
+from engine.errors import ExecutorUnavailable, StepFailed
+from storage.blobs.blob_store import BlobStore
 from storage.descriptors import copy, read_blocks, run_in_thread, write_all
+from storage.errors import NotFound
 from web.api.errors import NoSpace, RateLimited
 
 MEMORY_LIMIT = 1 << 20
@@ -29,10 +32,44 @@ _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
 
 
+class OtherResult(ExecutorUnavailable):
+    """A worker of the cluster has not stored the result that it has reported."""
+
+    def __init__(self) -> None:
+        super().__init__("A worker of the cluster has not stored the result that it has reported.")
+
+
+@contextmanager
+def of_worker() -> Iterator[None]:
+    """Raises OtherResult if the block does not find a blob."""
+    try:
+        yield
+    except NotFound:
+        raise OtherResult from None
+
+
+def _nothing() -> None:
+    """Deletes nothing."""
+
+
+@dataclass(frozen=True)
+class StoredContent:
+    """A blob with the content of a work file: its key, its size in bytes and its SHA-256, if that is to be checked.
+
+    `delete` deletes the blob, unless it has to stay.
+    """
+
+    key: str
+    size: int
+    digest: str | None = None
+    delete: Callable[[], None] = _nothing
+
+
 class WorkFile(AbstractContextManager["WorkFile"]):
     """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
 
-    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space.
+    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space. The content
+    may be in the blob store instead, as `stored`, until it is written to the descriptor, too.
     """
 
     def __init__(self, work_files: WorkFiles, account: str) -> None:
@@ -43,6 +80,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
         self._on_disk = 0  # bytes counted as written to the disk
         self._pending = bytearray()  # not yet written to the disk
         self.in_memory = True
+        self.stored: StoredContent | None = None
 
     def __exit__(self, *_error: object) -> None:
         self.close()
@@ -70,6 +108,22 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             data, self._pending = self._pending, bytearray()
             self._count(len(data))
             await run_in_thread(self.descriptor, self._work_files.append, data)
+
+    async def load(self, blobs: BlobStore) -> None:
+        """Writes the content to the descriptor, if it is in the blob store.
+
+        Raises NotFound, or OtherResult if the SHA-256 is known and the blob has another or is missing; and as `write`.
+        """
+        if (stored := self.stored) is None:
+            return
+        digest = hashlib.sha256()
+        with of_worker() if stored.digest else nullcontext():
+            async for block in blobs.read(stored.key, 0, stored.size):
+                digest.update(block)
+                await self.write(block)
+        await self.flush()
+        if stored.digest not in (None, digest.hexdigest()):
+            raise OtherResult
 
     async def seal(self, size: int) -> None:
         """Makes a file of `size` bytes that a job has written immutable, and moves it to the disk if it is large.
@@ -109,6 +163,8 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             os.close(self.descriptor)
             self.descriptor = -1
             self._pending.clear()
+            if self.stored is not None:
+                self.stored.delete()
             self._work_files.release(self._account, self._on_disk, self._memory)
 
     async def _move_to_disk(self) -> None:

@@ -9,8 +9,9 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dask
@@ -23,13 +24,14 @@ from engine.errors import CorruptInput
 from engine.executor import Job, JobLimits, JobResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
+from storage.blobs.url_transfers import UrlTransfers
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation, JobRunner
 from web.cluster_worker import WorkerOptions, run_worker
 from web.metrics.service import ClusterWorkerMetrics
 from web.services.work_files import WorkFiles
 
-INSTALLATION = Installation("1.0.0", "catalogue", "store")
+INSTALLATION = Installation("1.0.0", "catalogue")
 MEMORY = 1 << 30
 """Bytes of a worker."""
 
@@ -176,9 +178,11 @@ class Cluster:
         """Runs a worker in this process until `stop` is set."""
         work_files = WorkFiles(self._folder / f"jobs-{id(executor)}")
         work_files.prepare()
-        runner = JobRunner(installation, executor, self.blobs, work_files, ClusterWorkerMetrics(CollectorRegistry()))
+        transfers = UrlTransfers()
+        runner = JobRunner(installation, executor, transfers, work_files, ClusterWorkerMetrics(CollectorRegistry()))
         options = WorkerOptions(self.scheduler, jobs, memory, "127.0.0.1", folder=str(self._folder))
         await run_worker(options, runner, stop)
+        await transfers.close()
 
     async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
         """Starts a worker process, which is killed with the cluster."""
@@ -234,16 +238,17 @@ async def run_scripted(
     memory: int = 0,
 ) -> bytes:
     """Runs a job with this deed, in which a password is a secret. Returns its output."""
-    source, target = os.memfd_create("source"), os.memfd_create("target")
-    try:
-        os.write(source, content)
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        work_files = WorkFiles(Path(folder))
+        source, target = (stack.enter_context(work_files.create(account)) for _ in range(2))
+        await source.write(content)
+        await source.flush()
         job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
-        result: JobResult = await executor.run(job, account, [source], target, JobLimits())
-        assert result.outcome.processed_size == os.fstat(target).st_size
-        return os.pread(target, result.outcome.processed_size, 0)
-    finally:
-        os.close(source)
-        os.close(target)
+        result = await executor.run_on_files(job, account, [source], target)
+        await target.load(executor.blobs)
+        await target.flush()
+        assert result.outcome.processed_size == target.size
+        return target.read()
 
 
 async def until(holds: Callable[[], bool], seconds: float = 20) -> None:

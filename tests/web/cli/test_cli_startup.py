@@ -106,7 +106,6 @@ def test_without_a_cluster_nothing_of_dask_is_imported(tmp_path: Path) -> None:
             {"CONVERTD_BLOB_URL": _BLOBS},
             "a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER",
         ),
-        (("--scheduler", _SCHEDULER), {}, "a worker needs the blob store of its servers: CONVERTD_BLOB_URL"),
         (("--memory", "lots"), _CLUSTER, "--memory must be a size such as 4GiB, not 'lots'"),
         (("--memory", "0"), _CLUSTER, "--memory must be a size such as 4GiB, not '0'"),
         (("--scheduler", "scheduler"), _CLUSTER, "--scheduler must be the address of a Dask scheduler, such as tcp://"),
@@ -122,10 +121,18 @@ def test_a_worker_is_not_configured(
     assert done.stderr.count("\n") == 1
 
 
+def test_a_cluster_needs_a_shared_blob_store(tmp_path: Path) -> None:
+    done = run_command(tmp_path, *_SERVE, CONVERTD_CLUSTER=_SCHEDULER)
+
+    assert done.returncode == 2
+    _check(done.stderr, "CONVERTD_CLUSTER requires CONVERTD_BLOB_URL")
+
+
 @pytest.mark.parametrize("command", [_SERVE, ("worker",)])
 @pytest.mark.parametrize(
     ("scheduler", "variables", "message"),
     [
+        ("tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
         ("tls://127.0.0.1:8786", {}, "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
         ("tcp://127.0.0.1:8786", {"REQUIRE_ENCRYPTION": "true"}, "must begin with tls://"),
         (

@@ -25,7 +25,7 @@ from web.cluster.connection import failure_cause
 from web.cluster.jobs import MAX_INLINE, Installation
 from web.cluster_worker import WrongInstallation
 
-OTHER = Installation("0.9.0", "catalogue", "store")
+OTHER = Installation("0.9.0", "catalogue")
 
 
 async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
@@ -144,10 +144,12 @@ async def test_a_worker_of_another_installation_is_refused(cluster: Cluster, tmp
 async def test_a_worker_without_the_blob_store_waits_for_it(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It writes to the blob store of a server before it joins."""
+    await cluster.executor(0)
     (tmp_path / "blobs").rename(tmp_path / "gone")
     stop = asyncio.Event()
     worker = asyncio.create_task(cluster.run_worker(ScriptedExecutor(tmp_path), stop))
-    await until(lambda: "check CONVERTD_BLOB_URL" in caplog.text)
+    await until(lambda: "this machine cannot write to the blob store of a server" in caplog.text)
     assert cluster.joined() == 0
 
     (tmp_path / "gone").rename(tmp_path / "blobs")

@@ -106,7 +106,7 @@ async def test_plugins(data_dir: Path) -> None:
     ("connected", "reason"),
     [
         (False, "the scheduler of the cluster does not respond"),
-        (True, "the cluster has no worker with the version, the plugins and the blob store of this server"),
+        (True, "the cluster has no worker with the version and the plugins of this server"),
     ],
 )
 async def test_a_cluster_without_workers(data_dir: Path, connected: bool, reason: str) -> None:

@@ -1,0 +1,65 @@
+"""A worker of the cluster whose code is an attacker's: no server runs it, and jobs of others are right."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.processes import ConvertdServer, SchedulerProcess
+from engine.registry import load_registry
+from tests.support.requests import http
+from tests.support.samples.forms import picture
+from tests.support.servers.cluster import until
+from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
+from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+from web.cluster.jobs import Installation
+
+_ANSWERS = {  # the status and the code of the error by what the worker sends
+    **dict.fromkeys(("object", "marked object", "type"), (503, "not_ready")),
+    "exception": (500, "processing_failed"),  # as of a worker that dies
+    "warning": (200, None),  # beside a result
+    **dict.fromkeys(("nothing", "text", "unreadable reply"), (503, "not_ready")),
+    **dict.fromkeys(("wrong size", "negative size", "vast"), (503, "not_ready")),
+    **dict.fromkeys(("no blob", "small blob", "other bytes"), (503, "not_ready")),
+}
+_LIMIT = 15.0  # seconds
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> HostileRunner:
+    (tmp_path / "worker").mkdir()
+    return HostileRunner(Installation.of(load_registry()), tmp_path / "worker")
+
+
+@pytest.mark.slow
+async def test_a_server_and_a_hostile_worker(tmp_path: Path, runner: HostileRunner) -> None:
+    """The server runs no code of the worker, and charges only for results. The next job is right."""
+    with SchedulerProcess() as scheduler:
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": (tmp_path / "blobs").as_uri()}
+        with ConvertdServer(tmp_path / "server", settings) as server:
+            (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
+            headers = {"Authorization": f"Bearer {key}"}
+            client = httpx.AsyncClient(base_url=server.api, headers=headers, timeout=_LIMIT, trust_env=False)
+
+            async def convert(deed: str, path: str = "/convert") -> httpx.Response:
+                files, data = {"file": (f"{deed}.png", picture())}, {"output_format": "bmp"}
+                return await client.post(path, files=files, data=data)
+
+            async with client, hostile_worker(scheduler.address, runner):
+                await until(lambda: http.get(f"{server.url}/readyz").is_success)
+                for attack, answer in _ANSWERS.items():
+                    response = await convert(attack)
+                    code = response.json()["error"]["code"] if response.is_error else None
+                    assert (attack, response.status_code, code) == (attack, *answer)
+                    assert not (tmp_path / "worker" / str(server.pid)).exists(), attack
+                    assert (await convert("honest")).content == b"result"
+                for attack in ("no blob", "small blob"):
+                    assert (await convert(attack, "/convert/json")).status_code == 503
+
+                stored = (await convert("honest large", "/convert/json")).json()["data"]
+                await runner.write(runner.urls[-1], b"x" * stored["processed_size"])
+                downloaded = await client.get(f"/files/{stored['file_id']}/download")
+                assert downloaded.content == bytes(stored["processed_size"])
+                account = (await client.get("/account")).json()["data"]
+            charged = 1 + len(_ANSWERS) + 1
+            assert account["credits_remaining"] == CREDITS - charged
