@@ -1,4 +1,4 @@
-"""Maintenance: periodic deletion of expired rows and files, and updates of the total metrics."""
+"""Maintenance: periodic deletion of expired rows and files, updates of the total metrics, and backfills."""
 
 import asyncio
 import fcntl
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from time import monotonic
 
 from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
-from storage.tables import api_keys, batches, email_verification, idempotency, ledger, purchases, totals
+from storage.tables import api_keys, backfills, batches, email_verification, idempotency, ledger, purchases, totals
 from storage.tables.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
 from web.services.files import Files
@@ -97,5 +98,21 @@ class Maintenance:
         await self._files.sweep()
         while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass
+        await self._update_metrics()
+        await self._backfill()
+
+    async def _update_metrics(self) -> None:
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
-        self._metrics.update(await self._database.read(totals.read), disk.free)
+        found = await self._database.run(totals.read)
+        if found is None:
+            await self._database.run(totals.begin, await self._database.read(totals.count))
+            found = await self._database.run(totals.read)
+            assert found is not None
+        self._metrics.update(found, disk.free)
+
+    async def _backfill(self) -> None:
+        """Runs batches for at most half of the interval."""
+        deadline = monotonic() + INTERVAL / 2
+        for name in await self._database.read(backfills.pending):
+            while monotonic() < deadline and await self._database.run(backfills.run_batch, name):
+                pass
