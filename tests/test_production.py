@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 import pytest
 
+from benchmarks.postgres import find_binaries, running_server
 from storage.database import Database
 from storage.tables import accounts, api_keys
 from tests.support.readme import read
 from tests.support.requests import http
-from tests.support.servers.postgres import find_binaries, running_server
 
 _OPERATION = read("config/README.md").section("Daily operation")
 _EXECUTED = (

@@ -23,6 +23,7 @@ log = logging.getLogger("convertd.maintenance")
 INTERVAL = 30  # seconds
 _ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
 _BATCH_SIZE = 500  # rows
+_MIN_PAUSE = 0.02  # seconds between batches of backfills
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
@@ -82,6 +83,7 @@ class Maintenance:
                 await self._sweep()
                 if number % _ORPHAN_SWEEP_EVERY == 0:
                     await self._files.sweep_orphans()
+                await self._backfill()
             except StoreUnavailable as error:  # the store has logged the cause
                 log.warning("maintenance failed; next attempt in %d s: %s", INTERVAL, error)
             except Exception:
@@ -99,7 +101,6 @@ class Maintenance:
         while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass
         await self._update_metrics()
-        await self._backfill()
 
     async def _update_metrics(self) -> None:
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
@@ -111,8 +112,12 @@ class Maintenance:
         self._metrics.update(found, disk.free)
 
     async def _backfill(self) -> None:
-        """Runs batches for at most half of the interval."""
-        deadline = monotonic() + INTERVAL / 2
+        """Runs batches of backfills, if there are any, until the next sweep. Takes half of the time of the database."""
+        deadline = monotonic() + INTERVAL
         for name in await self._database.read(backfills.pending):
-            while monotonic() < deadline and await self._database.run(backfills.run_batch, name):
-                pass
+            another = True
+            while another and monotonic() < deadline:
+                begun = monotonic()
+                another = await self._database.run(backfills.run_batch, name)
+                # A pause: SQLite does not let processes that wait for its lock go first.
+                await asyncio.sleep(max(monotonic() - begun, _MIN_PAUSE))

@@ -45,7 +45,7 @@ def used(url: str) -> dict[str, int]:
 def execute(url: str, *statements: str) -> None:
     database = Database(url)
     for statement in statements:
-        database.run_blocking(Transaction.execute_statement, Statement(statement))
+        database.run_blocking(lambda transaction, sql: transaction.execute_statement(sql), Statement(statement))
     database.close()
 
 
