@@ -58,7 +58,7 @@ class _Meter:
         values["PostgreSQL CPU ms"] = 1000 * cpu_seconds(self.postgres.pid)
         values["server CPU ms"] = 1000 * cpu_seconds(self.server.pid)
         requests = self.blobs.requests()
-        return values | {f"S3 {method}": float(requests[method]) for method in ("PUT", "POST", "GET", "HEAD", "DELETE")}
+        return values | {f"S3 {method}": float(requests[method]) for method in ("PUT", "POST", "GET")}
 
 
 def measure(conversions: int) -> list[Report]:

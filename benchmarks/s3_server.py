@@ -38,7 +38,7 @@ class S3Server(ServerProcess):
 
     def requests(self) -> Counter[str]:
         """The numbers of requests by method since its start."""
-        return Counter(re.findall(r'"([A-Z]+) /\S* HTTP/', self.log()))
+        return Counter(re.findall(r'"(?:\x1b\[\d+m)*([A-Z]+) /\S* HTTP/', self.log()))
 
     @property
     def command(self) -> list[str]:
