@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, memory, pairs, peers, quality, server, soak
+from benchmarks import cluster, growth, memory, pairs, peers, quality, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -97,6 +97,16 @@ def run_soak(
 def run_cluster(rounds: Rounds = 3, seconds: Seconds = 4, json_file: Json = None, readme: Readme = False) -> None:
     """A server with a cluster of two workers next to one without, and the CPU time of each part of the cluster."""
     publish("cluster", cluster.measure(rounds, seconds), json_file, readme=readme)
+
+
+@cli.command("growth")
+def run_growth(
+    conversions: Annotated[int, typer.Option(min=1, help="Number of conversions of each kind.")] = 500,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Statements, rows, log and CPU time of PostgreSQL and S3 requests per conversion, and the arithmetic of a day."""
+    publish("growth", growth.measure(conversions), json_file, readme=readme)
 
 
 def publish(mode: str, reports: Sequence[Report], json_file: Path | None = None, *, readme: bool = False) -> None:

@@ -105,7 +105,7 @@ class Server:
 def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
     """Runs a server with a data folder of its own below `folder`, and sixteen paid accounts."""
     data = Path(mkdtemp(dir=folder))
-    keys = _create_accounts(data)
+    keys = _create_accounts(settings.get("CONVERTD_DATABASE_URL", f"sqlite:///{data / 'convertd.db'}"))
     process = ConvertdServer(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings})
     started = monotonic()
     with process:
@@ -113,9 +113,9 @@ def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) ->
         yield Server(process, data, keys, monotonic() - started)
 
 
-def _create_accounts(data: Path) -> tuple[str, ...]:
+def _create_accounts(url: str) -> tuple[str, ...]:
     """Creates the accounts of a server that has not started. Returns their API keys."""
-    database = Database(f"sqlite:///{data / 'convertd.db'}")
+    database = Database(url)
     keys = tuple(database.run_blocking(_create_account, number) for number in range(_ACCOUNTS))
     database.close()
     return keys

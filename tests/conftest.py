@@ -12,10 +12,10 @@ import hypothesis
 import psycopg
 import pytest
 
+from benchmarks.postgres import find_binaries, running_server
+from benchmarks.s3_server import S3Server
 from tests.support.samples.corpus import CORPUS, load_corpus
-from tests.support.servers.postgres import find_binaries, running_server
 from tests.support.servers.redis_server import RedisServer
-from tests.support.servers.s3_server import S3Server
 
 MakeUrl = Callable[[], str]
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 from PIL import Image
 
-from benchmarks import cluster, pairs, peers, quality, samples, server
+from benchmarks import cluster, growth, pairs, peers, quality, samples, server
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.report import Report, at_most, info, write_readme
@@ -66,6 +66,23 @@ def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     assert row["failed"] == 0
     assert row["CPU ms"] > 0
     assert {row["measured"] for row in requirements.as_json()["rows"]} == {"not measured"}
+
+
+@pytest.mark.long
+def test_the_costs_of_conversions_are_measured() -> None:
+    costs, sizes, day, requirements = growth.measure(2)
+
+    plain, keyed, stored = costs.as_json()["rows"]
+    assert 0 < plain["statements"] < keyed["statements"] < stored["statements"]
+    assert 3 <= plain["rows inserted"] < stored["rows inserted"]
+    assert 500 < plain["WAL bytes"] < stored["WAL bytes"]
+    assert plain["S3 PUT"] == 0 < keyed["S3 PUT"] < stored["S3 PUT"]
+    assert stored["S3 GET"] >= 1
+    assert all(50 < row["bytes of a row with its indexes"] < 1000 for row in sizes.as_json()["rows"])
+    for row in day.as_json()["rows"]:
+        million, billion = list(row.values())[1:]
+        assert billion == pytest.approx(1000 * million)
+    assert requirements.passed()
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """The commands of "Daily operation" in config/README.md work as printed, for a service with accounts."""
 
+import gzip
 import os
 import re
 import subprocess
@@ -12,16 +13,16 @@ from typing import TypeAlias
 
 import pytest
 
+from benchmarks.postgres import find_binaries, running_server
 from storage.database import Database
 from storage.tables import accounts, api_keys
 from tests.support.readme import read
 from tests.support.requests import http
-from tests.support.servers.postgres import find_binaries, running_server
 
 _OPERATION = read("config/README.md").section("Daily operation")
 _EXECUTED = (
     *("Back up SQLite", "Restore SQLite", "Back up PostgreSQL", "Restore PostgreSQL"),
-    *("Add credits", "Rotate secrets", "Find a request"),
+    *("Archive past months", "Add credits", "Rotate secrets", "Find a request"),
 )
 _EMAIL = "you@example.com"
 _CREDITS = 50
@@ -106,6 +107,12 @@ def test_the_ledger_in_postgresql_is_restored(folder: Path) -> None:
         run(_commands("Restore PostgreSQL"))
 
         assert _grant(url, 1) == _CREDITS + 1
+
+
+def test_past_months_are_archived(folder: Path) -> None:
+    _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
+    _shell(folder, ARCHIVE=str(folder / "archive.jsonl.gz"), MONTH="2026-01")(_commands("Archive past months"))
+    assert gzip.decompress((folder / "archive.jsonl.gz").read_bytes()) == b""
 
 
 def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None:

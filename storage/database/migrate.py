@@ -1,5 +1,6 @@
-"""Schema migrations: runs the numbered scripts in `migrations`."""
+"""Schema migrations: runs the numbered scripts in `migrations`, while servers of the previous release still run."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,13 @@ from storage.database.connections import TIMEOUT, is_busy
 MIGRATIONS = Path(__file__).parent / "migrations"
 _RETRY_INTERVAL = 0.05  # seconds
 _LOCK = 0x636F6E76657274  # an arbitrary number, the same on all servers
+_LOCK_TIMEOUT = 300  # milliseconds; who waits for the lock of a table makes all others wait for it, too
+_LOCK_ATTEMPTS = 60
+_LOCK_PAUSE = 0.5  # seconds
+_LOCK_NOT_AVAILABLE = "55P03"  # SQLSTATE
+_BACKFILLS = "CREATE TABLE IF NOT EXISTS backfill (name TEXT PRIMARY KEY, position TEXT NOT NULL)"
+
+log = logging.getLogger("convertd.database")
 
 
 class NewerSchema(RuntimeError):
@@ -20,9 +28,11 @@ class NewerSchema(RuntimeError):
 
 
 def migrate(connection: peewee.Database) -> None:
-    """Applies all pending migrations in one transaction. Servers that start at the same time wait for each other.
+    """Applies all pending migrations, each in a transaction of its own, or in none if it has `atomic = False`.
 
-    Raises NewerSchema if the database has migrations that this release does not know.
+    Servers that start at the same time wait for each other. On PostgreSQL, a migration that does not get the locks of
+    its tables in time is rolled back and repeated. Raises NewerSchema if the database has migrations that this release
+    does not know.
     """
     deadline = time.monotonic() + TIMEOUT
     while True:
@@ -36,26 +46,73 @@ def migrate(connection: peewee.Database) -> None:
             time.sleep(_RETRY_INTERVAL)
 
 
+def create_index(connection: peewee.Database, name: str, columns: str) -> None:
+    """Creates an index without locking its table on PostgreSQL. For migrations with `atomic = False`.
+
+    `columns` follows ON. SQLite locks the database meanwhile, for about half a second per million rows.
+    """
+    if isinstance(connection, peewee.SqliteDatabase):
+        connection.execute_sql(f"CREATE INDEX {name} ON {columns}")
+        return
+    log.info("creating the index %s; waits for open transactions, such as backups", name)
+    connection.execute_sql("SET lock_timeout = 0")
+    connection.execute_sql("SET statement_timeout = 0")
+    connection.execute_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")  # of an attempt that was interrupted
+    connection.execute_sql(f"CREATE INDEX CONCURRENTLY {name} ON {columns}")
+
+
 def _apply(connection: peewee.Database) -> None:
-    with _exclusive_transaction(connection):
+    with _sqlite(connection) if isinstance(connection, peewee.SqliteDatabase) else _postgresql(connection):
         runner = Runner(connection, str(MIGRATIONS))
-        if any(migration.path is None for migration in runner.status()):
+        migrations = runner.status()
+        if any(migration.path is None for migration in migrations):
             raise NewerSchema("The database was last used by a newer release of convertd.")
-        runner.up()
+        for migration in migrations:
+            if not migration.applied:
+                _run(connection, runner, migration.name)
+        if not any(migration.applied for migration in migrations):
+            connection.execute_sql("DELETE FROM backfill")  # a new database has no rows to change
+
+
+def _run(connection: peewee.Database, runner: Runner, name: str) -> None:
+    """Runs a migration, unless another server has run it meanwhile."""
+    if isinstance(connection, peewee.SqliteDatabase):
+        with connection.atomic("IMMEDIATE"):
+            connection.execute_sql(_BACKFILLS)
+            runner.up(name)
+        return
+    for attempt in range(_LOCK_ATTEMPTS):
+        try:
+            connection.execute_sql(f"SET lock_timeout = {_LOCK_TIMEOUT}")
+            connection.execute_sql(_BACKFILLS)
+            runner.up(name)
+            return
+        except peewee.OperationalError as error:
+            in_use = getattr(getattr(error, "orig", None), "sqlstate", None) == _LOCK_NOT_AVAILABLE
+            if not in_use or attempt == _LOCK_ATTEMPTS - 1:
+                raise
+            log.warning("migration %s: a table is in use; trying again", name)
+            time.sleep(_LOCK_PAUSE)
 
 
 @contextmanager
-def _exclusive_transaction(connection: peewee.Database) -> Iterator[None]:
-    if isinstance(connection, peewee.SqliteDatabase):
-        # Rebuilding a table must not delete the rows that refer to it. SQLite ignores this pragma inside of a
-        # transaction.
-        connection.pragma("foreign_keys", 0)
-        try:
-            with connection.atomic("IMMEDIATE"):
-                yield
-        finally:
-            connection.pragma("foreign_keys", 1)
-    else:
-        with connection.atomic():
-            connection.execute_sql("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            yield
+def _sqlite(connection: peewee.SqliteDatabase) -> Iterator[None]:
+    # Rebuilding a table must not delete the rows that refer to it. SQLite ignores this pragma inside of a transaction.
+    connection.pragma("foreign_keys", 0)
+    try:
+        yield
+    finally:
+        connection.pragma("foreign_keys", 1)
+
+
+@contextmanager
+def _postgresql(connection: peewee.Database) -> Iterator[None]:
+    # Tried instead of waited for: CREATE INDEX CONCURRENTLY of the server that has the lock waits for all statements.
+    while not connection.execute_sql("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()[0]:
+        time.sleep(_RETRY_INTERVAL)
+    try:
+        yield
+    finally:
+        connection.execute_sql("RESET lock_timeout")
+        connection.execute_sql("RESET statement_timeout")
+        connection.execute_sql("SELECT pg_advisory_unlock(%s)", (_LOCK,))

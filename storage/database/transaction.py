@@ -92,6 +92,10 @@ class Transaction:
         """Returns all rows as tuples of the selected columns."""
         return list(query.tuples().execute(self.connection))
 
+    def dicts(self, query: peewee.ModelSelect[Any]) -> list[dict[str, Any]]:
+        """Returns all rows as dictionaries."""
+        return list(query.dicts().execute(self.connection))
+
     def values(self, kind: type[Value], query: peewee.ModelSelect[Any]) -> tuple[Value, ...]:
         """Returns all rows as instances of a dataclass. The query selects its fields, see `columns`."""
         return tuple(kind(*row) for row in self.rows(query))

@@ -1,5 +1,6 @@
 """Stored files: uploads, the results of their conversions, and failures."""
 
+import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
@@ -88,7 +89,9 @@ def stored_bytes(transaction: Transaction, account: str) -> int:
     has_upload = table.source.is_null(False) & table.source_file_id.is_null()
     uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
     ((uploaded, converted),) = transaction.rows(table.select(uploads, fn.SUM(table.result_size)).where(own))
-    return int(uploaded or 0) + int(converted or 0)
+    without_size = table.select(table.outcome).where(own & table.outcome.is_null(False) & table.result_size.is_null())
+    earlier = sum(int(json.loads(outcome)["size"]) for (outcome,) in transaction.rows(without_size))
+    return int(uploaded or 0) + int(converted or 0) + earlier
 
 
 def add_processed(

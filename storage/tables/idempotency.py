@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from peewee import SQL
+
 from storage.database import Transaction
 from storage.errors import ClaimLost
 from storage.ids import new_id
@@ -112,16 +114,17 @@ def abandon(transaction: Transaction, claim: Claim) -> None:
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Deletes the unfinished claims of earlier runs of this server. Returns their number."""
-    table = models.Idempotency
+    # The partial index idempotency_running is used only if the condition of its rows is part of the text.
+    table, running = models.Idempotency, SQL("state = 'running'")
     earlier = table.attempt.startswith(f"{owner.server}.") & ~table.attempt.startswith(_attempt_prefix(owner))
-    return transaction.execute(table.delete().where((table.state == "running") & earlier))
+    return transaction.execute(table.delete().where(running & earlier))
 
 
 def delete_expired(transaction: Transaction) -> int:
     """Deletes responses and lapsed claims older than 24 hours. Returns their number."""
     table = models.Idempotency
     idle = (table.state == "done") | (table.lease_until <= transaction.now)
-    return transaction.execute(table.delete().where((table.created_at + _RETENTION <= transaction.now) & idle))
+    return transaction.execute(table.delete().where((table.created_at <= transaction.now - _RETENTION) & idle))
 
 
 def _conflict(row: models.Idempotency, fingerprint: str, now: int) -> InProgress | Replay | KeyMismatch | None:

@@ -5,6 +5,7 @@ lock holds before accounts, accounts in the order of their ids, and accounts bef
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,9 +28,12 @@ CHARGE_HELD_CREDITS = Statement(
 )
 INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
 # Returns the amount; no row if the hold has ended.
-END_HOLD = Statement(
-    "UPDATE hold SET state = :state WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount"
+END_HOLD = Statement("DELETE FROM hold WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount")
+# The partial index hold_open is used only if the condition of its rows is part of the text.
+END_HOLDS_OF_EARLIER_RUNS = Statement(
+    "DELETE FROM hold WHERE state = 'held' AND server = :server AND boot <> :boot RETURNING account, amount"
 )
+END_EXPIRED_HOLDS = Statement("DELETE FROM hold WHERE state = 'held' AND expires_at <= :now RETURNING account, amount")
 INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
 
 
@@ -120,7 +124,7 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
 
     Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
     """
-    amount = _end_hold(transaction, hold.account, hold.id, "settled")
+    amount = _end_hold(transaction, hold.account, hold.id)
     if not amount:
         raise HoldLost
     ((remaining,),) = transaction.execute_statement(CHARGE_HELD_CREDITS, account=hold.account, amount=amount)
@@ -131,8 +135,7 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
 
 def is_settled(transaction: Transaction, hold: Hold) -> bool:
     """Whether the hold has been charged. After CommitUnknown, this decides whether `settle` was committed."""
-    settled = (models.Hold.id == hold.id) & (models.Hold.state == "settled")
-    return transaction.first(models.Hold.select().where(settled)) is not None
+    return transaction.first(models.Entry.select().where(models.Entry.ref == hold.id)) is not None
 
 
 def release(transaction: Transaction, account: str, hold_id: str, failed: UsageRecord | None = None) -> int:
@@ -140,7 +143,7 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
 
     `failed` records a failed operation in the usage table.
     """
-    amount = _end_hold(transaction, account, hold_id, "released")
+    amount = _end_hold(transaction, account, hold_id)
     if not amount:
         return balance(transaction, account)
     remaining = _add(transaction, account, credits_remaining=amount, credits_held=-amount)
@@ -151,18 +154,16 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Releases the holds of earlier runs of this server. Returns their number."""
-    return _release_all(transaction, (models.Hold.server == owner.server) & (models.Hold.boot != owner.boot))
+    return _return_credits(transaction, transaction.execute_statement(END_HOLDS_OF_EARLIER_RUNS, **vars(owner)))
 
 
 def release_expired(transaction: Transaction) -> int:
     """Releases expired holds. Returns their number."""
-    return _release_all(transaction, models.Hold.expires_at <= transaction.now)
+    return _return_credits(transaction, transaction.execute_statement(END_EXPIRED_HOLDS, now=transaction.now))
 
 
-def _release_all(transaction: Transaction, condition: Any) -> int:
-    table = models.Hold
-    released = table.update({table.state: "released"}).where((table.state == "held") & condition)
-    holds = transaction.execute_returning(released, table.account, table.amount)
+def _return_credits(transaction: Transaction, holds: Sequence[tuple[Any, ...]]) -> int:
+    """Adds the amounts of ended holds to the balances of their accounts. Returns the number of holds."""
     totals: Counter[str] = Counter()
     for account, amount in holds:
         totals[account] += amount
@@ -171,9 +172,9 @@ def _release_all(transaction: Transaction, condition: Any) -> int:
     return len(holds)
 
 
-def _end_hold(transaction: Transaction, account: str, hold_id: str, state: Literal["settled", "released"]) -> int:
+def _end_hold(transaction: Transaction, account: str, hold_id: str) -> int:
     """Ends a hold. Returns its amount in credits, or 0 if the account has no such open hold."""
-    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account, state=state)
+    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account)
     return int(rows[0][0]) if rows else 0
 
 

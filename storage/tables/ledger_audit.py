@@ -1,12 +1,15 @@
 """Ledger audit: checks the invariants of the ledger, independently of the code that writes it."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeAlias
 
 from peewee import SQL, fn
 
 from storage.database import Transaction
-from storage.tables import models
+from storage.tables import backfills, models
+
+_Sums: TypeAlias = dict[tuple[Any, ...], tuple[int, ...]]
+"""Number, credits and bytes of operations, by day, operation, formats and success."""
 
 
 def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
@@ -28,18 +31,23 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
         if entry.kind == "charge":
             charges[entry.ref] = -entry.amount
     holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
-    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
-    open_amount = sum(hold.amount for hold in holds if hold.state == "held")
+    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}  # of the previous release
+    open_holds = {hold.id: hold.amount for hold in holds if hold.state == "held"}
+    charged = -sums["charge"] - sums["archived"]
+    usage_days, summed_days = _usage(transaction, account.id), _usage_per_day(transaction, account.id)
+    if backfills.is_pending(transaction, "usage_day"):
+        summed_days = usage_days
     rules = {
         "the entries sum to the balance plus held credits": sums.total() == remaining + held,
-        "held is the sum of the open holds": held == open_amount,
+        "held is the sum of the open holds": held == sum(open_holds.values()),
         "balance and held are not negative": remaining >= 0 and held >= 0,
-        "each settled hold has exactly one charge": charges == settled,
-        "used is the sum of the charges": account.credits_used_total == sum(charges.values()),
+        "each settled hold has exactly one charge": settled.items() <= charges.items(),
+        "no open hold has a charge": not open_holds.keys() & charges.keys(),
+        "used is the sum of the charges": account.credits_used_total == charged,
+        "the charges are the credits of the usage": charged == sum(credits for _, credits, *_ in summed_days.values()),
         "purchased is the sum of the purchases": account.credits_total_purchased == sums["purchase"],
         "each paid purchase has exactly one entry": _purchases_credited(transaction, account.id),
-        "usage per day is the sum of the usage": _usage_per_day(transaction, account.id)
-        == _usage(transaction, account.id),
+        "usage per day is the sum of the usage": usage_days == _not_archived(transaction, summed_days, usage_days),
         "reversal entries match the reversed payments": sums["reversal"] == -_reversed(transaction, account.id),
     }
     return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
@@ -55,8 +63,7 @@ def _purchases_credited(transaction: Transaction, account: str) -> bool:
     return expected == {entry.ref: entry.amount for entry in entries}
 
 
-def _usage(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
-    """Number, credits and bytes of the account's operations, by day, operation, formats and success."""
+def _usage(transaction: Transaction, account: str) -> _Sums:
     table = models.Usage
     day = SQL("at / 86400")
     common = (day, table.operation, table.input_format, table.output_format, table.success)
@@ -65,12 +72,19 @@ def _usage(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tupl
     return {row[:5]: tuple(int(number) for number in row[5:]) for row in rows}
 
 
-def _usage_per_day(transaction: Transaction, account: str) -> dict[tuple[Any, ...], tuple[int, ...]]:
+def _usage_per_day(transaction: Transaction, account: str) -> _Sums:
     table = models.UsageDay
     common = (table.day, table.operation, table.input_format, table.output_format, table.success)
     sums = (table.conversions, table.credits, table.bytes_in, table.bytes_out)
     rows = transaction.rows(table.select(*common, *sums).where(table.account == account))
     return {row[:5]: row[5:] for row in rows}
+
+
+def _not_archived(transaction: Transaction, summed: _Sums, days: _Sums) -> _Sums:
+    """The sums of days that are not archived, and of those whose usage is not deleted yet."""
+    before = transaction.rows(models.Archive.select(fn.MAX(models.Archive.before)))[0][0] or 0
+    kept = {day for day, *_ in days}
+    return {key: sums for key, sums in summed.items() if key[0] in kept or key[0] * 86_400 >= before}
 
 
 def _reversed(transaction: Transaction, account: str) -> int:

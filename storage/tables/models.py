@@ -54,7 +54,7 @@ class Verification(Model):
 
 
 class Entry(Model):
-    """A ledger entry, unique per `ref`. Rows are never changed or deleted."""
+    """A ledger entry, unique per `ref`. Charges of archived months are replaced by one entry per account and month."""
 
     ref = TextField(primary_key=True)
     account = TextField()
@@ -64,12 +64,12 @@ class Entry(Model):
 
 
 class Hold(Model):
-    """Credits reserved for an operation."""
+    """Credits reserved for a running operation. The row is deleted when the operation ends."""
 
     id = TextField(primary_key=True)
     account = TextField()
     amount = BigIntegerField()
-    state = TextField()  # held, settled or released
+    state = TextField()  # held; or settled or released, by a server of the previous release
     server = TextField()
     boot = TextField()
     created_at = BigIntegerField()
@@ -237,3 +237,46 @@ class Request(Model):
     code = TextField(null=True)
     milliseconds = BigIntegerField()
     at_milliseconds = BigIntegerField()
+
+
+class Counter(Model):
+    """A sum over all rows of a table, without the changes that are not added yet."""
+
+    name = TextField(primary_key=True)
+    amount = BigIntegerField()
+
+
+class CounterChange(Model):
+    """A change of a counter, inserted by a trigger."""
+
+    name = TextField()
+    amount = BigIntegerField()
+
+    class Meta:
+        table_name = "counter_change"
+        primary_key = False
+
+
+class Counted(Model):
+    """A view: the values of the counters, computed from all rows."""
+
+    name = TextField()
+    amount = BigIntegerField()
+
+    class Meta:
+        primary_key = False
+
+
+class Archive(Model):
+    """A moved part of usage and charges: everything before the time `before`, into a file with this SHA-256."""
+
+    before = BigIntegerField(primary_key=True)
+    sha256 = TextField()
+    at = BigIntegerField()
+
+
+class Backfill(Model):
+    """Work that a migration has left. `position` is where the next batch begins; done backfills have no row."""
+
+    name = TextField(primary_key=True)
+    position = TextField()

@@ -1,16 +1,20 @@
-"""Totals over all accounts, for the metrics."""
+"""Totals over all accounts and files, for the metrics: counters that triggers keep."""
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peewee import fn
-
 from storage.database import Transaction
+from storage.database.transaction import Statement
 from storage.tables import models
+
+# The partial index hold_open has only these rows.
+SUM_HELD = Statement("SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM hold WHERE state = 'held'")
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Numbers of accounts and files, sums of credits, and the size of all blobs in bytes.
+    """Numbers of accounts and files, sums of credits, and the size of all uploads and results in bytes.
 
     An account that has ever bought credits is a paid account.
     """
@@ -24,33 +28,38 @@ class Totals:
     bytes: int
 
 
-def read(transaction: Transaction) -> Totals:
-    """Returns the current totals. Scans all accounts and files."""
-    accounts, files = models.Account, models.File
-    ever_paid = fn.COUNT(fn.NULLIF(accounts.credits_total_purchased, 0))
-    columns = (fn.COUNT(accounts.id), ever_paid, fn.SUM(accounts.credits_remaining), fn.SUM(accounts.credits_held))
-    kept = accounts.email != ""  # not deleted
-    ((all_accounts, paid_accounts, balance, held),) = transaction.rows(accounts.select(*columns).where(kept))
-    numbers = (fn.COUNT(files.file_id), fn.COUNT(files.processed_at))
-    ((all_files, processed),) = transaction.rows(files.select(*numbers))
-    return Totals(
-        free_accounts=all_accounts - paid_accounts,
-        paid_accounts=paid_accounts,
-        balance=int(balance or 0),
-        held=int(held or 0),
-        pending_files=all_files - processed,
-        processed_files=processed,
-        bytes=_bytes(transaction),
-    )
+def read(transaction: Transaction) -> Totals | None:
+    """Adds the changes since the previous call of any server to the counters, and returns the totals.
+
+    Returns None if the counters have not begun.
+    """
+    table, changes = models.Counter, models.CounterChange
+    # A lock, so that servers add changes one after the other.
+    if transaction.select_for_update(table.select().order_by(table.name)) is None:
+        return None
+    added: Counter[str] = Counter()
+    for name, amount in transaction.execute_returning(changes.delete(), changes.name, changes.amount):
+        added[name] += amount
+    for name in sorted(added):
+        transaction.execute(table.update({table.amount: table.amount + added[name]}).where(table.name == name))
+    counters = {row.name: row.amount for row in transaction.all(table.select())}
+    ((held,),) = transaction.execute_statement(SUM_HELD)
+    return Totals(balance=counters.pop("credits") - held, held=held, **counters)
 
 
-def _bytes(transaction: Transaction) -> int:
-    table = models.File
-    uploads = table.select(table.source.alias("blob"), table.original_size.alias("size"))
-    results = table.select(table.result.alias("blob"), table.result_size.alias("size")).where(
-        table.result.is_null(False)
-    )
-    # A UNION, so that a blob shared by several files counts once.
-    blobs = uploads.where(table.source.is_null(False)) | results
-    ((total,),) = transaction.rows(models.File.select(fn.SUM(blobs.c.size)).from_(blobs))
-    return int(total or 0)
+def count(transaction: Transaction) -> Mapping[str, int]:
+    """Returns the values with which the counters begin: those of all rows, without the changes that are recorded.
+
+    Scans all accounts and files, on a snapshot (`Database.read`), which locks nothing. The values are the same until
+    the counters have begun, because each change of a row is also recorded.
+    """
+    values = {row.name: row.amount for row in transaction.all(models.Counted.select())}
+    for row in transaction.all(models.CounterChange.select()):
+        values[row.name] -= row.amount
+    return values
+
+
+def begin(transaction: Transaction, values: Mapping[str, int]) -> None:
+    """Begins the counters, unless another server has done so."""
+    for name, amount in sorted(values.items()):
+        transaction.insert_ignore(models.Counter.insert(name=name, amount=amount))

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 
-from storage.database.transaction import Transaction, columns, insert
+from storage.database.transaction import Statement, Transaction, columns, insert
 from storage.field_types import Count, Credits, Size, Timestamp
-from storage.tables import models
+from storage.tables import backfills, models
 
 Operation: TypeAlias = str
 """`convert`, `batch`, or the id of a tool with `_` for `-`."""
@@ -36,6 +36,11 @@ class UsageRecord:
 
 _NAMES = [field.name for field in fields(UsageRecord)]
 INSERT_USAGE = insert("usage", "account", *_NAMES, "success", "credits", "at")
+SUM_USAGE = Statement(
+    "SELECT at / 86400, operation, input_format, output_format, success,"
+    " COUNT(*), SUM(credits), SUM(bytes_in), SUM(bytes_out) FROM usage"
+    " WHERE account = :account AND at >= :start AND at < :end GROUP BY 1, 2, 3, 4, 5"
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,8 @@ def report(transaction: Transaction, account: str, start: int, end: int) -> Usag
     table = models.UsageDay
     days = (table.account == account) & (table.day >= start // _DAY) & (table.day <= (end - 1) // _DAY)
     groups = transaction.values(_Group, table.select(*columns(table, _Group)).where(days))
+    if backfills.is_pending(transaction, "usage_day"):
+        groups = _sum_usage(transaction, account, start // _DAY, (end - 1) // _DAY)
     total, failed = _sum(groups, "conversions"), _failed(groups)
     bytes_in, bytes_out = _sum(groups, "bytes_in"), _sum(groups, "bytes_out")
     pairs = [
@@ -144,6 +151,13 @@ def report(transaction: Transaction, account: str, start: int, end: int) -> Usag
         by_conversion=tuple(sorted(pairs, key=lambda pair: -pair.count)),
         by_day=tuple(_day(number, same) for number, same in _grouped(groups, "day")),
     )
+
+
+def _sum_usage(transaction: Transaction, account: str, first: int, last: int) -> tuple[_Group, ...]:
+    """Sums the usage of these days."""
+    sums = transaction.execute_statement(SUM_USAGE, account=account, start=first * _DAY, end=(last + 1) * _DAY)
+    values = ([*row[:4], bool(row[4]), *map(int, row[5:])] for row in sums)
+    return tuple(_Group(*group) for group in values)
 
 
 def _day(number: int, groups: Sequence[_Group]) -> DayUsage:

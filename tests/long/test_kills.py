@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.processes import ConvertdServer, process_tree, send_signal
 from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, repeat, sqlite_url
-from tests.support.servers.postgres import PostgresServer, find_binaries
 
 pytestmark = pytest.mark.long
 

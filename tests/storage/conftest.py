@@ -1,15 +1,19 @@
 """Fixtures: a database and all rate limiters."""
 
-from collections.abc import AsyncIterator, Iterator
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from storage.database import Database
+from storage.database import Database, migrate
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.samples.storage import Clock
 from tests.support.servers.redis_server import RedisServer
+
+OpenEarlier = Callable[[int], Database]
 
 LONG_TIMEOUT = 30.0  # seconds; for tests that do not test timeouts
 
@@ -50,3 +54,23 @@ def database(url: str, clock: Clock) -> Iterator[Database]:
     opened = Database(url, clock=clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def open_earlier(url: str, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenEarlier]:
+    """Opens the database as an earlier release does, with the first migrations only, as many as asked for."""
+    opened = []
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+
+    def open_with(count: int) -> Database:
+        for script in sorted(migrate.MIGRATIONS.glob("0*.py"))[:count]:
+            shutil.copy(script, folder)
+        with monkeypatch.context() as patch:
+            patch.setattr(migrate, "MIGRATIONS", folder)
+            opened.append(Database(url, clock=clock))
+        return opened[-1]
+
+    yield open_with
+    for database in opened:
+        database.close()

@@ -20,12 +20,11 @@ from storage.tables import (
     ledger_audit,
     models,
     request_log,
-    totals,
 )
 from storage.tables.api_keys import IssuedKey, parse_key
 from storage.tables.idempotency import Claim
 from storage.tables.request_log import LoggedRequest
-from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock
+from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock, read_totals
 
 
 def test_a_new_account(database: Database, clock: Clock) -> None:
@@ -134,7 +133,7 @@ def test_a_deleted_address_can_have_another_account(database: Database) -> None:
     run(accounts.delete, "ada@example.org")
     assert run(accounts.find, "ada@example.org") is None
     assert run(accounts.list_all) == ()
-    assert (run(totals.read).free_accounts, run(totals.read).balance) == (0, 0)
+    assert (read_totals(database).free_accounts, read_totals(database).balance) == (0, 0)
     with pytest.raises(NotFound):
         run(accounts.delete, "ada@example.org")
 

@@ -50,7 +50,10 @@ def test_every_statement(database: Database, clock: Clock) -> None:
     _use_keys(run, account)
     _store_files(run, account)
     _convert_batch(run, account)
+    assert run(totals.read) is None
+    run(totals.begin, run(totals.count))
     stock = run(totals.read)
+    assert stock is not None
     assert (stock.free_accounts, stock.balance, stock.pending_files, stock.processed_files) == (2, 60, 2, 1)
     _log(run, account, clock)
     clock.now += 3 * DAY
@@ -59,6 +62,9 @@ def test_every_statement(database: Database, clock: Clock) -> None:
     assert run(files.delete_all, account) == ()
     assert run(accounts.delete, _EMAIL) == ()
     assert [other.email for other in run(accounts.list_all)] == ["other@example.org"]
+    stock = run(totals.read)
+    assert stock is not None
+    assert (stock.free_accounts, stock.balance, stock.bytes) == (1, 0, 0)
 
     assert {name for module in _MODULES for name in _functions(module)} - run.names == set()
 

@@ -1,6 +1,5 @@
 """Migrations: of an empty, a current and a newer database, and failing ones."""
 
-import shutil
 from pathlib import Path
 
 import peewee
@@ -9,7 +8,8 @@ import pytest
 from storage.database import Database, Transaction, migrate
 from storage.database.migrate import NewerSchema
 from storage.tables import files, ledger, models, usage
-from tests.support.samples.storage import OWNER, USE, Clock, open_account
+from tests.storage.conftest import OpenEarlier
+from tests.support.samples.storage import OWNER, USE, Clock, open_account, run_backfills
 
 pytestmark = pytest.mark.both_databases
 
@@ -30,20 +30,15 @@ TABLES = (
     models.Purchase,
     models.Payment,
     models.Reversal,
+    models.Counter,
+    models.CounterChange,
+    models.Archive,
+    models.Backfill,
 )
 
 
 def balance_of(database: Database, account: str) -> int:
     return database.run_blocking(ledger.balance, account)
-
-
-def open_earlier(url: str, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Database:
-    """Opens a database of an earlier release, with the first `count` migrations."""
-    for script in sorted(migrate.MIGRATIONS.glob("0*.py"))[:count]:
-        shutil.copy(script, folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(migrate, "MIGRATIONS", folder)
-        return Database(url, clock=clock)
 
 
 def test_tables_match_the_models(database: Database) -> None:
@@ -79,23 +74,27 @@ def test_a_newer_schema_is_rejected(url: str) -> None:
 
 
 def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = "def up(migrator, database):\n    database.execute_sql('CREATE TABLE thing (id BIGINT)')\n"
-    (tmp_path / "0001_good.py").write_text(good)
-    (tmp_path / "0002_bad.py").write_text(good)
-    real = migrate.MIGRATIONS
-    monkeypatch.setattr(migrate, "MIGRATIONS", tmp_path)
-    with pytest.raises(peewee.DatabaseError):
-        Database(url)
-    monkeypatch.setattr(migrate, "MIGRATIONS", real)
-    opened = Database(url)
-    assert "thing" not in opened.run_blocking(lambda transaction: transaction.connection.get_tables())
+    """Those before it stay, and the next start continues with it."""
+    create = "database.execute_sql('CREATE TABLE {} (id BIGINT)')"
+    script = "def up(migrator, database):\n    {}\n    {}\n"
+    (tmp_path / "0001_good.py").write_text(script.format(create.format("thing"), "pass"))
+    (tmp_path / "0002_bad.py").write_text(script.format(create.format("other"), create.format("thing")))
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate, "MIGRATIONS", tmp_path)
+        with pytest.raises(peewee.DatabaseError):
+            Database(url)
+        (tmp_path / "0002_bad.py").write_text(script.format("pass", "pass"))
+        opened = Database(url)
+    tables = opened.run_blocking(lambda transaction: transaction.connection.get_tables())
+    assert "thing" in tables
+    assert "other" not in tables
     opened.close()
 
 
 def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
-    earlier = open_earlier(url, 5, tmp_path, monkeypatch, clock)
+    earlier = open_earlier(5)
     accounts = [open_account(earlier, 7).id for _ in range(2)]
     for account in accounts:
         for number in range(6):
@@ -112,6 +111,9 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
     opened = Database(url, clock=clock)
 
     for account in accounts:
+        assert opened.run_blocking(usage.report, account, 0, 2 * int(clock.now)).total_conversions == 6
+    run_backfills(opened)
+    for account in accounts:
         report = opened.run_blocking(usage.report, account, 0, 2 * int(clock.now))
         assert (report.total_conversions, report.failed_conversions, report.credits_used) == (6, 1, 15)
         assert [(day.conversions, day.failed, day.bytes_out) for day in report.by_day] == [(3, 0, 60), (3, 1, 90)]
@@ -119,24 +121,26 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
             database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
         assert opened.run_blocking(usage.report, account, 0, 2 * int(clock.now)).by_day[0].conversions == 5
     assert [balance_of(opened, account) for account in accounts] == [5, 5]
-    earlier.close()
     opened.close()
 
 
 def test_results_of_an_earlier_release_count_towards_the_quota(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
-    earlier = open_earlier(url, 6, tmp_path, monkeypatch, clock)
+    earlier = open_earlier(6)
     account = open_account(earlier, 7).id
     row = {"id": "file_1", "account": account, "original_name": "a.png", "extension": "png", "input_format": "png"}
     times = {"created_at": int(clock.now), "expires_at": int(clock.now) + 60}
     result = {"result": "blob_1", "outcome": '{"output_format": "bmp", "size": 300}', "processed_at": int(clock.now)}
     for changes in (result, {"id": "file_2"}):
         earlier.run_blocking(insert_file, {**row, "original_size": 5, **times, **changes})
-    earlier.close()
 
     opened = Database(url, clock=clock)
     assert opened.run_blocking(files.stored_bytes, account) == 300
+    run_backfills(opened)
+    assert opened.run_blocking(files.stored_bytes, account) == 300
+    sizes = opened.run_blocking(lambda transaction: transaction.rows(models.File.select(models.File.result_size)))
+    assert sorted(sizes, key=str) == [(300,), (None,)]
     opened.close()
 
 

@@ -1,4 +1,4 @@
-"""Maintenance: periodic deletion of expired rows and files, and updates of the total metrics."""
+"""Maintenance: periodic deletion of expired rows and files, updates of the total metrics, and backfills."""
 
 import asyncio
 import fcntl
@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from time import monotonic
 
 from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
-from storage.tables import api_keys, batches, email_verification, idempotency, ledger, purchases, totals
+from storage.tables import api_keys, backfills, batches, email_verification, idempotency, ledger, purchases, totals
 from storage.tables.ledger import ServerInstance
 from web.metrics.service import TotalsMetrics
 from web.services.files import Files
@@ -22,6 +23,7 @@ log = logging.getLogger("convertd.maintenance")
 INTERVAL = 30  # seconds
 _ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
 _BATCH_SIZE = 500  # rows
+_MIN_PAUSE = 0.02  # seconds between batches of backfills
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
@@ -81,6 +83,7 @@ class Maintenance:
                 await self._sweep()
                 if number % _ORPHAN_SWEEP_EVERY == 0:
                     await self._files.sweep_orphans()
+                await self._backfill()
             except StoreUnavailable as error:  # the store has logged the cause
                 log.warning("maintenance failed; next attempt in %d s: %s", INTERVAL, error)
             except Exception:
@@ -97,5 +100,24 @@ class Maintenance:
         await self._files.sweep()
         while await self._database.run(batches.delete_expired, _BATCH_SIZE):
             pass
+        await self._update_metrics()
+
+    async def _update_metrics(self) -> None:
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
-        self._metrics.update(await self._database.read(totals.read), disk.free)
+        found = await self._database.run(totals.read)
+        if found is None:
+            await self._database.run(totals.begin, await self._database.read(totals.count))
+            found = await self._database.run(totals.read)
+            assert found is not None
+        self._metrics.update(found, disk.free)
+
+    async def _backfill(self) -> None:
+        """Runs batches of backfills, if there are any, until the next sweep. Takes half of the time of the database."""
+        deadline = monotonic() + INTERVAL
+        for name in await self._database.read(backfills.pending):
+            another = True
+            while another and monotonic() < deadline:
+                begun = monotonic()
+                another = await self._database.run(backfills.run_batch, name)
+                # A pause: SQLite does not let processes that wait for its lock go first.
+                await asyncio.sleep(max(monotonic() - begun, _MIN_PAUSE))

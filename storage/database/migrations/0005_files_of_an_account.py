@@ -2,7 +2,11 @@
 
 from peewee import Database
 
+from storage.database.migrate import create_index
+
+atomic = False
+
 
 def up(_migrator: object, database: Database) -> None:
     """Creates the index."""
-    database.execute_sql("CREATE INDEX file_account ON file (account, expires_at)")
+    create_index(database, "file_account", "file (account, expires_at)")

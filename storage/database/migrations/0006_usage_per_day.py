@@ -35,17 +35,11 @@ POSTGRESQL_TRIGGER = (
     f"CREATE FUNCTION add_usage_per_day() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {ADD} RETURN NULL; END $$",
     "CREATE TRIGGER usage_per_day AFTER INSERT ON usage FOR EACH ROW EXECUTE FUNCTION add_usage_per_day()",
 )
-FILL = """
-    INSERT INTO usage_day
-    SELECT account, at / 86400, operation, input_format, output_format, success,
-        COUNT(*), SUM(credits), SUM(bytes_in), SUM(bytes_out)
-    FROM usage GROUP BY 1, 2, 3, 4, 5, 6
-"""
+BACKFILL = "INSERT INTO backfill VALUES ('usage_day', '')"
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Creates the table and the trigger, and fills the table from `usage`."""
+    """Creates the table and the trigger. Earlier usage is added by a backfill."""
     trigger = SQLITE_TRIGGER if isinstance(database, SqliteDatabase) else POSTGRESQL_TRIGGER
-    # The trigger first: it locks `usage` until the end of the migration, so that no row is missed or added twice.
-    for statement in (CREATE_TABLE, *trigger, FILL):
+    for statement in (CREATE_TABLE, *trigger, BACKFILL):
         database.execute_sql(statement)

@@ -6,10 +6,11 @@ from itertools import count
 
 from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
-from storage.tables import accounts, ledger
+from storage.tables import accounts, backfills, ledger, totals
 from storage.tables.accounts import StoredAccount
 from storage.tables.files import SourceFile, StoredResult
 from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.totals import Totals
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import Failure
 from web.api.values import to_json
@@ -46,3 +47,20 @@ def settle_and(transaction: Transaction, hold: Hold, write: Callable[[Transactio
     """Settles a hold and calls `write` in the same transaction."""
     ledger.settle(transaction, hold, USE)
     write(transaction)
+
+
+def run_backfills(database: Database) -> None:
+    """Runs all batches of all backfills, once through their rows."""
+    for name in database.run_blocking(backfills.pending):
+        while database.run_blocking(backfills.run_batch, name):
+            pass
+
+
+def read_totals(database: Database) -> Totals:
+    """Returns the totals of all accounts and files. Begins the counters if needed, as servers do."""
+    found = database.run_blocking(totals.read)
+    if found is None:
+        database.run_blocking(totals.begin, database.read_blocking(totals.count))
+        found = database.run_blocking(totals.read)
+    assert found is not None
+    return found

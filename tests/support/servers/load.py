@@ -16,8 +16,9 @@ from PIL import Image, ImageChops
 
 from benchmarks.processes import ConvertdServer, process_status, process_tree
 from storage.database import Database, Transaction
-from storage.tables import accounts, api_keys, ledger, ledger_audit, totals
+from storage.tables import accounts, api_keys, ledger, ledger_audit
 from tests.support.samples.generated import saved
+from tests.support.samples.storage import read_totals
 from tests.support.servers.in_process import eventually, open_work_files
 
 Color = tuple[int, int, int]
@@ -147,9 +148,9 @@ def charged(url: str, timeout: float = 10) -> int:
     Held credits are released within `timeout` seconds.
     """
     with _opened(url) as database:
-        assert eventually(lambda: database.run_blocking(totals.read).held == 0, timeout)
+        assert eventually(lambda: read_totals(database).held == 0, timeout)
         assert database.read_blocking(ledger_audit.check) == ()
-        found = database.run_blocking(totals.read)
+        found = read_totals(database)
         return (found.free_accounts + found.paid_accounts) * CREDITS - found.balance
 
 

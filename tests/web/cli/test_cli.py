@@ -201,6 +201,7 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
     [
         (["--help"], {"config.settings", "engine", "httpx", "peewee", "tornado"}),
         (["config"], {"engine", "httpx", "peewee", "redis", "stripe", "tornado"}),
+        (["archive", "a.gz", "--before", "2026-01"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
         (["account", "audit"], {"engine", "httpx", "plugins", "redis", "stripe", "tornado"}),
         (
             ["account", "create", "--email", "a@example.test", "--name", "Test"],

@@ -1,12 +1,13 @@
 """An S3-compatible store on a free port."""
 
+import re
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 import httpx
 
 from benchmarks.processes import ServerProcess
-from tests.support.requests import http
 
 _BUCKET = "convertd-tests"
 # Like moto's own command, without the packages of its other services.
@@ -35,12 +36,16 @@ class S3Server(ServerProcess):
         """A URL in its bucket."""
         return f"s3://{_BUCKET}/{prefix}"
 
+    def requests(self) -> Counter[str]:
+        """The numbers of requests by method since its start."""
+        return Counter(re.findall(r'"(?:\x1b\[\d+m)*([A-Z]+) /\S* HTTP/', self.log()))
+
     @property
     def command(self) -> list[str]:
         return [sys.executable, "-c", _PROGRAM, str(self.port)]
 
     def answers(self) -> bool:
         try:
-            return http.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
+            return httpx.put(f"{self.environment['AWS_ENDPOINT_URL']}/{_BUCKET}").is_success
         except httpx.TransportError:
             return False

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -30,9 +30,9 @@ def find_binaries() -> Path | None:
 
 
 class PostgresServer(ServerProcess):
-    """A server with an empty database. Its `url` is the same after a restart."""
+    """A server with an empty database. Its `url` is the same after a restart. `settings` are those of PostgreSQL."""
 
-    def __init__(self, binaries: Path) -> None:
+    def __init__(self, binaries: Path, settings: Sequence[str] = ()) -> None:
         super().__init__()
         self._folder = Path(tempfile.mkdtemp(prefix="convertd-postgres-"))
         as_user = _give_away(self._folder) if os.geteuid() == 0 else []
@@ -43,7 +43,7 @@ class PostgresServer(ServerProcess):
             capture_output=True,
             cwd=self._folder,
         )
-        options = [part for setting in _SETTINGS for part in ("-c", setting)]
+        options = [part for setting in (*_SETTINGS, *settings) for part in ("-c", setting)]
         places = ["-D", str(data), "-p", str(self.port), "-k", str(self._folder)]
         self._command = [*as_user, str(binaries / "postgres"), *places, *options]
         self.url = f"postgresql://convertd@127.0.0.1:{self.port}/postgres"

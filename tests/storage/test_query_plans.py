@@ -1,0 +1,90 @@
+"""What every server runs every 30 seconds or at each start reads rows by indexes, not whole tables."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import peewee
+import pytest
+
+from storage.database import Database, Transaction
+from storage.tables import (
+    api_keys,
+    archives,
+    batches,
+    email_verification,
+    files,
+    idempotency,
+    ledger,
+    purchases,
+    totals,
+    usage,
+)
+from tests.support.samples.storage import OWNER, open_account, read_totals
+
+pytestmark = pytest.mark.both_databases
+
+CALLS: dict[str, Callable[[Transaction], object]] = {
+    "ledger.recover": lambda transaction: ledger.recover(transaction, OWNER),
+    "ledger.release_expired": ledger.release_expired,
+    "idempotency.recover": lambda transaction: idempotency.recover(transaction, OWNER),
+    "idempotency.delete_expired": idempotency.delete_expired,
+    "email_verification.delete_expired": email_verification.delete_expired,
+    "purchases.delete_abandoned": purchases.delete_abandoned,
+    "api_keys.delete_expired_sessions": api_keys.delete_expired_sessions,
+    "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
+    "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
+    "totals.read": totals.read,
+    "usage.report": lambda transaction: usage.report(transaction, "acct_1", 0, 86_400),
+    "archives.read": lambda transaction: archives.read(transaction, ("acct_1", 5), 86_400 * 30),
+    "archives.remove": lambda transaction: archives.remove(transaction, ("acct_1", 5), 86_400 * 30),
+}
+SMALL = ("backfill", "counter", "counter_change", "archive")  # tables that never have many rows
+PARTIAL = ("hold_open", "idempotency_running", "purchase_opening")  # indexes with the few rows that are asked for
+
+
+def scans_of_sqlite(transaction: Transaction, sql: str, values: Any) -> Iterator[str]:
+    """The steps of a plan that read a whole table or a whole index."""
+    for *_, step in transaction.connection.execute_sql(f"EXPLAIN QUERY PLAN {sql}", values).fetchall():
+        found = re.match(r"SCAN (\w+)(?:.* INDEX (\w+))?", step)
+        if found and found[1] not in (*SMALL, "CONSTANT", "first", "t1") and found[2] not in PARTIAL:
+            yield step
+
+
+def scans_of_postgresql(transaction: Transaction, sql: str, values: Any) -> Iterator[str]:
+    """The nodes of a plan that read a whole table or a whole index."""
+    for plan_of_small_tables in ("seqscan", "hashjoin", "mergejoin"):  # the tables here are almost empty
+        transaction.connection.execute_sql(f"SET LOCAL enable_{plan_of_small_tables} = off")
+    ((plan,),) = transaction.connection.execute_sql(f"EXPLAIN (FORMAT JSON) {sql}", values).fetchall()
+    nodes = [plan[0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        by_index = "Index Cond" in node or "Recheck Cond" in node or node.get("Index Name") in PARTIAL
+        if (
+            "Scan" in node["Node Type"]
+            and "Relation Name" in node
+            and node["Relation Name"] not in SMALL
+            and not by_index
+        ):
+            yield f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_no_table_is_scanned(database: Database, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    open_account(database)
+    read_totals(database)
+    with caplog.at_level(logging.DEBUG, "peewee"):
+        database.run_blocking(CALLS[name])
+    statements: list[Any] = [record.msg for record in caplog.records if record.name == "peewee"]
+    queries = [(sql, values) for sql, values in statements if sql.startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))]
+    assert queries
+
+    def scans(transaction: Transaction) -> list[tuple[str, str]]:
+        sqlite = isinstance(transaction.connection, peewee.SqliteDatabase)
+        find = scans_of_sqlite if sqlite else scans_of_postgresql
+        return [(sql, step) for sql, values in queries for step in find(transaction, sql, values)]
+
+    assert database.run_blocking(scans) == []

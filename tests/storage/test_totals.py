@@ -1,0 +1,95 @@
+"""Totals: counters that triggers keep have the values of a count of all rows."""
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storage.database import Database, Transaction
+from storage.errors import NotFound
+from storage.tables import accounts, files, ledger, models, totals
+from tests.storage.conftest import OpenEarlier
+from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock, open_account, read_totals
+
+pytestmark = pytest.mark.both_databases
+
+
+def change(database: Database, seed: int) -> None:
+    """Changes accounts and files at random."""
+    run, chosen = database.run_blocking, random.Random(seed)
+    for number in range(30):
+        account = open_account(database, chosen.randrange(3, 9))
+        if chosen.random() < 0.5:
+            run(ledger.credit, account.id, "purchase", 5, ref=f"purchase-{seed}-{number}")
+        hold = run(ledger.reserve, account.id, 2, OWNER, 60)
+        ends: list[Callable[[], object]] = [
+            lambda: run(ledger.settle, hold, USE),  # noqa: B023, called in this round
+            lambda: run(ledger.release, hold.account, hold.id),  # noqa: B023
+            lambda: None,
+        ]
+        chosen.choice(ends)()
+        stored = [run(files.add, account.id, replace(SOURCE, source=f"up_{seed}_{number}_{n}"), DAY) for n in range(2)]
+        for _ in range(chosen.randrange(3)):  # the second time, as a further file with the same upload
+            result = replace(CONVERTED, blob=f"blob_{seed}_{number}")
+            run(files.mark_processed, account.id, stored[0].file_id, SOURCE, result, DAY)
+        if chosen.random() < 0.3:
+            run(files.delete, account.id, chosen.choice(stored).file_id)
+        if chosen.random() < 0.2:
+            run(accounts.delete, account.email)
+
+
+def counted(database: Database) -> dict[str, Any]:
+    rows = database.run_blocking(Transaction.all, models.Counted.select())
+    return {row.name: row.amount for row in rows}
+
+
+def assert_right(database: Database) -> None:
+    found, values = read_totals(database), counted(database)
+    held = sum(row.amount for row in database.run_blocking(Transaction.all, models.Hold.select()))
+    assert vars(found) == {"balance": values.pop("credits") - held, "held": held, **values}
+
+
+def test_counters_begin_while_rows_change(url: str, open_earlier: OpenEarlier, clock: Clock) -> None:
+    earlier = open_earlier(8)
+    change(earlier, 1)
+    opened = Database(url, clock=clock)
+    assert opened.run_blocking(totals.read) is None
+    with ThreadPoolExecutor(4) as threads:
+        changes = [threads.submit(change, database, seed) for seed, database in ((2, earlier), (3, opened))]
+        begun = [threads.submit(read_totals, opened) for _ in range(2)]
+    assert {future.exception() for future in changes} | {future.exception() for future in begun} == {None}
+    assert_right(opened)
+    assert read_totals(opened).bytes > 0 < read_totals(opened).held
+    clock.now += 2 * DAY
+    opened.run_blocking(files.delete_expired, 1000)
+    opened.run_blocking(ledger.release_expired)
+    assert_right(opened)
+    assert (read_totals(opened).bytes, read_totals(opened).held) == (0, 0)
+    opened.close()
+
+
+def test_servers_add_changes_once(database: Database, url: str, clock: Clock) -> None:
+    other = Database(url, clock=clock)
+    read_totals(database)
+    with ThreadPoolExecutor(4) as threads:
+        changes = [threads.submit(change, database, seed) for seed in range(2)]
+        readers = [threads.submit(read_totals, one) for one in (database, other) * 20]
+    assert {future.exception() for future in changes} | {future.exception() for future in readers} == {None}
+    assert_right(other)
+    assert database.run_blocking(Transaction.all, models.CounterChange.select()) == []
+    other.close()
+
+
+def test_transactions_that_fail_count_nothing(database: Database) -> None:
+    before = read_totals(database)
+
+    def fail(transaction: Transaction) -> None:
+        accounts.create(transaction, "person@example.org", "Person", free_credits=5)
+        raise NotFound("account")
+
+    with pytest.raises(NotFound):
+        database.run_blocking(fail)
+    assert read_totals(database) == before
