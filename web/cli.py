@@ -108,7 +108,10 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
 ) -> None:
-    """Serve the API until stopped."""
+    """Serve the API until stopped.
+
+    With CONVERTD_SIMULATED_CHECKOUT=true, the log has the code for the simulated payment page at the start.
+    """
     from config.settings import SettingsError
     from web import app
     from web.executor_setup import SandboxIncomplete

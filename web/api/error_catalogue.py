@@ -216,6 +216,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "too_many_parts": "the form has too many parts",
                 "too_many_keys": "the account has as many API keys as it may have",
                 "cross_site": "a page of another site sent the request",
+                "unknown_host": "the page was requested under another host than that of the service",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
             },

@@ -1,10 +1,8 @@
 """POST /credits/purchase, the webhook that grants the credits, and the pages of the simulated checkout."""
 
 import time
+from typing import Any
 
-from tornado.httputil import split_host_and_port
-
-from config.settings import is_loopback
 from storage.tables import purchases
 from web.api.errors import InvalidParameter, NotFound
 from web.api.fields import IdempotencyHeader, PurchaseFields, RequestModel, StripeHeader
@@ -15,7 +13,6 @@ from web.handlers.pages import PageHandler
 from web.http.handler import BaseHandler
 from web.services.checkout import DEFAULT_LANGUAGE, OpenedCheckout, SimulatedCheckout, format_amount, return_urls
 
-_PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
 _NOTICES = {
     "open": "",
     "declined": "The payment was declined, as you asked. You can try again.",
@@ -76,25 +73,17 @@ class StripeWebhook(BaseHandler):
 
 
 class CheckoutPage(PageHandler):
-    """Shows a purchase with buttons to pay, decline or cancel. Only this machine can reach it."""
+    """Shows a purchase with buttons to pay, decline or cancel."""
 
     async def get(self, session: str) -> None:
         purchase = await _purchase(self, session)
         state = _state(purchase)
         declined = state == "open" and self.get_query_argument("declined", None) is not None
-        self.write_page(
-            "checkout.html",
-            session=session,
-            pack=purchase.pack,
-            credits=str(purchase.credits),
-            price=format_amount(purchase),
-            notice=_NOTICES["declined" if declined else state],
-            disabled=state != "open",
-        )
+        self.write_page("checkout.html", error=None, **_values(purchase, _NOTICES["declined" if declined else state]))
 
 
 class CheckoutAction(PageHandler):
-    """Pays, declines or cancels a purchase."""
+    """Pays a purchase with the code that the server has logged at its start; declines or cancels it without."""
 
     async def post(self, session: str, action: str) -> None:
         purchase, simulation = await _purchase(self, session), _simulation(self)
@@ -103,14 +92,17 @@ class CheckoutAction(PageHandler):
             return self.redirect(cancel_url, status=303)
         if action == "decline" or _state(purchase) != "open":
             return self.redirect(f"/checkout/{session}?declined=1", status=303)
+        if not simulation.is_code(self.input.web_form().get("code", "").strip()):
+            error = InvalidParameter("This is not the code in the log of the server.", reason="unknown", param="code")
+            return self.write_error_page(error, "checkout.html", **_values(purchase))
         await self.services.payments.events.receive(*simulation.payment_event(purchase))
         return self.redirect(success_url, status=303)
 
 
 def _simulation(handler: PageHandler) -> SimulatedCheckout:
-    """The simulated checkout. Raises NotFound if there is none, or for a client on another machine."""
+    """The simulated checkout. Raises NotFound if there is none."""
     simulation = handler.services.payments.simulation
-    if simulation is None or not _is_local(handler):
+    if simulation is None:
         raise _no_such_page()
     return simulation
 
@@ -123,12 +115,16 @@ async def _purchase(handler: PageHandler, session: str) -> purchases.Purchase:
     raise _no_such_page()
 
 
-def _is_local(handler: PageHandler) -> bool:
-    """Whether client and server are this machine. A local proxy may forward requests of other machines."""
-    request = handler.request
-    host, _ = split_host_and_port(request.host)
-    proxied = any(name in request.headers for name in _PROXY_HEADERS)
-    return not proxied and is_loopback(request.remote_ip) and is_loopback(host)
+def _values(purchase: purchases.Purchase, notice: str = "") -> dict[str, Any]:
+    """The values of the payment page."""
+    return {
+        "session": purchase.session,
+        "pack": purchase.pack,
+        "credits": str(purchase.credits),
+        "price": format_amount(purchase),
+        "notice": notice,
+        "disabled": _state(purchase) != "open",
+    }
 
 
 def _state(purchase: purchases.Purchase) -> str:

@@ -71,6 +71,7 @@ class PageHandler(BaseHandler):
     """An HTML page. It loads nothing from other origins, and caches must not store it."""
 
     access: ClassVar[Access] = "open"
+    any_host: ClassVar[bool] = False
     fixed_headers = MappingProxyType(
         {
             "Content-Security-Policy": _POLICY,

@@ -8,9 +8,10 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from tornado.httputil import HTTPServerRequest
+from tornado.httputil import HTTPServerRequest, split_host_and_port
 
 from config.pricing import FAILED_LOGINS, RATE_WINDOW
+from config.settings import is_loopback
 from storage.errors import InvalidKey
 from storage.rate_limits import unused
 from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
@@ -45,6 +46,18 @@ class Authorization:
     def credits_remaining(self) -> int | None:
         """The balance that the response shows; None without an account, and for the account of trials."""
         return None if self.account is None or self.account.client else self.account.credits_remaining
+
+    def check_host(self) -> None:
+        """Raises InvalidParameter unless the Host header names the host of the base URL, or both name this machine.
+
+        Otherwise, a site whose name resolves to the address of this server could use its pages as its own.
+        """
+        base = urlsplit(self._services.settings.base_url)
+        host = split_host_and_port(self._request.host.lower())[0].strip("[]")
+        if host != base.hostname and not (is_loopback(host) and is_loopback(base.hostname)):
+            address = f"{base.scheme}://{base.netloc.rpartition('@')[2]}"
+            message = f"The pages are at {address}. The setting CONVERTD_BASE_URL changes their address."
+            raise InvalidParameter(message, reason="unknown_host", param="Host")
 
     async def check(self, access: Access, *, queued: bool = False) -> None:
         """Applies the policy of a resource to the request, and counts it. Raises ApiError and InvalidKey.

@@ -51,11 +51,13 @@ H = TypeVar("H", bound="BaseHandler")
 class BaseHandler(RequestHandler):
     """A resource. Its methods are decorated with the Operation that they implement, unless the route has them.
 
-    `access` is the policy of who may send requests, `fixed_headers` are sent with all its responses, `max_body` is the
-    maximum size in bytes of bodies other than multipart forms. A resource without methods does not exist.
+    `access` is the policy of who may send requests; if not `any_host`, only under the host of the base URL.
+    `fixed_headers` are sent with all its responses, `max_body` is the maximum size in bytes of bodies other than
+    multipart forms. A resource without methods does not exist.
     """
 
     access: ClassVar[Access] = "key"
+    any_host: ClassVar[bool] = True
     fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     max_body: ClassVar[int] = 64 << 10
     SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
@@ -99,6 +101,8 @@ class BaseHandler(RequestHandler):
                 raise NotFound("This path does not exist.")
             if method not in methods:
                 raise MethodNotAllowed(methods)
+            if not self.any_host:
+                self.authorization.check_host()
             if method != "OPTIONS":
                 await self.authorization.check(self.access, queued=queued)
             if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":

@@ -32,6 +32,7 @@ _STRIPE_LOCALES = (
 DEFAULT_LANGUAGE = "en"
 SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIMULATED_SESSION = "cs_simulated"
+_CODE_LENGTH = 12  # characters: 71 bits
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,18 @@ def stripe_locale(tag: str) -> str:
 
 
 class SimulatedCheckout:
-    """A provider whose payment pages are served below `root`. Its signing secret never leaves this process."""
+    """A provider whose payment pages are served below `root`. Its signing secret never leaves this process.
+
+    To pay, a client needs the `code`, which is new at each start: any client that reaches the server can be someone
+    else, because a proxy need not tell that it forwards a request.
+    """
 
     live = False
 
     def __init__(self, root: str) -> None:
         self.secrets: tuple[str, ...] = (secrets.token_hex(32),)
         self.root = root
+        self.code = random_text(_CODE_LENGTH)
 
     async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
         session = new_id(_SIMULATED_SESSION)
@@ -155,6 +161,10 @@ class SimulatedCheckout:
     def is_session(self, text: str) -> bool:
         """Whether the text is a well-formed id of a simulated session."""
         return is_id(_SIMULATED_SESSION, text)
+
+    def is_code(self, text: str) -> bool:
+        """Whether the text is the code. Takes the same time for all wrong texts of its length."""
+        return secrets.compare_digest(text.encode(), self.code.encode())
 
     def payment_event(self, purchase: Purchase) -> tuple[bytes, str]:
         """The webhook event of a paid purchase, and its signature."""

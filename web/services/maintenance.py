@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,11 +28,21 @@ _MIN_PAUSE = 0.02  # seconds between batches of backfills
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
-    """Identifies this run of this server. The server's id is kept in the data folder. Blocks."""
-    path = data_dir / "server"
-    if not path.exists():
-        path.write_text(new_id("srv"))
-    return ServerInstance(path.read_text().strip(), new_id("boot"))
+    """Identifies this run of this server. Blocks.
+
+    The server's id is kept in the data folder, together with the place of the folder: host name, device and inode. In
+    another place, the folder can be a copy, whose original is in use. It gets an id of its own then, because servers
+    with the same id would release each other's holds.
+    """
+    path, folder = data_dir / "server", data_dir.stat()
+    place = f"{os.uname().nodename} {folder.st_dev}:{folder.st_ino}"
+    server, _, known_place = path.read_text().strip().partition(" ") if path.exists() else ("", "", "")
+    if known_place != place:
+        if known_place:
+            log.warning("the data folder was copied or moved: what its last run holds is kept until the lease expires")
+        server = new_id("srv")
+        path.write_text(f"{server} {place}")
+    return ServerInstance(server, new_id("boot"))
 
 
 class DataFolderInUse(RuntimeError):
@@ -42,10 +53,14 @@ class DataFolderInUse(RuntimeError):
 def lock_data_folder(data_dir: Path) -> Iterator[None]:
     """Creates the data folder, and keeps other servers from using it during the block. Raises DataFolderInUse. Blocks.
 
-    Two servers with the same id would release each other's holds. The lock ends with the process.
+    Two servers with the same id would release each other's holds. The lock ends with the process. No other user can
+    open its file, and with that take the lock.
     """
     data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)  # jobs run as other users in a folder below it
-    with (data_dir / "lock").open("w") as file:
+    path = data_dir / "lock"
+    path.touch(0o600)
+    path.chmod(0o600)  # earlier versions created it for all to read
+    with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

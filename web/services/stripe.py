@@ -254,7 +254,7 @@ def open_payments(
         provider = StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
     elif settings.simulated_checkout:
         provider = simulation = SimulatedCheckout(root)
-        log.warning("checkout is simulated: clients on this machine get credits for free")
+        log.warning("checkout is simulated: with the code %s, credits are free", simulation.code)
     else:
         log.warning("credits cannot be bought: no Stripe keys are set")
     return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)

@@ -29,11 +29,12 @@ from web.http.timeouts import ConnectionTimeouts
 
 @dataclass(frozen=True)
 class Running:
-    """A running server."""
+    """A running server. `checkout_code` is the code of its simulated checkout."""
 
     url: str
     data_dir: Path
     database: Database
+    checkout_code: str = ""
     key: str = ""
 
     @property
@@ -131,7 +132,8 @@ class Servers:
         server = listening(services, "127.0.0.1", port, timeouts)
         url = self.run(server.__aenter__())
         try:
-            running = Running(url, data_dir, services.database)
+            simulation = services.payments.simulation
+            running = Running(url, data_dir, services.database, simulation.code if simulation else "")
             yield replace(running, key=running.account(1_000_000, purchased=1))
         finally:
             self.run(server.__aexit__(None, None, None))

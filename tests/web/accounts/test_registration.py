@@ -146,7 +146,7 @@ def test_nobody_registers_without_email(servers: Servers, data_dir: Path) -> Non
         page = http.post(
             f"{server.url}/register",
             data={"email": "lea@example.test", "name": "Lea"},
-            headers={"Sec-Fetch-Site": "same-origin", **BROWSER_HEADERS},
+            headers={"Host": "convert.example", "Sec-Fetch-Site": "same-origin", **BROWSER_HEADERS},
         )
         assert (page.status_code, "does not send email" in page.text) == (500, True)
     assert not (data_dir / "outbox").exists()

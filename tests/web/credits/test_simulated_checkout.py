@@ -1,14 +1,17 @@
-"""The simulated checkout is available from the local machine only."""
+"""The simulated checkout needs the code that the server logs at its start."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.processes import ConvertdServer
 from config.settings import is_loopback
 from storage.tables import ledger_audit
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.load import create_accounts, sqlite_url
 
 
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
@@ -34,7 +37,7 @@ def test_payment(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        response = http.post(f"{page}/pay")
+        response = http.post(f"{page}/pay", data={"code": f" {server.checkout_code}\n"})
         assert response.status_code == 303
         assert account(server, auth) == (2000, "paid")
     assert "is paid" in http.get(page).text
@@ -49,25 +52,24 @@ def test_decline_and_cancel(server: Running) -> None:
     cancelled = http.post(f"{page}/cancel")
     assert cancelled.headers["Location"].startswith("http://localhost:8000/dashboard?purchase=pur_")
     assert account(server, auth) == (0, "free")
-    assert http.post(f"{page}/pay").headers["Location"] in cancelled.headers["Location"]
+    paid = http.post(f"{page}/pay", data={"code": server.checkout_code})
+    assert paid.headers["Location"] in cancelled.headers["Location"]
     assert account(server, auth) == (2000, "paid")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"X-Forwarded-For": "127.0.0.1"},
-        {"Forwarded": "for=127.0.0.1"},
-        {"X-Real-IP": "127.0.0.1"},
-        {"Via": "1.1 proxy"},
-        {"Host": "convert.example"},
-        {"Host": "localhost.convert.example"},
-    ],
-)
-def test_not_found_for_remote_or_forwarded_requests(server: Running, headers: dict[str, str]) -> None:
+def test_a_plain_proxy_does_not_let_others_buy(server: Running) -> None:
+    """A proxy that adds no header, as a tunnel of bytes does: the request is like one of this machine."""
     auth, page = checkout(server)
-    problem(http.get(page, headers=headers), 404, "not_found")
-    problem(http.post(f"{page}/pay", headers=headers), 404, "not_found")
+    assert http.get(page).status_code == 200
+    code = server.checkout_code
+    for wrong in ({}, {"code": ""}, {"code": code[:-1]}, {"code": code.swapcase()}, {"code": "é" * len(code)}):
+        refused = http.post(f"{page}/pay", data=wrong)
+        assert refused.status_code == 400
+        assert 'role="alert"' in refused.text
+        assert code not in refused.text
+    problem(
+        http.post(f"{page}/pay", data={"code": code}, headers={"Host": "convert.example"}), 400, "invalid_parameter"
+    )
     assert account(server, auth) == (0, "free")
 
 
@@ -77,9 +79,23 @@ def test_unknown_sessions(server: Running) -> None:
         problem(http.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
 
 
-def test_simulation_is_logged_at_start(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("WARNING", "convertd.payments"), servers.running(data_dir, simulated_checkout=True):
-        assert "checkout is simulated" in caplog.text
+def test_each_start_logs_a_new_code(tmp_path: Path) -> None:
+    (key,) = create_accounts(sqlite_url(tmp_path), 1)
+    with ConvertdServer(tmp_path, {"CONVERTD_SIMULATED_CHECKOUT": "true", "CONVERTD_WORKERS": "1"}) as server:
+        before = _logged_code(server)
+        auth = {"Authorization": f"Bearer {key}"}
+        opened = http.post(f"{server.api}/credits/purchase", json={"pack": "pro"}, headers=auth).json()["data"]
+        server.restart()
+        pay = [
+            http.post(f"{opened['checkout_url']}/pay", data={"code": code}) for code in (before, _logged_code(server))
+        ]
+
+    assert [response.status_code for response in pay] == [400, 303]
+
+
+def _logged_code(server: ConvertdServer) -> str:
+    (code,) = re.findall(r"checkout is simulated: with the code (\w{12}), credits are free", server.log())
+    return str(code)
 
 
 def test_no_simulation_by_default(servers: Servers, data_dir: Path) -> None:

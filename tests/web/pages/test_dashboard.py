@@ -37,9 +37,8 @@ class TestSessions:
     def test_cookie_is_secure_behind_https(self, servers: Servers, tmp_path: Path) -> None:
         with servers.running(tmp_path, base_url="https://convert.example/api/v1") as server:
             for origin, status in (("https://convert.example", 303), ("https://other.example", 400)):
-                response = http.post(
-                    f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers={"Origin": origin}
-                )
+                headers = {"Host": "convert.example", "Origin": origin}
+                response = http.post(f"{server.url}/dashboard/sign-in", data={"key": server.key}, headers=headers)
                 assert response.status_code == status
                 assert ("secure" in response.headers.get("Set-Cookie", "").lower()) == (status == 303)
 
@@ -154,7 +153,8 @@ def _refund(transaction: Transaction, purchase: str, amount: int) -> None:
 def _bought(server: Running, key: str, action: str) -> str:
     """Opens a checkout, and pays or declines. Returns the id of the purchase."""
     data = server.request("POST", "/credits/purchase", key, json={"pack": "pro"}).json()["data"]
-    assert http.post(f"{server.url}/checkout/{data['session_id']}/{action}").status_code == 303
+    code = {"code": server.checkout_code}
+    assert http.post(f"{server.url}/checkout/{data['session_id']}/{action}", data=code).status_code == 303
     return str(data["purchase_id"])
 
 

@@ -24,6 +24,11 @@ def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) 
     expect(page.get_by_text("This is a simulation")).to_be_visible()
     keep(page, "checkout")
     assert violations(page) == []
+    page.get_by_label("Code").fill("wrong")
+    page.get_by_role("button", name="Pay").click()
+    expect(page.get_by_role("alert")).to_contain_text("not the code")
+    assert violations(page) == []
+    page.get_by_label("Code").fill(site.checkout_code)
     page.get_by_role("button", name="Pay").click()
     expect(page.locator("#credits")).to_have_text("500")
     expect(page.get_by_role("status")).to_contain_text("500 credits were added to your account")

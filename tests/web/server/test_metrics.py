@@ -177,7 +177,8 @@ def test_registration_and_email(scraped: Scraped) -> None:
 def test_a_purchase(scraped: Scraped) -> None:
     session = scraped.server.request("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]["session_id"]
     with scraped.rising("convertd_credits_granted_total", 2000, source="purchase"):
-        assert http.post(f"{scraped.server.url}/checkout/{session}/pay").status_code < 400
+        code = {"code": scraped.server.checkout_code}
+        assert http.post(f"{scraped.server.url}/checkout/{session}/pay", data=code).status_code < 400
 
 
 def test_totals(servers: Servers, data_dir: Path) -> None:
