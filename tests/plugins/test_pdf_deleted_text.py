@@ -158,6 +158,16 @@ def _annotations(made: Pdf) -> None:
     annotate(made, 0, Dictionary(Type=Name.Annot, Subtype=Name.Text, Rect=[1, 1, 9, 9], IRT=note))
 
 
+def _link_that_others_refer_to(made: Pdf) -> None:
+    link(0, to=_DELETED, Contents=String(_SECRET))(made)
+    made.Root.Unknown = Array([made.pages[0].obj.Annots[0]])
+
+
+def _field_that_others_refer_to(made: Pdf) -> None:
+    _field_with_kids(made)
+    link(0, A=Dictionary(S=Name.ResetForm, Fields=Array([made.Root.AcroForm.Fields[0]])))(made)
+
+
 def _shared_resources(made: Pdf) -> None:
     """One dictionary of all pages, with what only the deleted one draws."""
     shared = made.make_indirect(made.pages[0].obj.Resources)
@@ -172,7 +182,7 @@ def _shared_resources(made: Pdf) -> None:
     )
     for page in made.pages:
         page.obj.Resources = shared
-        page.contents_add(b"/Span /Kept BDC EMC")
+        page.contents_add(b"/Span /K#65pt BDC EMC")
     made.pages[_DELETED].contents_add(b"/Fo Do /Gs gs /Pattern cs /P#61 scn /Span /Pr BDC 0 0 9 9 re f EMC")
 
 
@@ -226,6 +236,7 @@ _REFERENCES: dict[str, Extra] = {
     "outline by action": outline((_SECRET, Dictionary(S=Name.GoTo, D=Array([_DELETED, Name.Fit])), True, [])),
     "named destination": _all(named(_SECRET, _DELETED), outline((_SECRET, _SECRET, True, []))),
     "link": link(0, to=_DELETED, Contents=String(_SECRET)),
+    "link that others refer to": _link_that_others_refer_to,
     "link by name": _all(named(_SECRET, _DELETED), link(0, A=Dictionary(S=Name.GoTo, D=String(_SECRET)))),
     "start": _all(named(_SECRET, _DELETED), _on_root("/OpenAction", _action)),
     "article": _articles,
@@ -237,6 +248,7 @@ _REFERENCES: dict[str, Extra] = {
     "element of two pages": _structure(_spanning),
     "field": field(_DELETED, _SECRET, String(_SECRET), DV=String(_SECRET), TU=String(_SECRET)),
     "field with kids": _field_with_kids,
+    "field that others refer to": _field_that_others_refer_to,
     "form by XFA": _xfa,
     "annotations": _annotations,
     "label": _on_root("/PageLabels", _labels),
