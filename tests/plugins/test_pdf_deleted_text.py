@@ -13,6 +13,7 @@ from tests.support.samples.pdf_documents import (
     REGISTRY,
     Extra,
     annotate,
+    at,
     document,
     field,
     link,
@@ -158,8 +159,12 @@ def _annotations(made: Pdf) -> None:
     annotate(made, 0, Dictionary(Type=Name.Annot, Subtype=Name.Text, Rect=[1, 1, 9, 9], IRT=note))
 
 
+def _link(made: Pdf) -> None:
+    link(0, Dest=at(made, _DELETED), Contents=String(_SECRET))(made)
+
+
 def _link_that_others_refer_to(made: Pdf) -> None:
-    link(0, to=_DELETED, Contents=String(_SECRET))(made)
+    _link(made)
     made.Root.Unknown = Array([made.pages[0].obj.Annots[0]])
 
 
@@ -235,7 +240,7 @@ _REFERENCES: dict[str, Extra] = {
     "outline with other pages below": outline((_SECRET, _DELETED, True, [(_PUBLIC, 2, True, [])])),
     "outline by action": outline((_SECRET, Dictionary(S=Name.GoTo, D=Array([_DELETED, Name.Fit])), True, [])),
     "named destination": _all(named(_SECRET, _DELETED), outline((_SECRET, _SECRET, True, []))),
-    "link": link(0, to=_DELETED, Contents=String(_SECRET)),
+    "link": _link,
     "link that others refer to": _link_that_others_refer_to,
     "link by name": _all(named(_SECRET, _DELETED), link(0, A=Dictionary(S=Name.GoTo, D=String(_SECRET)))),
     "start": _all(named(_SECRET, _DELETED), _on_root("/OpenAction", _action)),
