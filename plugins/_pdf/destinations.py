@@ -86,15 +86,15 @@ class _Rewriter:
         return True
 
     def change_outline(self, parent: Object) -> list[Object]:
-        """The children of `parent` that have a destination, or a descendant with one."""
+        """The children of `parent`. Those of an item whose destination was removed take its place."""
         kept = []
         for item in outline_items(parent):
             if self._is_visited(item):
                 break
-            has_destination, children = self.change_holder(item), self.change_outline(item)
-            if has_destination or children:
+            is_kept, children = self.change_holder(item), self.change_outline(item)
+            if is_kept:
                 link_items(item, children)
-                kept.append(item)
+            kept += [item] if is_kept else children
         return kept
 
     def _is_visited(self, item: Object) -> bool:

@@ -25,6 +25,12 @@ def remove_signatures(document: Pdf) -> None:
             del holder[key]
     if signed:
         FidelityWarning.issue("signature_invalidated", "Signatures were removed: a changed document invalidates them.")
+    remove_xfa(document)
+
+
+def remove_xfa(document: Pdf) -> None:
+    """Removes the XFA form, which repeats the values of all fields. Issues a warning if there is one."""
+    form = document.Root.get("/AcroForm") or Dictionary()
     if "/XFA" in form:
         del form["/XFA"]
         FidelityWarning.issue("xfa_dropped", "The XFA form was removed; its form fields are kept.")

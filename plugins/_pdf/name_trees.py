@@ -53,6 +53,12 @@ def as_list(kids: Any) -> list[Any]:
     return list(kids) if isinstance(kids, Array) else [kids]
 
 
+def empty(item: Object) -> None:
+    """Removes all entries of a dictionary, so that references to it reveal nothing."""
+    for key in list(item.keys()):
+        del item[key]
+
+
 def page_labels(root: Object, count: int) -> list[Label]:
     """The label of every page; 1, 2, 3 … by default."""
     labels: list[Label] = [("/D", None, number) for number in range(1, count + 1)]

@@ -8,23 +8,19 @@ import pikepdf
 
 from engine import FidelityWarning
 from plugins._pdf.delete_pages import remove_pages
-
-# Entries of a document that MuPDF would drop with the first page, and not only the parts that refer to it.
-_REFERRING = {"/Outlines", "/Names", "/Dests", "/PageLabels", "/AcroForm", "/StructTreeRoot", "/Threads"}
+from plugins._pdf.form_fields import remove_xfa
 
 
 def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None:
     """The document with the pages at `indices`, which count from 0, in their order.
 
-    None if no other part of the document refers to pages, or if it is damaged. Issues a warning for links to other
-    pages.
+    None if it is damaged. Issues a warning for links to other pages, and for an XFA form.
     """
     try:
         with pikepdf.open(BytesIO(data), password=password) as document:
-            if not _REFERRING & set(document.Root.keys()):
-                return None
             removed = sorted(set(range(len(document.pages))).difference(indices))
-            links = remove_pages(document, removed) if removed else 0
+            remove_xfa(document)
+            links = remove_pages(document, removed)
             file = BytesIO()
             document.save(file, encryption=document.is_encrypted)
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):

@@ -44,6 +44,11 @@ _REFUSED_FCNTLS = (
     *(fcntl.F_SETOWN, fcntl.F_SETSIG, 15, fcntl.F_NOTIFY, fcntl.F_SETLEASE),  # 15 is F_SETOWN_EX
     *(fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_OFD_SETLK, 1031),  # 1031 is F_SETPIPE_SZ
 )
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_ONLY_X86 = """
+    access arch_prctl chmod dup2 fork getdents getpgrp lstat mkdir open pipe poll readlink rmdir select stat time unlink
+    vfork
+"""
 # Calls that no conversion may make, one of each kind.
 _DANGEROUS = """
     socket socketpair connect bind sendto sendmsg kill tkill rt_sigqueueinfo pidfd_open pidfd_getfd ptrace
@@ -81,6 +86,14 @@ def test_all_names_are_known_on_some_architecture() -> None:
     calls = {rule.call for rule in (*seccomp.RESTRICTIONS, *seccomp.NO_PROGRAMS)}
 
     assert [call for call in calls if resolve(call.encode()) == -1] == []
+
+
+def test_the_list_has_the_calls_of_both_architectures() -> None:
+    """Those that 64-bit ARM lacks are old: it has another call for each, such as dup3 and openat."""
+    resolve = seccomp.libseccomp().seccomp_syscall_resolve_name_arch
+    missing = {rule.call for rule in seccomp.RESTRICTIONS if resolve(_ARCHITECTURES["aarch64"], rule.call.encode()) < 0}
+
+    assert missing == set(_ONLY_X86.split())
 
 
 def test_calls_that_are_not_listed_fail_as_on_a_kernel_without_them() -> None:
@@ -154,7 +167,6 @@ def test_conversions_make_no_other_calls() -> None:
     assert {call: plans for call, plans in refused.items() if call not in EXPECTED_REFUSALS} == {}
 
 
-_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x25, 0x35
 _X32 = 0x40000000

@@ -86,14 +86,16 @@ def test_no_content_of_a_deleted_page_remains_in_the_file() -> None:
 
 def test_outlines() -> None:
     gone: Item = ("gone", 1, True, [("below", 1, True, [])])
-    parent: Item = ("parent", 1, False, [("living", 2, True, []), ("dead", "spot", True, [])])
-    data = delete(document("A", 3, named("spot", 1), outline(("first", 0, True, []), gone, parent)), "2").data
+    below: list[Item] = [("living", 2, True, []), ("dead", "spot", True, [])]
+    parent: Item = ("parent", 1, False, below)
+    group: Item = ("group", None, False, below)
+    data = delete(document("A", 3, named("spot", 1), outline(("first", 0, True, []), gone, parent, group)), "2").data
 
     found = [(level, title, page) for level, title, page, *_ in pymupdf.open("pdf", data).get_toc()]
-    assert found == [(1, "first", 1), (1, "parent", -1), (2, "living", 2)]
+    assert found == [(1, "first", 1), (1, "living", 2), (1, "group", -1), (2, "living", 2)]
     read = opened(data)
     last = read.Root.Outlines.Last
-    assert [int("/Dest" in last), int("/A" in last), int(last.Count), int(read.Root.Outlines.Count)] == [0, 0, -1, 2]
+    assert [int("/Dest" in last), int("/A" in last), int(last.Count), int(read.Root.Outlines.Count)] == [0, 0, -1, 3]
 
 
 def test_links_and_names() -> None:
