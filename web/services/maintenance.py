@@ -23,7 +23,7 @@ log = logging.getLogger("convertd.maintenance")
 INTERVAL = 30  # seconds
 _ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
 _BATCH_SIZE = 500  # rows
-_MIN_PAUSE = 0.02  # seconds between batches of backfills
+_MIN_PAUSE = 0.01  # seconds between batches of backfills
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
