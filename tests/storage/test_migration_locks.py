@@ -134,9 +134,11 @@ def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
         long.execute("SELECT COUNT(*) FROM usage")  # locks the table until the end of the transaction
         long.execute("LOCK TABLE usage IN ROW EXCLUSIVE MODE")
         upgrade = threads.submit(Database, url, clock=clock)
-        for _ in range(20):
-            threads.submit(charge).result(5)
-        assert not upgrade.done()
-        long.rollback()
+        try:
+            for _ in range(20):
+                threads.submit(charge).result(5)
+            assert not upgrade.done()
+        finally:
+            long.rollback()
         upgrade.result(30).close()
     assert earlier.run_blocking(ledger.balance, account) == 30
