@@ -15,7 +15,7 @@ Batch: TypeAlias = Callable[[Transaction, str], str | None]
 """Makes the changes of a batch that begins at a position. Returns the position of the next one, None at the end."""
 
 _DAY = 86_400  # seconds
-_ROWS = 1000  # of a batch, about
+_ROWS = 500  # of a batch, about
 _UNDECIDED = 600  # seconds after which no server asks whether a hold was settled
 
 NEXT_DAY = Statement(
@@ -28,6 +28,7 @@ INSERT_SUMS = Statement(
     " WHERE account = :account AND at >= :start AND at < :end"
     " GROUP BY account, operation, input_format, output_format, success RETURNING conversions"
 )
+SET_SIZE = Statement("UPDATE file SET result_size = :size WHERE id = :file AND result_size IS NULL")
 LAST_HOLD = Statement(
     "SELECT MAX(id) FROM (SELECT id FROM hold WHERE id > :position ORDER BY id LIMIT :count) AS batch"
 )
@@ -85,10 +86,9 @@ def _result_size(transaction: Transaction, position: str) -> str | None:
     table = models.File
     query = table.select(table.file_id, table.outcome, table.result_size)
     rows = transaction.rows(query.where(table.file_id > position).order_by(table.file_id).limit(_ROWS))
-    for file_id, outcome, size in rows:
-        if outcome is not None and size is None:
-            missing = (table.file_id == file_id) & table.result_size.is_null()
-            transaction.execute(table.update(result_size=json.loads(outcome)["size"]).where(missing))
+    missing = ((file_id, outcome) for file_id, outcome, size in rows if outcome is not None and size is None)
+    sizes = ({"file": file_id, "size": json.loads(outcome)["size"]} for file_id, outcome in missing)
+    transaction.execute_many(SET_SIZE, sizes)
     return rows[-1][0] if rows else None
 
 

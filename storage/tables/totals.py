@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from peewee import fn
+
 from storage.database import Transaction
 from storage.database.transaction import Statement
 from storage.tables import models
@@ -54,8 +56,9 @@ def count(transaction: Transaction) -> Mapping[str, int]:
     the counters have begun, because each change of a row is also recorded.
     """
     values = {row.name: row.amount for row in transaction.all(models.Counted.select())}
-    for row in transaction.all(models.CounterChange.select()):
-        values[row.name] -= row.amount
+    changes = models.CounterChange
+    for name, amount in transaction.rows(changes.select(changes.name, fn.SUM(changes.amount)).group_by(changes.name)):
+        values[name] -= int(amount)
     return values
 
 

@@ -20,7 +20,7 @@ ACCOUNTS, DAYS = 1_000, 25
 ROWS = {"usage": 1_000_000, "file": 250_000, "hold": 250_000, "idempotency": 100_000}
 CHUNK = 50_000  # rows of an INSERT
 LONGEST_CHARGE = 1.0  # seconds
-BACKFILL_SECONDS = 600
+BACKFILL_SECONDS = 900
 
 NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}) ",
@@ -66,7 +66,7 @@ class Charging:
             self._database.run_blocking(ledger.settle, hold, USE)
             self.longest = max(self.longest, monotonic() - begun)
             self.charges += 1
-            self._ended.wait(0.01)
+            self._ended.wait(0.02)
 
     def beside(self, work: Callable[[], None]) -> None:
         """Runs the work, while charges continue. Raises if one of them failed."""

@@ -6,7 +6,7 @@ import pytest
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
-from storage.tables import accounts, ledger, ledger_audit, usage
+from storage.tables import accounts, ledger, ledger_audit, models, usage
 from storage.tables.accounts import StoredAccount
 from storage.tables.ledger import CreditResult, Hold, ServerInstance
 from tests.support.samples.storage import OWNER, USE, Clock, open_account, settle_and
@@ -181,3 +181,17 @@ def test_claw_back_is_limited_to_the_balance(database: Database) -> None:
     assert database.run_blocking(ledger.balance, account.id) == 0
     with pytest.raises(NotFound):
         database.run_blocking(ledger.claw_back, "acct_of_nobody", 1, "fourth")
+
+
+@pytest.mark.parametrize("state", ["settled", "released"])
+def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database: Database, state: str) -> None:
+    account = open_account(database, 10)
+    hold = Hold("hold_old", account.id, 1, 10)
+    row = {"id": hold.id, "account": account.id, "amount": 1, "state": state, "server": "main", "boot": "boot-0"}
+    row |= {"created_at": 1, "expires_at": 2}
+    database.run_blocking(Transaction.insert, models.Hold.insert(row))
+    with pytest.raises(HoldLost):
+        database.run_blocking(ledger.settle, hold, USE)
+    assert database.run_blocking(ledger.release, account.id, hold.id) == 10
+    assert database.run_blocking(ledger.recover, OWNER) == database.run_blocking(ledger.release_expired) == 0
+    assert database.run_blocking(accounts.get, account.id).credits_remaining == 10

@@ -2,15 +2,20 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import peewee
+import psycopg
 import pytest
 from playhouse.migrations import Migration
 
-from storage.database import migrate
+from storage.database import Database, migrate
 from storage.database.connections import open_postgresql
+from storage.tables import ledger
 from tests.conftest import MakeUrl
+from tests.storage.conftest import OpenEarlier
+from tests.support.samples.storage import OWNER, USE, Clock, open_account
 
 ROWS = 50
 VALUES = {  # of columns with a constraint
@@ -112,3 +117,28 @@ def test_scans_are_found(
     (tmp_path / "0001_scan.py").write_text(f"atomic = {atomic}\n{up}")
     (script,) = Migration.load_directory(str(tmp_path))
     assert locked_scans(connection, script, caplog)
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
+    url: str, open_earlier: OpenEarlier, clock: Clock
+) -> None:
+    """Statements queue behind one that waits for the lock of a table."""
+    earlier = open_earlier(5)
+    account = open_account(earlier, 50).id
+
+    def charge() -> None:
+        earlier.run_blocking(ledger.settle, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+
+    with psycopg.connect(url) as long, ThreadPoolExecutor(2) as threads:
+        long.execute("SELECT COUNT(*) FROM usage")  # locks the table until the end of the transaction
+        long.execute("LOCK TABLE usage IN ROW EXCLUSIVE MODE")
+        upgrade = threads.submit(Database, url, clock=clock)
+        try:
+            for _ in range(20):
+                threads.submit(charge).result(5)
+            assert not upgrade.done()
+        finally:
+            long.rollback()
+        upgrade.result(30).close()
+    assert earlier.run_blocking(ledger.balance, account) == 30

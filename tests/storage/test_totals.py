@@ -50,6 +50,8 @@ def assert_right(database: Database) -> None:
     found, values = read_totals(database), counted(database)
     held = sum(row.amount for row in database.run_blocking(Transaction.all, models.Hold.select()))
     assert vars(found) == {"balance": values.pop("credits") - held, "held": held, **values}
+    owners = {row.account for row in database.run_blocking(Transaction.all, models.File.select())}
+    assert found.bytes == sum(database.run_blocking(files.stored_bytes, owner) for owner in owners)
 
 
 def test_counters_begin_while_rows_change(url: str, open_earlier: OpenEarlier, clock: Clock) -> None:

@@ -24,7 +24,8 @@ log = logging.getLogger("convertd.maintenance")
 INTERVAL = 30  # seconds
 _ORPHAN_SWEEP_EVERY = 60  # sweeps; an orphan sweep lists all blobs
 _BATCH_SIZE = 500  # rows
-_MIN_PAUSE = 0.02  # seconds between batches of backfills
+_PAUSE = 3  # times the duration of a batch of a backfill, before the next one
+_MIN_PAUSE = 0.01  # seconds
 
 
 def server_instance(data_dir: Path) -> ServerInstance:
@@ -127,12 +128,12 @@ class Maintenance:
         self._metrics.update(found, disk.free)
 
     async def _backfill(self) -> None:
-        """Runs batches of backfills, if there are any, until the next sweep. Takes half of the time of the database."""
+        """Runs batches of backfills, if there are any, until the next sweep, for a quarter of the time."""
         deadline = monotonic() + INTERVAL
         for name in await self._database.read(backfills.pending):
             another = True
             while another and monotonic() < deadline:
                 begun = monotonic()
                 another = await self._database.run(backfills.run_batch, name)
-                # A pause: SQLite does not let processes that wait for its lock go first.
-                await asyncio.sleep(max(monotonic() - begun, _MIN_PAUSE))
+                # Processes that wait for the lock of SQLite try to get it every 0.1 s, and must find it free.
+                await asyncio.sleep(max(_PAUSE * (monotonic() - begun), _MIN_PAUSE))
