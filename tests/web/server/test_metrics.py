@@ -186,15 +186,15 @@ def test_a_purchase(scraped: Scraped) -> None:
 
 def test_payments(servers: Servers, data_dir: Path) -> None:
     def counted(outcome: str, body: bytes, header: str | None = None) -> None:
-        with scraped.rising("convertd_payments_total", outcome=outcome), scraped.rising("convertd_payments_total"):
-            send(scraped.server.api, body, header)
+        with shop.rising("convertd_payments_total", outcome=outcome), shop.rising("convertd_payments_total"):
+            send(shop.server.api, body, header)
 
-    with StripeServer() as stripe, scraping(servers, data_dir, **stripe.settings) as scraped:
-        with scraped.rising("convertd_payments_total", outcome="opened"):
-            opened = scraped.server.request("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]
+    with StripeServer() as stripe, scraping(servers, data_dir, **stripe.settings) as shop:
+        with shop.rising("convertd_payments_total", outcome="opened"):
+            opened = shop.server.request("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]
         stripe.trouble = [400]
-        with scraped.rising("convertd_payments_total", outcome="unavailable"):
-            scraped.server.request("POST", "/credits/purchase", json={"pack": "pro"})
+        with shop.rising("convertd_payments_total", outcome="unavailable"):
+            shop.server.request("POST", "/credits/purchase", json={"pack": "pro"})
         paid = stripe.paid(opened["session_id"])
         completed = partial(event, "checkout.session.completed")
         counted("mismatch", completed({**paid, "amount_total": 1}))
@@ -214,17 +214,17 @@ def test_payments(servers: Servers, data_dir: Path) -> None:
 def test_errors(servers: Servers, data_dir: Path) -> None:
     """A conversion that fails before it is counted as one is an error of its route."""
     route = "/api/v1/convert"
-    with scraping(servers, data_dir) as scraped:
-        with scraped.rising("convertd_http_errors_total", route=route, code="processing_failed"):
-            scraped.server.convert(sample("png")[:100])
-        unknown = {"Authorization": f"Bearer {scraped.server.account()}"}  # to the cache of accounts
+    with scraping(servers, data_dir) as found:
+        with found.rising("convertd_http_errors_total", route=route, code="processing_failed"):
+            found.server.convert(sample("png")[:100])
+        unknown = {"Authorization": f"Bearer {found.server.account()}"}  # to the cache of accounts
         with closing(sqlite3.connect(data_dir / "convertd.db")) as database:
             database.execute("ALTER TABLE api_key RENAME TO lost")
         with (
-            scraped.rising("convertd_http_errors_total", route=route, code="server_error"),
-            scraped.rising("convertd_conversions_total", 0),
+            found.rising("convertd_http_errors_total", route=route, code="server_error"),
+            found.rising("convertd_conversions_total", 0),
         ):
-            assert scraped.server.convert(sample("png"), headers=unknown).status_code == 500
+            assert found.server.convert(sample("png"), headers=unknown).status_code == 500
 
 
 def test_totals(servers: Servers, data_dir: Path) -> None:
