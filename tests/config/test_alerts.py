@@ -6,6 +6,10 @@ import subprocess
 from pathlib import Path
 from typing import TypeAlias
 
+from engine.registry import load_registry
+from web.api.operations import operations_of
+from web.routes import TRIAL_RESOURCES, api_routes
+
 _ALERTS = Path(__file__).parents[2] / "config" / "alerts.yml"
 
 Series: TypeAlias = dict[str, str]
@@ -13,8 +17,10 @@ Series: TypeAlias = dict[str, str]
 
 _FINE, _TROUBLE = "0+60x120", "0+30x120"
 _ANSWERED = 'convertd_http_requests_total{method="GET",route="/api/v1/account",status="200"}'
-_BROKEN = 'convertd_http_requests_total{method="GET",route="/api/v1/account",status="500"}'
-_REFUSED_FILE = 'convertd_http_requests_total{method="POST",route="/api/v1/convert",status="500"}'
+_BROKEN = 'convertd_http_errors_total{route="/api/v1/account",code="server_error"}'
+_POSTED = 'convertd_http_requests_total{method="POST",route="/api/v1/convert",status="500"}'
+_LOST = 'convertd_http_errors_total{route="/api/v1/convert",code="server_error"}'
+_REFUSED_FILE = 'convertd_http_errors_total{route="/api/v1/convert",code="processing_failed"}'
 _SUCCESS = 'convertd_conversions_total{outcome="success",input_format="png"}'
 _FAILED = 'convertd_conversions_total{outcome="failed",input_format="png"}'
 _REJECTED = 'convertd_conversions_total{outcome="rejected",input_format="png"}'
@@ -22,8 +28,12 @@ _REJECTED = 'convertd_conversions_total{outcome="rejected",input_format="png"}'
 # Per alert: series that trigger it, and series that must not.
 _CASES: dict[str, tuple[Series, Series]] = {
     "ConvertdDown": (
-        {'up{job="convertd",instance="a"}': "1x10 0x110", 'up{job="convertd",instance="b"}': "1x120"},
-        {'up{job="convertd"}': "1x120", 'up{job="other"}': "0x120"},
+        {'up{job="convertd"}': "1x120", 'up{job="convertd-worker"}': "1x10 0x110"},
+        {'up{job="convertd"}': "1x120", 'up{job="convertd-worker"}': "1x119 0", 'up{job="other"}': "0x120"},
+    ),
+    "ConvertdNoServer": (
+        {'up{job="other"}': "1x120"},  # no target
+        {'up{job="convertd",instance="a"}': "0x120", 'up{job="convertd",instance="b"}': "1x120"},
     ),
     "ConvertdNotReady": (
         {"convertd_ready": "1x100 0x20"},
@@ -36,6 +46,10 @@ _CASES: dict[str, tuple[Series, Series]] = {
     "ConvertdAnswersFail": (
         {_ANSWERED: _FINE, _BROKEN: _TROUBLE},
         {_ANSWERED: _FINE, _BROKEN: "0+1x120", _REFUSED_FILE: _TROUBLE},
+    ),
+    "ConvertdConversionRequestsFail": (
+        {_ANSWERED: "0+6000x120", _POSTED: _FINE, _LOST: "0+2x120"},
+        {_ANSWERED: _FINE, _POSTED: _FINE, _BROKEN: _TROUBLE, _REFUSED_FILE: _TROUBLE},
     ),
     "ConvertdConversionsFail": (
         {_SUCCESS: _FINE, _FAILED: _TROUBLE},
@@ -108,6 +122,28 @@ _CASES: dict[str, tuple[Series, Series]] = {
         {'convertd_mail_total{outcome="failed"}': "0x110 1x10", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
         {'convertd_mail_total{outcome="failed"}': "1x120", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
     ),
+    "ConvertdPaymentsFail": (
+        {
+            'convertd_payments_total{outcome="mismatch"}': "0x110 1x10",
+            'convertd_payments_total{outcome="credited"}': _FINE,
+        },
+        {
+            'convertd_payments_total{outcome="mismatch"}': "1x120",
+            'convertd_payments_total{outcome="unknown_purchase"}': _FINE,
+            'convertd_payments_total{outcome="credited"}': _FINE,
+        },
+    ),
+    "ConvertdPaymentsUnsigned": (
+        {
+            'convertd_payments_total{outcome="invalid_signature"}': "0x90 1x10 2x10 3x10",  # an event, repeated
+            'convertd_payments_total{outcome="credited"}': "5x120",
+            'convertd_payments_total{outcome="opened"}': _FINE,
+        },
+        {
+            'convertd_payments_total{outcome="invalid_signature"}': "0x90 1x10 2x10 3x10",
+            'convertd_payments_total{outcome="credited"}': "0x90 1x30",
+        },
+    ),
     "ConvertdSandboxIncomplete": (
         {'convertd_sandbox_layer{layer="seccomp"}': "0x120", 'convertd_sandbox_layer{layer="landlock"}': "1x120"},
         {'convertd_sandbox_layer{layer="seccomp"}': "1x120", 'convertd_sandbox_layer{layer="own_user"}': "0x120"},
@@ -134,6 +170,15 @@ def test_configuration_is_valid() -> None:
 
     assert done.returncode == 0, done.stderr
     assert f"SUCCESS: {len(_CASES)} rules found" in done.stdout
+
+
+def test_the_routes_of_conversions_are_those_of_the_queue() -> None:
+    (pattern,) = {re.compile(found) for found in re.findall(r'route=~"(.+?)"', _ALERTS.read_text())}
+    routes = {route.label: route.operations for _, _, route in api_routes(load_registry())}
+    routes |= {path: operations_of(handler) for path, handler in TRIAL_RESOURCES}
+    queued = {label: operations["POST"].queued for label, operations in routes.items() if "POST" in operations}
+
+    assert {label: bool(pattern.fullmatch(label)) for label in queued} == queued
 
 
 def test_alerts_fire_only_for_their_condition(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ async def test_a_worker_refuses_a_job_of_another_account(executor: ObservedExecu
             request = Request(account, JobLimits(), False, Job(("png",), "no such format"))
             socket.send_fds(connection, [request.encode()], [])
             replies.append(await loop.sock_recv(connection, jobs.MAX_MESSAGE))
-        assert await loop.sock_recv(connection, 1) == b""
+        async with asyncio.timeout(20):
+            assert await loop.sock_recv(connection, 1) == b""
 
     for reply, message in zip(replies, ("no such format", "belongs to another account"), strict=True):
         with pytest.raises(ConversionError, match=message):

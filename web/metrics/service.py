@@ -18,12 +18,17 @@ from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
 from storage.tables.totals import Totals
 from storage.tables.usage import OPERATIONS
-from web.api.errors import RateLimited
+from web.api.errors import PublicError, RateLimited
 from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SCOPES = ("account", "address", "failed_authentications", "registrations", "queue_full", "too_many_connections")
+_PAYMENT_OUTCOMES = (
+    *("opened", "unavailable"),  # checkouts
+    *("credited", "updated", "unchanged", "unknown_purchase", "ignored"),  # events
+    *("mismatch", "wrong_mode", "malformed", "invalid_signature", "failed"),
+)
 _RESTART_CAUSES: Mapping[type[BaseException], str] = {
     TimedOut: "timeout",
     OutOfMemory: "oom",
@@ -60,6 +65,7 @@ class HttpMetrics:
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
+        errors = Counter("convertd_http_errors", "Responses with an error.", ("route", "code"), registry=registry)
         self.in_progress = gauge("convertd_http_requests_in_progress", "Requests in progress.")
         self._limited = _labelled_counter(
             registry, "convertd_rate_limited", "Requests refused by a rate limit.", "scope", _SCOPES
@@ -70,6 +76,7 @@ class HttpMetrics:
         # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
         self._seconds = cache(seconds.labels)
+        self._errors = cache(errors.labels)
 
     def record_request(
         self,
@@ -77,13 +84,15 @@ class HttpMetrics:
         route: str,
         status: int,
         seconds: float,
-        error: Exception | None,
+        error: PublicError | None,
         *,
         authenticated: bool,
     ) -> None:
-        """Records a completed request, and its error if that is a rate limit. `route` is the pattern of its path."""
+        """Records a completed request, and its error if it has one. `route` is the pattern of its path."""
         self._requests(method if method in _METHODS else OTHER, route, status).inc()
         self._seconds(route).observe(seconds)
+        if error is not None:
+            self._errors(route, error.code).inc()
         if isinstance(error, RateLimited):
             self._limited.labels(error.reason or ("account" if authenticated else "address")).inc()
 
@@ -144,7 +153,7 @@ class WorkerMetrics:
 
 
 class CreditMetrics:
-    """Credits that this server charges and grants, and its emails.
+    """Credits that this server charges and grants, its checkouts and the events about payments, and its emails.
 
     Grants by `convertd account` and for trials are not counted.
     """
@@ -159,6 +168,9 @@ class CreditMetrics:
             "Credits added by registrations and purchases.",
             "source",
             ("registration", "purchase"),
+        )
+        self.payments = counter(
+            "convertd_payments", "Checkouts and events about payments.", "outcome", _PAYMENT_OUTCOMES
         )
         self.emails_waiting = Gauge("convertd_mail_waiting", "Emails in the queue.", registry=registry)
         self._emails = counter("convertd_mail", "Emails that were sent or dropped.", "outcome", ("sent", "failed"))

@@ -31,7 +31,7 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.batches")
 
-_RENEW_INTERVAL = LEASE / 3  # seconds
+RENEW_INTERVAL = LEASE / 3  # seconds
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Batches:
 
     async def _renew(self, batch_id: str, attempt: str, claim: Claim | None) -> None:
         while True:
-            await asyncio.sleep(_RENEW_INTERVAL)
+            await asyncio.sleep(RENEW_INTERVAL)
             try:
                 await self._database.run(batches.renew, batch_id, attempt, LEASE)
                 if claim is not None:

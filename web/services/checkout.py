@@ -19,6 +19,7 @@ from storage.tables.idempotency import Claim
 from storage.tables.purchases import Purchase
 from web.api.errors import CheckoutNotConfigured, CheckoutUnavailable
 from web.api.values import Flat, Inline, to_json
+from web.metrics.service import CreditMetrics
 from web.services.accounts import Account
 from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 
@@ -77,8 +78,15 @@ class OpenedCheckout(Flat):
 class Checkout:
     """Opens checkouts."""
 
-    def __init__(self, database: Database, provider: Provider | None, idempotency: IdempotencyService) -> None:
+    def __init__(
+        self,
+        database: Database,
+        provider: Provider | None,
+        idempotency: IdempotencyService,
+        metrics: CreditMetrics,
+    ) -> None:
         self._database = database
+        self._metrics = metrics
         self._idempotency = idempotency
         self._provider = provider
 
@@ -91,9 +99,11 @@ class Checkout:
         try:
             session = await self._provider.open(purchase, account.email, locale)
         except CheckoutUnavailable:
+            self._metrics.payments.labels("unavailable").inc()
             await self._database.run(purchases.abandon, purchase_id)
             raise
         await self._database.run(purchases.set_session, purchase_id, session.session_id, session.expires_at)
+        self._metrics.payments.labels("opened").inc()
         fields = {"purchase": purchase_id, "session": session.session_id, "pack": pack.name}
         log.info("checkout opened", extra={"fields": fields})
         return OpenedCheckout(session, purchase, locale)

@@ -13,6 +13,7 @@ from stripe import SignatureVerificationError, WebhookSignature
 from config.pricing import CURRENCY
 from config.settings import Settings
 from storage.database import Database
+from storage.ids import is_id
 from storage.tables import purchases, refunds
 from storage.tables.purchases import CheckoutReport, Purchase, State
 from storage.tables.refunds import Kind, Reversal
@@ -171,21 +172,32 @@ class PaymentEvents:
         self._live = bool(provider and provider.live)
 
     async def receive(self, body: bytes, signature: str | None) -> None:
-        """Applies an event. An event that does not belong to a purchase of this service is only logged.
+        """Applies an event, and counts it by its outcome.
 
-        Raises InvalidParameter if the signature is not the provider's, or the event is malformed.
+        An event that does not belong to a purchase of this service is only logged. Raises InvalidParameter if the
+        signature is not the provider's, or the event is malformed.
         """
-        self._verify(body, signature)
+        outcome = "failed"
+        try:
+            self._verify(body, signature)
+            outcome = await self._apply(body)
+        except InvalidParameter as error:
+            outcome = error.reason or outcome
+            raise
+        finally:
+            self._metrics.payments.labels(outcome).inc()
+
+    async def _apply(self, body: bytes) -> str:
+        """Applies an event whose signature is valid, and logs it. Returns its outcome."""
         try:
             event = Event.model_validate_json(body)
             if event.livemode != self._live:
-                _log(logging.ERROR, "wrong mode", event)
-            elif event.type.startswith(_SESSION_EVENT):
-                await self._on_session(event, StripeSession.model_validate(event.object))
-            elif kind := reversal_kind(event.type):
-                await self._on_reversal(event, kind, StripeReversal.model_validate(event.object))
-            else:
-                _log(logging.INFO, "ignored", event)
+                return _log(logging.ERROR, "wrong_mode", event)
+            if event.type.startswith(_SESSION_EVENT):
+                return await self._on_session(event, StripeSession.model_validate(event.object))
+            if kind := reversal_kind(event.type):
+                return await self._on_reversal(event, kind, StripeReversal.model_validate(event.object))
+            return _log(logging.INFO, "ignored", event)
         except ValidationError:
             raise InvalidParameter("The event is malformed.", reason="malformed") from None
 
@@ -194,10 +206,12 @@ class PaymentEvents:
             message = "The event is not signed by the payment provider, or too old."
             raise InvalidParameter(message, reason="invalid_signature", param="Stripe-Signature")
 
-    async def _on_session(self, event: Event, session: StripeSession) -> None:
+    async def _on_session(self, event: Event, session: StripeSession) -> str:
         kind, report = event.type.removeprefix(_SESSION_EVENT), session.report(event)
         if kind in _PAID_EVENTS and session.payment_status == "paid":
             outcome = await self._database.run(purchases.pay, report)
+            if outcome == "unknown_purchase" and is_id("pur", session.client_reference_id or ""):
+                outcome = "mismatch"  # it was paid, and its purchase is missing, for example after a restore
             if outcome == "credited" and (purchase := await self._database.run(purchases.find, session.id)):
                 self._metrics.granted.labels("purchase").inc(purchase.credits)
         elif state := "processing" if kind in _PAID_EVENTS else _FINAL_STATES.get(kind):
@@ -205,18 +219,17 @@ class PaymentEvents:
         else:
             outcome = "unchanged"
         level = logging.ERROR if outcome == "mismatch" else logging.INFO
-        _log(level, outcome, event, session=session.id, purchase=session.client_reference_id)
+        return _log(level, outcome, event, session=session.id, purchase=session.client_reference_id)
 
-    async def _on_reversal(self, event: Event, kind: Kind, received: StripeReversal) -> None:
+    async def _on_reversal(self, event: Event, kind: Kind, received: StripeReversal) -> str:
         reversal = received.reversal(event, kind)
         if not reversal.payment:
-            _log(logging.INFO, "unknown_purchase", event, reversal=reversal.id)
-        elif received.currency not in (None, CURRENCY):
-            _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
-        else:
-            change = await self._database.run(refunds.record, reversal, event.id)
-            credits, account = (change.credits, change.account) if change else (None, None)
-            _log(logging.INFO, "updated", event, reversal=reversal.id, account=account, credits=credits)
+            return _log(logging.INFO, "unknown_purchase", event, reversal=reversal.id)
+        if received.currency not in (None, CURRENCY):
+            return _log(logging.ERROR, "mismatch", event, reversal=reversal.id)
+        change = await self._database.run(refunds.record, reversal, event.id)
+        credits, account = (change.credits, change.account) if change else (None, None)
+        return _log(logging.INFO, "updated", event, reversal=reversal.id, account=account, credits=credits)
 
 
 def _is_signed(body: bytes, signature: str, secret: str) -> bool:
@@ -227,9 +240,11 @@ def _is_signed(body: bytes, signature: str, secret: str) -> bool:
         return False
 
 
-def _log(level: int, outcome: str, event: Event, **details: object) -> None:
+def _log(level: int, outcome: str, event: Event, **details: object) -> str:
+    """Logs an event. Returns its outcome."""
     fields = {"event": event.id, "type": event.type, "outcome": outcome, **details}
     log.log(level, "payment event", extra={"fields": fields})
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -257,4 +272,5 @@ def open_payments(
         log.warning("checkout is simulated: with the code %s, credits are free", simulation.code)
     else:
         log.warning("credits cannot be bought: no Stripe keys are set")
-    return Payments(Checkout(database, provider, idempotency), PaymentEvents(database, provider, metrics), simulation)
+    checkout = Checkout(database, provider, idempotency, metrics)
+    return Payments(checkout, PaymentEvents(database, provider, metrics), simulation)

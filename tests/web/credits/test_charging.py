@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ExecutorUnavailable
+from engine.errors import CorruptInput, ExecutorUnavailable, WorkerCrashed
 from storage.database import Database, Transaction
 from storage.tables import ledger_audit, models
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
@@ -222,3 +222,17 @@ def test_a_repeat_of_a_running_request_is_a_conflict(paying: Running) -> None:
             assert int(response.headers["Retry-After"]) >= 1
     assert paying.convert(large, "avif", headers=once).content == done.content
     assert remaining(paying, key) == 49
+
+
+def test_a_failure_that_may_pass_is_not_repeated(servers: Servers, data_dir: Path) -> None:
+    """A request is processed again after its process crashed, but not after its file was found to be corrupt."""
+    failures = WorkerCrashed("Once."), CorruptInput("For good.")
+    with servers.running(data_dir, FailingExecutor(*failures)) as server:
+        headers = {"Idempotency-Key": "k"}
+        answers = [server.convert(picture(), headers=headers) for _ in range(3)]
+        assert [answer.json()["error"]["reason"] for answer in answers] == [
+            "worker_crashed",
+            "corrupt_input",
+            "corrupt_input",
+        ]
+        assert [_REPLAYED in answer.headers for answer in answers] == [False, False, True]

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.tables import ledger_audit
+from storage.database import Transaction
+from storage.tables import ledger_audit, models, purchases
 from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
 from tests.support.servers.in_process import Running, Servers
@@ -127,6 +129,26 @@ def test_live_and_test_mode_do_not_mix(selling: Running, buyer: Buyer) -> None:
         selling.api, event("checkout.session.completed", buyer.stripe.paid(buyer.session), livemode=True)
     ).is_success
     assert buyer.account == (50, "free")
+
+
+def test_a_shop_in_live_mode_takes_no_test_events(servers: Servers, stripe: StripeServer, tmp_path: Path) -> None:
+    """The keys of the test mode are known to more people, and its cards cost nothing."""
+    settings = {**stripe.settings, "stripe_secret_key": "sk_live_of_the_tests"}
+    with servers.running(tmp_path, **settings) as server:
+        balance = server.request("GET", "/account").json()["data"]["credits_remaining"]
+        purchase = server.database.run_blocking(_open_purchase)
+        session = {"id": "cs_1", "client_reference_id": purchase, "payment_status": "paid", "payment_intent": "pi_1"}
+        for live, credited in ((False, 0), (True, 500)):
+            paid = {**session, "amount_total": 500, "currency": "eur"}
+            assert send(server.api, event("checkout.session.completed", paid, livemode=live)).is_success
+            now = server.request("GET", "/account").json()["data"]["credits_remaining"]
+            assert now - balance == credited
+
+
+def _open_purchase(transaction: Transaction) -> str:
+    account = transaction.first(models.Account.select())
+    assert account is not None
+    return purchases.begin(transaction, account.id, "starter", 500, 500, "eur").purchase_id
 
 
 def test_delayed_payments(selling: Running, stripe: StripeServer) -> None:

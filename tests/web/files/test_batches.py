@@ -1,16 +1,19 @@
 """Batches: states, limits and failures of single files."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storage.tables import ledger_audit
+from storage.database import Transaction
+from storage.tables import ledger_audit, models
+from tests.support.executors.fake import EndlessExecutor
 from tests.support.requests.batches import add, convert, counts, create, known
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.samples.generated import sample
-from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.in_process import Running, Servers, eventually
 
 BROKEN = picture("PNG")[:60]
 
@@ -185,3 +188,23 @@ def test_refusals(server: Running) -> None:
     problem(
         server.request("POST", f"/batch/{create(server)}/files", files={"file": b"words"}), 400, "invalid_file_type"
     )
+
+
+def test_a_run_keeps_its_idempotency_key(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch may run for longer than the lease of a request."""
+    monkeypatch.setattr("web.services.batches.RENEW_INTERVAL", 0.05)
+    with servers.running(data_dir, executor=EndlessExecutor()) as server:
+        batch = create(server)
+        body = json.dumps({"file_ids": add(server, batch, "", picture()), "output_format": "webp"})
+        head = f"POST /api/v1/batch/{batch}/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {server.key}\r\n"
+        with server.connect() as connection:
+            connection.sendall(f"{head}Idempotency-Key: k\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            assert eventually(lambda: server.database.read_blocking(_lease) > 0)
+            first = server.database.read_blocking(_lease)
+            assert eventually(lambda: server.database.read_blocking(_lease) > first)
+
+
+def _lease(transaction: Transaction) -> int:
+    """The end of the latest lease of the request, not of its files."""
+    rows = transaction.all(models.Idempotency.select().where(~models.Idempotency.path.contains("#")))
+    return max((row.lease_until for row in rows), default=0)

@@ -1,9 +1,10 @@
 """The Prometheus metrics: every event is counted, and no label value comes from a client."""
 
 import re
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from benchmarks.processes import free_port
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
+from storage.ids import new_id
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
+from tests.support.servers.stripe_server import StripeServer, event, send
 from web.api.schemas.service import Cluster
 from web.metrics import Metrics
 from web.metrics.service import ClusterWorkerMetrics
@@ -58,7 +61,7 @@ class Scraped:
 @contextmanager
 def scraping(servers: Servers, folder: Path, **settings: Any) -> Iterator[Scraped]:
     port = free_port()
-    settings |= {"simulated_checkout": True}
+    settings = {"simulated_checkout": "stripe_secret_key" not in settings, **settings}
     with servers.running(folder, metrics_port=port, **settings) as server, http.Client() as client:
         yield Scraped(server, port, client)
 
@@ -179,6 +182,49 @@ def test_a_purchase(scraped: Scraped) -> None:
     with scraped.rising("convertd_credits_granted_total", 2000, source="purchase"):
         code = {"code": scraped.server.checkout_code}
         assert http.post(f"{scraped.server.url}/checkout/{session}/pay", data=code).status_code < 400
+
+
+def test_payments(servers: Servers, data_dir: Path) -> None:
+    def counted(outcome: str, body: bytes, header: str | None = None) -> None:
+        with shop.rising("convertd_payments_total", outcome=outcome), shop.rising("convertd_payments_total"):
+            send(shop.server.api, body, header)
+
+    with StripeServer() as stripe, scraping(servers, data_dir, **stripe.settings) as shop:
+        with shop.rising("convertd_payments_total", outcome="opened"):
+            opened = shop.server.request("POST", "/credits/purchase", json={"pack": "pro"}).json()["data"]
+        stripe.trouble = [400]
+        with shop.rising("convertd_payments_total", outcome="unavailable"):
+            shop.server.request("POST", "/credits/purchase", json={"pack": "pro"})
+        paid = stripe.paid(opened["session_id"])
+        completed = partial(event, "checkout.session.completed")
+        counted("mismatch", completed({**paid, "amount_total": 1}))
+        counted("credited", completed(paid))
+        counted("unchanged", completed(paid))
+        counted("wrong_mode", completed(paid, livemode=True))
+        counted("unknown_purchase", completed({**paid, "id": "cs_of_another_shop", "client_reference_id": "order-1"}))
+        counted("mismatch", completed({**paid, "id": "cs_lost", "client_reference_id": new_id("pur")}))
+        counted("ignored", event("customer.created", {"id": "cus_1"}))
+        counted("malformed", b"[]")
+        counted("invalid_signature", completed(paid), "t=1,v1=00")
+        with closing(sqlite3.connect(data_dir / "convertd.db")) as database:
+            database.execute("ALTER TABLE purchase RENAME TO lost")
+        counted("failed", completed(paid))
+
+
+def test_errors(servers: Servers, data_dir: Path) -> None:
+    """A conversion that fails before it is counted as one is an error of its route."""
+    route = "/api/v1/convert"
+    with scraping(servers, data_dir) as found:
+        with found.rising("convertd_http_errors_total", route=route, code="processing_failed"):
+            found.server.convert(sample("png")[:100])
+        unknown = {"Authorization": f"Bearer {found.server.account()}"}  # to the cache of accounts
+        with closing(sqlite3.connect(data_dir / "convertd.db")) as database:
+            database.execute("ALTER TABLE api_key RENAME TO lost")
+        with (
+            found.rising("convertd_http_errors_total", route=route, code="server_error"),
+            found.rising("convertd_conversions_total", 0),
+        ):
+            assert found.server.convert(sample("png"), headers=unknown).status_code == 500
 
 
 def test_totals(servers: Servers, data_dir: Path) -> None:
