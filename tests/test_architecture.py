@@ -40,6 +40,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "app",
             "cli",
             "cli_account",
+            "cli_cluster",
             "cli_convert",
             "cli_flags",
             "cli_output",

@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, convert, formats, tools, account, config, doctor, and a command a tool.
+"""The `convertd` command: serve, worker, cluster, convert, formats, tools, account, config, doctor; a command a tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from web import cli_flags
 from web.cli_account import account_cli
+from web.cli_cluster import cluster_cli
 from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
@@ -70,6 +71,7 @@ cli = typer.Typer(
     help="Converts files between image, document and camera-RAW formats.",
 )
 cli.add_typer(account_cli, name="account")
+cli.add_typer(cluster_cli, name="cluster")
 
 
 def _print_version(requested: bool) -> None:

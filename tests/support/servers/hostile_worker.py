@@ -78,6 +78,10 @@ class HostileRunner(JobRunner):
                 pickled = pickle.dumps(self.attack)
                 self.worker.log_event("warn", {"message": pickled, "category": pickled})
                 return _reply(job, b"result")
+        return await self._wrong_reply(job)
+
+    async def _wrong_reply(self, job: ClusterJob) -> Any:
+        match job.job.name:
             case "nothing":
                 return None
             case "text":

@@ -1,10 +1,8 @@
 """`convertd serve` and `convertd worker` as processes: conversions on a worker, and none without one."""
 
 import re
-import shutil
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import httpx
@@ -15,21 +13,17 @@ from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+from web.cluster.certificates import create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"
 
 
-def tls_variables(folder: Path) -> dict[str, str]:
-    """Creates a certificate. Returns the variables of README for the scheduler, servers and workers that use it."""
-    key, certificate = folder / "cluster-key.pem", folder / "cluster.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=cluster", "-days", "2"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    shutil.copy(certificate, folder / "cluster-ca.pem")
+def tls_variables(folder: Path, process: str) -> dict[str, str]:
+    """The variables of README for a process, `scheduler`, `client` or `worker`, whose files are in this folder."""
     lines = re.findall(r"^(DASK_DISTRIBUTED__COMM__\w+)=(\S+)$", _README.read_text(), re.MULTILINE)
     return {
-        name.replace("SCHEDULER", process): value.replace("/etc/convertd", str(folder))
+        name.replace("CLIENT", process.upper()): value.replace("/etc/convertd/cluster", str(folder))
         for name, value in lines
-        for process in ("SCHEDULER", "CLIENT", "WORKER")
     }
 
 
@@ -46,10 +40,14 @@ def assert_certificate_required(port: int, authority: Path) -> None:
 def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
     """Over TLS."""
     (tmp_path / "server").mkdir()
-    tls = tls_variables(tmp_path)
-    with SchedulerProcess(tls) as scheduler:
-        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
-        with ConvertdServer(tmp_path / "server", settings) as server:
+    create_certificates(tmp_path / "tls", days=1)
+    of_scheduler, of_server, of_worker = (
+        tls_variables(tmp_path / "tls" / role, process)
+        for role, process in (("scheduler", "scheduler"), ("server", "client"), ("worker", "worker"))
+    )
+    with SchedulerProcess(of_scheduler) as scheduler:
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs"}
+        with ConvertdServer(tmp_path / "server", {**settings, **of_server}) as server:
             (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
             auth = {"Authorization": f"Bearer {key}"}
 
@@ -65,7 +63,6 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
-            of_worker = {name: value for name, value in settings.items() if "TLS__CLIENT" not in name}
             with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
                 small = convert(picture(), "webp")
@@ -76,6 +73,6 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
                 assert "1 of version" in http.get(f"{server.url}/status").text
                 assert worker.stop() == 0
 
-            assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
+            assert_certificate_required(scheduler.port, tmp_path / "tls" / "server" / "ca.pem")
             account = http.get(f"{server.api}/account", headers=auth).json()["data"]
             assert account["credits_remaining"] == CREDITS - 2
