@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from distributed import Worker
 
 from benchmarks.processes import ConvertdServer, SchedulerProcess
 from engine.errors import ExecutorUnavailable
@@ -15,6 +16,7 @@ from tests.support.servers.cluster import INSTALLATION, Cluster, run_scripted, u
 from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
 from web.cluster import executor
+from web.cluster.connection import INSTALLATION as INSTALLATION_ENTRY
 from web.cluster.jobs import Installation
 
 _ANSWERS = {  # the status and the code of the error by what the worker sends
@@ -81,3 +83,16 @@ async def test_a_reply_that_is_not_sent(cluster: Cluster, tmp_path: Path, monkey
 
         with pytest.raises(ExecutorUnavailable):
             await job
+
+
+@pytest.mark.parametrize("description", [5, ["version"], {"version": ["1.0.0"]}])
+async def test_a_worker_that_describes_itself_wrongly(cluster: Cluster, tmp_path: Path, description: object) -> None:
+    """Servers leave it out."""
+    information = {INSTALLATION_ENTRY: lambda _worker: description}
+    folder, scheduler = str(tmp_path), cluster.scheduler
+    async with Worker(scheduler, host="127.0.0.1", local_directory=folder, startup_information=information):
+        await cluster.worker()
+        server = await cluster.executor(1)
+
+        assert await run_scripted(server) == b"picture"
+        assert server.state().slots == 2
