@@ -51,7 +51,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         scheduler = stack.enter_context(SchedulerProcess())
         blobs = {"CONVERTD_BLOB_URL": (folder / "blobs").as_uri()}
         workers = [
-            stack.enter_context(ConvertdWorker(Path(mkdtemp(dir=folder)), scheduler.address, blobs, jobs=1))
+            stack.enter_context(ConvertdWorker(Path(mkdtemp(dir=folder)), scheduler.address, jobs=1))
             for _ in range(WORKERS)
         ]
         local = stack.enter_context(server.running(folder))

@@ -162,7 +162,7 @@ class ConvertdWorker(ServerProcess):
     """`convertd worker` with this data folder, for one scheduler. `settings` are environment variables."""
 
     def __init__(
-        self, folder: Path, scheduler: str, settings: Mapping[str, str], jobs: int = 2, memory: str = "4GiB"
+        self, folder: Path, scheduler: str, settings: Mapping[str, str] = _NOTHING, jobs: int = 2, memory: str = "4GiB"
     ) -> None:
         super().__init__({"CONVERTD_DATA_DIR": str(folder), "CONVERTD_METRICS_PORT": "0", **settings})
         self.folder = folder

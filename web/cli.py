@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, convert, formats, tools, account, archive, config, doctor, one per tool.
+"""The `convertd` command: serve, worker, cluster, convert, formats, tools, account, archive, config, doctor, one a tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from web import cli_flags
 from web.cli_account import account_cli
 from web.cli_archive import archive
+from web.cli_cluster import cluster_cli
 from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
@@ -72,6 +73,7 @@ cli = typer.Typer(
 )
 cli.add_typer(account_cli, name="account")
 cli.command()(archive)
+cli.add_typer(cluster_cli, name="cluster")
 
 
 def _print_version(requested: bool) -> None:

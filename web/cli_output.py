@@ -76,8 +76,8 @@ def _storage_error(error: Exception) -> str | None:
             return "PostgreSQL needs the package psycopg; install it with: pip install 'convertd[postgres]'"
         case ModuleNotFoundError(name="obstore"):
             return "S3 needs the package obstore; install it with: pip install 'convertd[s3]'"
-        case ModuleNotFoundError(name="dask" | "distributed"):
-            return "a cluster needs the package distributed; install it with: pip install 'convertd[cluster]'"
+        case ModuleNotFoundError(name="cryptography" | "dask" | "distributed" as package):
+            return f"a cluster needs the package {package}; install it with: pip install 'convertd[cluster]'"
         case NewerSchema():
             return f"{first_line} Install that release."
         case PeeweeException():

@@ -79,9 +79,9 @@ def test_the_settings_are_valid(monkeypatch: pytest.MonkeyPatch, name: str) -> N
     loaded = load_settings()
 
     assert {ENV_PREFIX + name.upper() for name in loaded.model_fields_set} == set(settings)
-    assert variables.keys() - settings.keys() == {
-        *("AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_SECRET_ACCESS_KEY")
-    }
+    others = {variable for variable in variables.keys() - settings.keys() if not variable.startswith("DASK_")}
+    store = {"AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_SECRET_ACCESS_KEY"}
+    assert others == (store if name == "convertd" else set())  # a worker has no credentials
 
 
 def _substituted(value: str) -> str:
@@ -110,16 +110,37 @@ def test_the_cluster_runs_the_image_of_the_server() -> None:
         assert "no-new-privileges:true" in service["security_opt"]
     assert worker["security_opt"] == server["security_opt"]
     assert _SERVICES[str(address.hostname)] is scheduler
-    assert scheduler["entrypoint"][1:] == ["scheduler", "--port", str(address.port), "--no-dashboard"]
+    assert scheduler["entrypoint"][1:4] == ["scheduler", "--protocol", address.scheme]
+    assert scheduler["entrypoint"][4:] == ["--port", str(address.port), "--no-dashboard"]
     assert Path(scheduler["entrypoint"][0]).parent == Path(f"{_INSTALLED}/.venv/bin")
-    assert scheduler["environment"] == {
+    others = {name: value for name, value in scheduler["environment"].items() if "COMM" not in name}
+    assert others == {
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
         "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
     }
     for name, value in worker["environment"].items():
         assert server["environment"].get(name, value) == value
-    assert worker["environment"].keys() - server["environment"].keys() == {f"{ENV_PREFIX}METRICS_PORT"}
+
+
+@pytest.mark.parametrize(
+    ("name", "process"), [("convertd", "CLIENT"), ("scheduler", "SCHEDULER"), ("worker", "WORKER")]
+)
+def test_each_process_of_the_cluster_has_its_certificate_only(name: str, process: str) -> None:
+    (mount,) = [volume for volume in _SERVICES[name]["volumes"] if isinstance(volume, dict)]
+    certificates = _SERVICES["certificates"]
+    (created,) = certificates["volumes"]
+
+    assert created == f"{mount['source']}:{certificates['command'][-1]}"
+    assert certificates["command"][:-1] == ["cluster", "certificates"]
+    assert mount["volume"] == {"subpath": "server" if process == "CLIENT" else process.lower()}
+    assert mount["read_only"]
+    assert {key: value for key, value in _SERVICES[name]["environment"].items() if "COMM" in key} == {
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true",
+        "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": f"{mount['target']}/ca.pem",
+        f"DASK_DISTRIBUTED__COMM__TLS__{process}__CERT": f"{mount['target']}/certificate.pem",
+        f"DASK_DISTRIBUTED__COMM__TLS__{process}__KEY": f"{mount['target']}/key.pem",
+    }
 
 
 def test_prometheus_scrapes_the_worker() -> None:
@@ -137,12 +158,13 @@ def test_the_worker_may_finish_its_jobs() -> None:
 
 
 def test_all_mounted_paths_and_volumes_exist() -> None:
-    mounts = [mount.split(":") for service in _SERVICES.values() for mount in service.get("volumes", [])]
+    volumes = [volume for service in _SERVICES.values() for volume in service.get("volumes", [])]
+    mounts = [volume.split(":") for volume in volumes if isinstance(volume, str)]
     files = {source for source, *_ in mounts if source.startswith("./")}
 
     assert {source for source in files if not (_CONFIG / source).exists()} == set()
     assert {source for source, *_ in mounts} - files == set(_COMPOSE["volumes"])
-    assert _SERVICES["convertd"]["volumes"] == [f"data:{_argument('VOLUME')}"]
+    assert _SERVICES["convertd"]["volumes"][0] == f"data:{_argument('VOLUME')}"
     targets = {target: source for source, target, *_ in mounts}
     assert targets[f"{_INSTALLED}/config/grafana/dashboards"] == "./grafana/dashboards"  # as in the provisioning
 

@@ -129,7 +129,8 @@ def test_environment_has_valid_settings(monkeypatch: pytest.MonkeyPatch, unit: P
 
     settings = load_settings()
 
-    assert {ENV_PREFIX + name.upper() for name in settings.model_fields_set} == set(environment)
+    ours = {name for name in environment if name.startswith(ENV_PREFIX)}
+    assert {ENV_PREFIX + name.upper() for name in settings.model_fields_set} == ours
     assert settings.sandbox == "required"
     if unit == _SERVER:
         assert settings.mail_from == "convertd <no-reply@example.com>"
@@ -143,10 +144,18 @@ def test_a_server_and_a_worker_can_run_on_one_machine() -> None:
 
 
 def test_the_scheduler_repeats_no_jobs_and_keeps_none_waiting() -> None:
-    assert set(_values(_SCHEDULER, "Environment")) == {
+    assert {value for value in _values(_SCHEDULER, "Environment") if "COMM" not in value} == {
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=0",
         "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT=5s",
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL=30s",
     }
     address = urlsplit(_environment(_WORKER)["CONVERTD_CLUSTER"])
-    assert f" --port {address.port} " in _value(_SCHEDULER, "ExecStart")
+    assert f" --protocol {address.scheme} --port {address.port} " in _value(_SCHEDULER, "ExecStart")
+
+
+def test_the_cluster_uses_tls() -> None:
+    of_scheduler = {value for value in _values(_SCHEDULER, "Environment") if "COMM" in value}
+    of_worker = {f"{name}={value}" for name, value in _environment(_WORKER).items() if "COMM" in name}
+
+    assert {value.replace("SCHEDULER", "WORKER") for value in of_scheduler} == of_worker
+    assert not [name for name in _environment(_WORKER) if name.startswith("AWS_") or name.endswith("_URL")]

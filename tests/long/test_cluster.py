@@ -61,17 +61,14 @@ def _running(folder: Path) -> Iterator[Service]:
         postgres = stack.enter_context(PostgresServer(binaries))
         redis = stack.enter_context(RedisServer(new_folder("redis")))
         scheduler = stack.enter_context(SchedulerProcess())
-        blobs = {"CONVERTD_BLOB_URL": new_folder("blobs").as_uri()}
         settings = {
-            **blobs,
+            "CONVERTD_BLOB_URL": new_folder("blobs").as_uri(),
             "CONVERTD_DATABASE_URL": postgres.url,
             "CONVERTD_REDIS_URL": redis.url,
             "CONVERTD_CLUSTER": scheduler.address,
             "CONVERTD_TRUSTED_PROXIES": "127.0.0.1",
         }
-        workers = [
-            ConvertdWorker(new_folder(f"worker-{number}"), scheduler.address, blobs) for number in range(_WORKERS)
-        ]
+        workers = [ConvertdWorker(new_folder(f"worker-{number}"), scheduler.address) for number in range(_WORKERS)]
         servers = [ConvertdServer(new_folder(f"server-{number}"), settings) for number in range(_SERVERS)]
         for process in (*workers, *servers):
             stack.enter_context(process)

@@ -30,7 +30,7 @@ log = logging.getLogger("convertd.cluster")
 _MAX_RUNS = 3  # runs of a job whose workers die
 _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in addition to the job's deadline
 _URL_MARGIN = 60.0  # seconds in addition that URLs are valid, because clocks differ
-_FETCH_TIMEOUT = 10.0  # seconds to fetch a reply from a worker
+FETCH_TIMEOUT = 10.0  # seconds to fetch a reply from a worker
 _BUSY_INTERVAL = 0.1  # seconds until a worker that sends other replies is asked again
 _CLOSE_TIMEOUT = 10.0  # seconds to delete files
 _RELEASE_DELAY = 1.0  # seconds
@@ -229,7 +229,7 @@ class ClusterExecutor:
         Dask's own method fetches the results of several jobs together, so that one worker would delay them all.
         """
         try:
-            async with asyncio.timeout(_FETCH_TIMEOUT):
+            async with asyncio.timeout(FETCH_TIMEOUT):
                 return await _fetch(future)
         except (_WorkerLost, TimeoutError):
             raise

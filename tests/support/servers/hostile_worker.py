@@ -1,5 +1,6 @@
 """A worker of a cluster whose code is an attacker's. The name of a job's file says what the worker sends."""
 
+import asyncio
 import copyreg
 import hashlib
 import pickle
@@ -78,10 +79,14 @@ class HostileRunner(JobRunner):
                 pickled = pickle.dumps(self.attack)
                 self.worker.log_event("warn", {"message": pickled, "category": pickled})
                 return _reply(job, b"result")
+        return await self._wrong_reply(job)
+
+    async def _wrong_reply(self, job: ClusterJob) -> Any:
+        match job.job.name:
             case "nothing":
                 return None
-            case "text":
-                return "result"
+            case "text" | "silence" as text:
+                return text
             case "unreadable reply":
                 return b"{}", b"result", len(b"result"), ""
             case "wrong size":
@@ -121,6 +126,9 @@ class HostileWorker(Worker):
 
     async def get_data(self, comm: Any, keys: Any, who: Any = None, serializers: Any = None) -> Any:
         data = {key: self.data[key] for key in keys}
+        if "silence" in data.values():
+            self.stalled += 1
+            await asyncio.Event().wait()
         if any(isinstance(value, ToPickle) for value in data.values()):
             await comm.write({"status": "OK", "data": data})
             await comm.read()
@@ -128,6 +136,7 @@ class HostileWorker(Worker):
         return await super().get_data(comm, keys, who, serializers=["pickle"] if self.pickles else serializers)
 
     pickles = False
+    stalled = 0  # replies that are not sent
 
 
 def hostile_worker(scheduler: str, runner: HostileRunner) -> HostileWorker:

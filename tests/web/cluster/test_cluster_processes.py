@@ -1,35 +1,36 @@
 """`convertd serve` and `convertd worker` as processes: conversions on a worker, and none without one."""
 
+import os
 import re
-import shutil
 import socket
 import ssl
-import subprocess
+from collections import Counter
+from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
+from storage.ids import new_id
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+from tests.support.servers.s3_server import S3Server
+from web.cluster.certificates import create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"
 
 
-def tls_variables(folder: Path) -> dict[str, str]:
-    """Creates a certificate. Returns the variables of README for the scheduler, servers and workers that use it."""
-    key, certificate = folder / "cluster-key.pem", folder / "cluster.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=cluster", "-days", "2"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    shutil.copy(certificate, folder / "cluster-ca.pem")
+def tls_variables(folder: Path, process: str) -> dict[str, str]:
+    """The variables of README for a process, `scheduler`, `client` or `worker`, whose files are in this folder."""
     lines = re.findall(r"^(DASK_DISTRIBUTED__COMM__\w+)=(\S+)$", _README.read_text(), re.MULTILINE)
     return {
-        name.replace("SCHEDULER", process): value.replace("/etc/convertd", str(folder))
+        name.replace("CLIENT", process.upper()): value.replace("/etc/convertd/cluster", str(folder))
         for name, value in lines
-        for process in ("SCHEDULER", "CLIENT", "WORKER")
     }
 
 
@@ -42,20 +43,66 @@ def assert_certificate_required(port: int, authority: Path) -> None:
             encrypted.recv(1)
 
 
+def noise() -> bytes:
+    """A BMP of 6.75 MB whose PNG is as large."""
+    with BytesIO() as file:
+        Image.frombytes("RGB", (1500, 1500), os.urandom(3 * 1500 * 1500)).save(file, "bmp")
+        return file.getvalue()
+
+
+def transfers(store: S3Server, prefix: str) -> Counter[str]:
+    """The requests for contents by server and worker: of a server without signed URLs, in parts if more than 5 MiB."""
+    lines = [line for line in store.log().splitlines() if f"/{prefix}/" in line]
+    kinds = {
+        "server reads": r"GET [^?]* HTTP",
+        "server writes in parts": r"POST [^?]*\?uploads",
+        "worker reads": r"GET .*X-Amz-Signature=",
+        "worker writes": r"PUT .*/result_.*X-Amz-Signature=",
+    }
+    return Counter(kind for line in lines for kind, pattern in kinds.items() if re.search(pattern, line))
+
+
+def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix: str) -> None:
+    """Contents travel between worker and store, unless they come from the client or go to it."""
+    content = noise()
+    file_id = post("/files/upload", content, "").json()["data"]["file_id"]
+    before = transfers(store, prefix)
+    stored = post(f"/files/{file_id}/convert", None, "png")
+    assert (stored.status_code, stored.json()["data"]["original_size"]) == (200, len(content))
+    of_stored = transfers(store, prefix)
+    assert of_stored - before == {"worker reads": 1, "worker writes": 1}
+
+    keyed = post("/convert", content, "png", **{"Idempotency-Key": "key"})
+    assert keyed.content[1:4] == b"PNG"
+    of_keyed = transfers(store, prefix) - of_stored
+    assert of_keyed == {"server writes in parts": 1, "worker reads": 1, "worker writes": 1, "server reads": 1}
+    again = post("/convert", content, "png", **{"Idempotency-Key": "key"})
+    assert (again.content, again.headers["ETag"]) == (keyed.content, keyed.headers["ETag"])
+
+
 @pytest.mark.slow
-def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
-    """Over TLS."""
+def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> None:
+    """Over TLS, and with files on S3 that the worker has no credentials of."""
     (tmp_path / "server").mkdir()
-    tls = tls_variables(tmp_path)
-    with SchedulerProcess(tls) as scheduler:
-        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": f"file://{tmp_path}/blobs", **tls}
-        with ConvertdServer(tmp_path / "server", settings) as server:
+    create_certificates(tmp_path / "tls", days=1)
+    of_scheduler, of_server, of_worker = (
+        tls_variables(tmp_path / "tls" / role, process)
+        for role, process in (("scheduler", "scheduler"), ("server", "client"), ("worker", "worker"))
+    )
+    with SchedulerProcess(of_scheduler) as scheduler:
+        prefix = new_id("cluster")
+        settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": s3_server.url(prefix)}
+        with ConvertdServer(tmp_path / "server", {**settings, **s3_server.environment, **of_server}) as server:
             (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
             auth = {"Authorization": f"Bearer {key}"}
 
+            def post(path: str, content: bytes | None, target: str, **headers: str) -> httpx.Response:
+                files, data = content and {"file": ("photo.png", content)}, {"output_format": target} if target else {}
+                body = {"files": files, "data": data} if files else {"json": data}
+                return http.post(f"{server.api}{path}", headers={**auth, **headers}, timeout=60, **body)
+
             def convert(content: bytes, target: str) -> httpx.Response:
-                files, data = {"file": ("photo.png", content)}, {"output_format": target}
-                return http.post(f"{server.api}/convert", files=files, data=data, headers=auth, timeout=60)
+                return post("/convert", content, target)
 
             def ready() -> httpx.Response:
                 return http.get(f"{server.url}/readyz")
@@ -65,7 +112,6 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
-            of_worker = {name: value for name, value in settings.items() if "TLS__CLIENT" not in name}
             with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
                 small = convert(picture(), "webp")
@@ -74,8 +120,9 @@ def test_a_server_converts_on_a_worker(tmp_path: Path) -> None:
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
                 assert "1 of version" in http.get(f"{server.url}/status").text
+                check_transfers(post, s3_server, prefix)
                 assert worker.stop() == 0
 
-            assert_certificate_required(scheduler.port, tmp_path / "cluster-ca.pem")
+            assert_certificate_required(scheduler.port, tmp_path / "tls" / "server" / "ca.pem")
             account = http.get(f"{server.api}/account", headers=auth).json()["data"]
-            assert account["credits_remaining"] == CREDITS - 2
+            assert account["credits_remaining"] == CREDITS - 4

@@ -1,17 +1,22 @@
 """A worker of the cluster whose code is an attacker's: no server runs it, and jobs of others are right."""
 
+import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
+from distributed import Worker
 
 from benchmarks.processes import ConvertdServer, SchedulerProcess
+from engine.errors import ExecutorUnavailable
 from engine.registry import load_registry
 from tests.support.requests import http
 from tests.support.samples.forms import picture
-from tests.support.servers.cluster import until
+from tests.support.servers.cluster import INSTALLATION, Cluster, run_scripted, until
 from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+from web.cluster import executor
+from web.cluster.connection import INSTALLATION as INSTALLATION_ENTRY
 from web.cluster.jobs import Installation
 
 _ANSWERS = {  # the status and the code of the error by what the worker sends
@@ -63,3 +68,31 @@ async def test_a_server_and_a_hostile_worker(tmp_path: Path, runner: HostileRunn
                 account = (await client.get("/account")).json()["data"]
             charged = 1 + len(_ANSWERS) + 1
             assert account["credits_remaining"] == CREDITS - charged
+
+
+async def test_a_reply_that_is_not_sent(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its job fails, and the replies to other jobs are read meanwhile."""
+    monkeypatch.setattr(executor, "FETCH_TIMEOUT", 2.0)
+    async with hostile_worker(cluster.scheduler, HostileRunner(INSTALLATION, tmp_path)) as worker:
+        server = await cluster.executor(1)
+        job = asyncio.create_task(run_scripted(server, "silence"))
+        await until(lambda: worker.stalled == 1)
+
+        assert await run_scripted(server, "honest") == b"result"
+        assert not job.done()
+
+        with pytest.raises(ExecutorUnavailable):
+            await job
+
+
+@pytest.mark.parametrize("description", [5, ["version"], {"version": ["1.0.0"]}])
+async def test_a_worker_that_describes_itself_wrongly(cluster: Cluster, tmp_path: Path, description: object) -> None:
+    """Servers leave it out."""
+    information = {INSTALLATION_ENTRY: lambda _worker: description}
+    folder, scheduler = str(tmp_path), cluster.scheduler
+    async with Worker(scheduler, host="127.0.0.1", local_directory=folder, startup_information=information):
+        await cluster.worker()
+        server = await cluster.executor(1)
+
+        assert await run_scripted(server) == b"picture"
+        assert server.state().slots == 2
