@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, cluster, convert, formats, tools, account, archive, config, doctor, one a tool.
+"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, config, doctor, and one a tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """

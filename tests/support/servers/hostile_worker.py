@@ -73,8 +73,7 @@ class HostileRunner(JobRunner):
             case "exception":
                 raise self.attack
             case "type":
-                value = _AttackType("Value", (bytes,), {"attack": self.attack})
-                return value(b"value")
+                return _AttackType("Value", (bytes,), {"attack": self.attack})(b"value")
             case "warning":
                 pickled = pickle.dumps(self.attack)
                 self.worker.log_event("warn", {"message": pickled, "category": pickled})

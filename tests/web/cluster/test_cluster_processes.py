@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
+from benchmarks.s3_server import S3Server
 from storage.ids import new_id
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
-from tests.support.servers.s3_server import S3Server
 from web.cluster.certificates import create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"
@@ -81,6 +81,11 @@ def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix
 
 
 @pytest.mark.slow
+def _post(url: str, content: bytes | None, target: str, headers: dict[str, str]) -> httpx.Response:
+    files, data = content and {"file": ("photo.png", content)}, {"output_format": target} if target else {}
+    return http.post(url, headers=headers, timeout=60, **({"files": files, "data": data} if files else {"json": data}))
+
+
 def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> None:
     """Over TLS, and with files on S3 that the worker has no credentials of."""
     (tmp_path / "server").mkdir()
@@ -97,26 +102,21 @@ def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> N
             auth = {"Authorization": f"Bearer {key}"}
 
             def post(path: str, content: bytes | None, target: str, **headers: str) -> httpx.Response:
-                files, data = content and {"file": ("photo.png", content)}, {"output_format": target} if target else {}
-                body = {"files": files, "data": data} if files else {"json": data}
-                return http.post(f"{server.api}{path}", headers={**auth, **headers}, timeout=60, **body)
-
-            def convert(content: bytes, target: str) -> httpx.Response:
-                return post("/convert", content, target)
+                return _post(f"{server.api}{path}", content, target, {**auth, **headers})
 
             def ready() -> httpx.Response:
                 return http.get(f"{server.url}/readyz")
 
-            refused = convert(picture(), "webp")
+            refused = post("/convert", picture(), "webp")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
             with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
-                small = convert(picture(), "webp")
+                small = post("/convert", picture(), "webp")
                 assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
-                large = convert(picture(size=(1500, 1500)), "bmp")
+                large = post("/convert", picture(size=(1500, 1500)), "bmp")
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
                 assert "1 of version" in http.get(f"{server.url}/status").text
