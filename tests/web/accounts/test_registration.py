@@ -117,8 +117,8 @@ def test_five_registrations_per_hour_and_email_address(server: Running) -> None:
 
 
 def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: Path) -> None:
-    settings = {"trusted_proxies": ("127.0.0.1",)}
-    with servers.running(data_dir, **settings) as server, http.Client(base_url=server.api) as client:
+    proxy = "127.0.0.1"
+    with servers.running(data_dir, trusted_proxies=(proxy,)) as server, http.Client(base_url=server.api) as client:
         for number in range(50):
             body = {"email": f"person{number}@example.test", "name": "Person"}
             assert client.post("/register", json=body).is_success
