@@ -225,3 +225,30 @@ def test_foreign_architectures_are_killed() -> None:
         if os.uname().machine == "x86_64":
             assert _action(program, _X32) == seccomp._KILL_PROCESS
             assert _action(program, _X32 | 999) == seccomp._KILL_PROCESS
+
+
+_PROGRAM_WITH_A_THREAD = """
+import os, threading
+from engine.sandbox import privileges, seccomp
+installed, errors = threading.Event(), []
+def signal_parent():
+    installed.wait()
+    try:
+        os.kill(os.getppid(), 0)
+    except OSError as error:
+        errors.append(error.errno)
+thread = threading.Thread(target=signal_parent)
+thread.start()
+privileges.set_no_new_privs()
+seccomp.restrict()
+installed.set()
+thread.join()
+print(errors)
+"""
+
+
+def test_threads_that_run_already_are_restricted() -> None:
+    """A thread of a library could otherwise do what the others may not."""
+    done = subprocess.run([sys.executable, "-c", _PROGRAM_WITH_A_THREAD], capture_output=True, text=True, check=True)
+
+    assert json.loads(done.stdout) == [errno.EPERM]

@@ -117,13 +117,17 @@ def test_five_registrations_per_hour_and_email_address(server: Running) -> None:
 
 
 def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as server, http.Client(base_url=server.api) as client:
+    proxy = "127.0.0.1"
+    with servers.running(data_dir, trusted_proxies=(proxy,)) as server, http.Client(base_url=server.api) as client:
         for number in range(50):
             body = {"email": f"person{number}@example.test", "name": "Person"}
             assert client.post("/register", json=body).is_success
-        refused = client.post("/register", json={"email": "late@example.test", "name": "Late"})
-        problem(refused, 429, "rate_limit_exceeded")
-        assert int(refused.headers["Retry-After"]) > 86_000
+        late = {"email": "late@example.test", "name": "Late"}
+        for _ in range(6):  # they do not count for the email address, which others could block otherwise
+            refused = client.post("/register", json=late)
+            problem(refused, 429, "rate_limit_exceeded")
+            assert int(refused.headers["Retry-After"]) > 86_000
+        assert client.post("/register", json=late, headers={"X-Forwarded-For": "192.0.2.1"}).is_success
 
 
 @pytest.mark.parametrize(

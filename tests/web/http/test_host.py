@@ -28,7 +28,7 @@ _PAGES = [
 @pytest.fixture(scope="module")
 def public(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server whose base URL is not on this machine."""
-    base_url = "https://Convert.example/api/v1"
+    base_url = "https://me:secret@Convert.example/api/v1"
     with servers.running(tmp_path_factory.mktemp("public"), base_url=base_url) as running:
         yield running
 

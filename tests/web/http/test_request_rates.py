@@ -29,3 +29,14 @@ def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
             429,
             "rate_limit_exceeded",
         )
+
+
+def test_all_keys_of_an_account_have_one_rate_limit(servers: Servers, data_dir: Path) -> None:
+    with servers.running(data_dir, rate_limit_free=3) as server:
+        first = server.account()
+        second = server.request("POST", "/account/keys", first, json={"name": "second"}).json()["data"]["api_key"]
+        remaining = [
+            server.request("GET", "/account", key).headers["X-RateLimit-Remaining"] for key in (first, second, second)
+        ]
+        assert remaining == ["1", "0", "0"]
+        problem(server.request("GET", "/account", first), 429, "rate_limit_exceeded")

@@ -1,5 +1,6 @@
 """The data folder has one server. A copy of it has another server, which leaves what the first one holds."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -35,16 +36,16 @@ def test_a_copy_has_a_server_of_its_own(data_dir: Path, tmp_path: Path, caplog: 
     assert (server_instance(data_dir).server, server_instance(copy).server) == (original.server, copied.server)
 
 
-@pytest.mark.parametrize("part", ["host", "device", "inode"])
-def test_each_part_of_the_place_tells_a_copy(data_dir: Path, part: str) -> None:
+@pytest.mark.parametrize("part", ["host", "device", "inode", None])
+def test_each_part_of_the_place_tells_a_copy(data_dir: Path, part: str | None) -> None:
     """On another machine, the folder can have the same device and inode."""
-    original = server_instance(data_dir)
-    server, host, numbers = (data_dir / "server").read_text().split(" ")
-    device, inode = numbers.split(":")
-    elsewhere = {"host": host, "device": device, "inode": inode, part: "1"}
-    (data_dir / "server").write_text(f"{server} {elsewhere['host']} {elsewhere['device']}:{elsewhere['inode']}")
+    folder = data_dir.stat()
+    place = {"host": os.uname().nodename, "device": folder.st_dev, "inode": folder.st_ino}
+    if part is not None:
+        place[part] = 1
+    (data_dir / "server").write_text("srv_1 {host} {device}:{inode}".format(**place))
 
-    assert server_instance(data_dir).server != original.server
+    assert (server_instance(data_dir).server == "srv_1") is (part is None)
 
 
 def test_an_id_of_an_earlier_version_is_replaced(data_dir: Path) -> None:
