@@ -20,6 +20,7 @@ ACCOUNTS, DAYS = 1_000, 25
 ROWS = {"usage": 1_000_000, "file": 250_000, "hold": 250_000, "idempotency": 100_000}
 CHUNK = 50_000  # rows of an INSERT
 LONGEST_CHARGE = 1.0  # seconds
+LIFETIME = 10_000  # seconds of a hold; the clock of the earlier release stands still
 BACKFILL_SECONDS = 900
 
 NUMBERS = {
@@ -62,7 +63,7 @@ class Charging:
     def run(self) -> None:
         while not self._ended.is_set():
             begun = monotonic()
-            hold = self._database.run_blocking(ledger.reserve, self._account, 1, OWNER, 60)
+            hold = self._database.run_blocking(ledger.reserve, self._account, 1, OWNER, LIFETIME)
             self._database.run_blocking(ledger.settle, hold, USE)
             self.longest = max(self.longest, monotonic() - begun)
             self.charges += 1
