@@ -30,9 +30,9 @@ class NewerSchema(RuntimeError):
 def migrate(connection: peewee.Database) -> None:
     """Applies all pending migrations, each in a transaction of its own, or in none if it has `atomic = False`.
 
-    Servers that start at the same time wait for each other. On PostgreSQL, a migration that does not get the locks of
-    its tables in time is rolled back and repeated. Raises NewerSchema if the database has migrations that this release
-    does not know.
+    Those of a new database are one transaction. Servers that start at the same time wait for each other. On
+    PostgreSQL, a migration that does not get the locks of its tables in time is rolled back and repeated. Raises
+    NewerSchema if the database has migrations that this release does not know.
     """
     deadline = time.monotonic() + TIMEOUT
     while True:
@@ -51,7 +51,7 @@ def create_index(connection: peewee.Database, name: str, columns: str) -> None:
 
     `columns` follows ON. SQLite locks the database meanwhile, for about half a second per million rows.
     """
-    if isinstance(connection, peewee.SqliteDatabase):
+    if connection.in_transaction():  # SQLite, or a new database
         connection.execute_sql(f"CREATE INDEX {name} ON {columns}")
         return
     log.info("creating the index %s; waits for open transactions, such as backups", name)
@@ -67,17 +67,26 @@ def _apply(connection: peewee.Database) -> None:
         migrations = runner.status()
         if any(migration.path is None for migration in migrations):
             raise NewerSchema("The database was last used by a newer release of convertd.")
+        if not any(migration.applied for migration in migrations):
+            _create(connection, runner)
+            return
         for migration in migrations:
             if not migration.applied:
                 _run(connection, runner, migration.name)
-        if not any(migration.applied for migration in migrations):
-            connection.execute_sql("DELETE FROM backfill")  # a new database has no rows to change
+
+
+def _create(connection: peewee.Database, runner: Runner) -> None:
+    """Runs all migrations of a new database, in one transaction. It has no rows for backfills to change."""
+    with connection.atomic():
+        connection.execute_sql(_BACKFILLS)
+        runner.up()
+        connection.execute_sql("DELETE FROM backfill")
 
 
 def _run(connection: peewee.Database, runner: Runner, name: str) -> None:
     """Runs a migration, unless another server has run it meanwhile."""
     if isinstance(connection, peewee.SqliteDatabase):
-        with connection.atomic("IMMEDIATE"):
+        with connection.atomic():  # takes the write lock
             connection.execute_sql(_BACKFILLS)
             runner.up(name)
         return

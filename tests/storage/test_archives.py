@@ -26,6 +26,7 @@ def use(database: Database, account: str, charges: int = 1) -> None:
 @pytest.fixture
 def used(database: Database, clock: Clock) -> list[str]:
     """Accounts with usage in May, June and July 2025. The first has the most, the last one only grants."""
+    clock.now = JULY - 60 * DAY  # also the day of the first charges
     opened = [open_account(database, 3000).id for _ in range(4)]
     database.run_blocking(ledger.credit, opened[0], "purchase", 5, ref="session_1")
     for days in (-60, -35, -31, -2, -1, 0, 1, 20):

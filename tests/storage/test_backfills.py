@@ -20,7 +20,7 @@ def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tupl
     """The database as the earlier release has opened it, without sums per day, and opened by this one."""
     earlier = open_earlier(5)
     account = open_account(earlier, 1000).id
-    open_account(earlier, 0)
+    other = open_account(earlier, 0).id
     values: dict[str, Any] = {
         "account": account,
         "operation": "convert",
@@ -29,6 +29,7 @@ def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tupl
     }
     values |= {"bytes_in": 10, "bytes_out": 5, "success": False, "credits": 0}
     rows = [values | {"at": int(clock.now) - number * DAY // 4} for number in range(1200)]
+    rows += [values | {"account": other, "at": number * DAY} for number in (100, 101, 102)]  # at midnight
     earlier.run_blocking(Transaction.insert, models.Usage.insert_many(rows))
     opened = Database(url, clock=clock)
     yield earlier, opened

@@ -47,11 +47,12 @@ def test_holds_and_charges_that_contradict_each_other_are_found(database: Databa
     assert len(database.run_blocking(ledger_audit.check)) == 1
 
 
-@pytest.mark.parametrize("table", [models.Usage, models.UsageDay])
-def test_charges_without_usage_are_found(database: Database, table: type[Any]) -> None:
+@pytest.mark.parametrize("tables", [[models.Usage], [models.UsageDay], [models.Usage, models.UsageDay]])
+def test_charges_without_usage_are_found(database: Database, tables: list[type[Any]]) -> None:
     hold = database.run_blocking(ledger.reserve, open_account(database, 10).id, 1, OWNER, 60)
     database.run_blocking(ledger.settle, hold, USE)
-    database.run_blocking(Transaction.execute, table.update(credits=0))
+    for table in tables:
+        database.run_blocking(Transaction.execute, table.update(credits=0))
     assert database.run_blocking(ledger_audit.check)
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.both_databases
 def change(database: Database, seed: int) -> None:
     """Changes accounts and files at random."""
     run, chosen = database.run_blocking, random.Random(seed)
-    for number in range(30):
+    for number in range(15):
         account = open_account(database, chosen.randrange(3, 9))
         if chosen.random() < 0.5:
             run(ledger.credit, account.id, "purchase", 5, ref=f"purchase-{seed}-{number}")
@@ -78,7 +78,7 @@ def test_servers_add_changes_once(database: Database, url: str, clock: Clock) ->
     read_totals(database)
     with ThreadPoolExecutor(4) as threads:
         changes = [threads.submit(change, database, seed) for seed in range(2)]
-        readers = [threads.submit(read_totals, one) for one in (database, other) * 20]
+        readers = [threads.submit(read_totals, one) for one in (database, other) * 10]
     assert {future.exception() for future in changes} | {future.exception() for future in readers} == {None}
     assert_right(other)
     assert database.run_blocking(Transaction.all, models.CounterChange.select()) == []
