@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -238,6 +239,29 @@ async def test_jobs_yield_to_the_server(executor: ObservedExecutor, tmp_path: Pa
     # Without sched_autogroup the kernel has no such groups, and no file.
     assert _autogroup(pid) == _autogroup(session)
     assert _autogroup(pid)[-6:] in ("nice 5", "")
+
+
+async def test_the_kernel_has_the_restrictions_of_a_worker(executor: ObservedExecutor, tmp_path: Path) -> None:
+    (pid,) = await run_deed(executor, tmp_path)
+    lines = (line.partition(":") for line in _told_by_kernel(pid, "status").splitlines())
+    status = {name: value.strip() for name, _, value in lines}
+
+    assert [int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")] == [0, 0, 0, 0]
+    assert (status["NoNewPrivs"], status["Seccomp"], status["Umask"]) == ("1", "2", "0077")
+    assert os.geteuid() or status["Groups"] == ""
+    assert [_hard_limit(pid, name) for name in ("core file size", "open files")] == ["0", "256"]
+    assert "unlimited" not in (_hard_limit(pid, "address space"), _hard_limit(pid, "file size"))
+    assert _told_by_kernel(pid, "oom_score_adj") == "500\n"
+
+
+def _told_by_kernel(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text()
+
+
+def _hard_limit(pid: int, name: str) -> str:
+    found = re.search(rf"^Max {name} +\S+ +(\S+)", _told_by_kernel(pid, "limits"), re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def _autogroup(pid: int) -> str:

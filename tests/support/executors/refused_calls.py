@@ -93,14 +93,18 @@ def _described(number: int, arguments: list[int]) -> str:
 
 
 def main(conversions: list[tuple[str, str]]) -> None:
-    """Prints the refused calls of conversions in a forked process."""
+    """Prints the refused calls of conversions in a forked process. Exits with an error if it ends with one."""
     connection, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
         connection.close()
         _convert_all(remote, conversions)
         os._exit(0)
     remote.close()
-    print(json.dumps({call: sorted(names) for call, names in sorted(_refused_calls(connection).items())}))
+    refused = _refused_calls(connection)
+    if status := os.waitpid(child, 0)[1]:
+        sys.exit(f"The process of the conversions ended with {os.waitstatus_to_exitcode(status)}.")
+    print(json.dumps({call: sorted(names) for call, names in sorted(refused.items())}))
 
 
 if __name__ == "__main__":
