@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def tls_variables(folder: Path, process: str) -> dict[str, str]:
         name.replace("CLIENT", process.upper()): value.replace("/etc/convertd/cluster", str(folder))
         for name, value in lines
     }
+
+
+def certified(folder: Path) -> list[dict[str, str]]:
+    """Creates certificates. Returns the variables of a scheduler, a server and a worker."""
+    create_certificates(folder, days=1)
+    processes = {"scheduler": "scheduler", "server": "client", "worker": "worker"}
+    return [tls_variables(folder / role, process) for role, process in processes.items()]
 
 
 def assert_certificate_required(port: int, authority: Path) -> None:
@@ -62,6 +70,15 @@ def transfers(store: S3Server, prefix: str) -> Counter[str]:
     return Counter(kind for line in lines for kind, pattern in kinds.items() if re.search(pattern, line))
 
 
+def request(
+    api: str, auth: dict[str, str], path: str, content: bytes | None, target: str, **headers: str
+) -> httpx.Response:
+    """Posts a file, or JSON without one, with an output format if that is not empty."""
+    data = {"output_format": target} if target else {}
+    body = {"files": {"file": ("photo.png", content)}, "data": data} if content else {"json": data}
+    return http.post(f"{api}{path}", headers={**auth, **headers}, timeout=60, **body)
+
+
 def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix: str) -> None:
     """Contents travel between worker and store, unless they come from the client or go to it."""
     content = noise()
@@ -84,11 +101,7 @@ def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix
 def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> None:
     """Over TLS, and with files on S3 that the worker has no credentials of."""
     (tmp_path / "server").mkdir()
-    create_certificates(tmp_path / "tls", days=1)
-    of_scheduler, of_server, of_worker = (
-        tls_variables(tmp_path / "tls" / role, process)
-        for role, process in (("scheduler", "scheduler"), ("server", "client"), ("worker", "worker"))
-    )
+    of_scheduler, of_server, of_worker = certified(tmp_path / "tls")
     with SchedulerProcess(of_scheduler) as scheduler:
         prefix = new_id("cluster")
         settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": s3_server.url(prefix)}
@@ -96,10 +109,7 @@ def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> N
             (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
             auth = {"Authorization": f"Bearer {key}"}
 
-            def post(path: str, content: bytes | None, target: str, **headers: str) -> httpx.Response:
-                files, data = content and {"file": ("photo.png", content)}, {"output_format": target} if target else {}
-                body = {"files": files, "data": data} if files else {"json": data}
-                return http.post(f"{server.api}{path}", headers={**auth, **headers}, timeout=60, **body)
+            post = partial(request, server.api, auth)
 
             def convert(content: bytes, target: str) -> httpx.Response:
                 return post("/convert", content, target)
