@@ -21,7 +21,8 @@ class UrlTransfers:
     """
 
     def __init__(self, timeout: float = _TIMEOUT) -> None:
-        self._client = httpx.AsyncClient(timeout=httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT))
+        headers = {"Accept-Encoding": "identity"}
+        self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT))
 
     async def close(self) -> None:
         """Closes the connections to the store."""

@@ -43,6 +43,8 @@ CONNECT_TIMEOUT = 5.0  # seconds
 POLL_INTERVAL = 5.0  # seconds between updates of the state
 _RETRY_INTERVAL = 1.0  # seconds, while there is no worker
 _START_TIMEOUT = _CLOSE_TIMEOUT = 1.0  # seconds
+_ECHO = "convertd-echo"  # the topic of events by which servers see whether they read messages
+_ECHO_TIMEOUT, _ECHO_INTERVAL = 3.0, 0.2  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _URL_LIFETIME = 900.0  # seconds
 _MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
@@ -91,7 +93,7 @@ class ClusterConnection:
         self._id = new_id("srv")
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
-        self._first_update, self._outdated = asyncio.Event(), asyncio.Event()
+        self._first_update, self._outdated, self._echoed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._last_usable = monotonic()
         self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
 
@@ -165,6 +167,7 @@ class ClusterConnection:
                 url = await self._blobs.write_url(self._id, _URL_LIFETIME)
                 seen = {"installation": asdict(self._installation), "seen": time.time(), "blob": url}
                 await client.set_metadata([SERVERS, self._id], seen)
+                await self._check_reading(client)
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
         except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # ValueError if it does not use TLS
@@ -188,14 +191,40 @@ class ClusterConnection:
                 timeout=CONNECT_TIMEOUT,
             )
             await self._client
+            self._client.subscribe_topic(_ECHO, lambda _event: self._echoed.set())
+            for topic in ("print", "warn"):  # with texts of workers
+                self._client.unsubscribe_topic(topic)
             await _check_scheduler(self._client)
         return self._client
 
+    async def _check_reading(self, client: Client) -> None:
+        """Disconnects, ends all jobs and raises OSError if the client has met a message that it could not read.
+
+        It reads no message after that one.
+        """
+        self._echoed.clear()
+        try:
+            async with asyncio.timeout(_ECHO_TIMEOUT):
+                while not self._echoed.is_set():
+                    await client.log_event(_ECHO, None)
+                    with suppress(TimeoutError):  # the scheduler may not know yet that the client waits for it
+                        await asyncio.wait_for(self._echoed.wait(), _ECHO_INTERVAL)
+        except TimeoutError:
+            if not self.outage.done():
+                self.outage.set_result(None)
+            await self._disconnect()
+            raise OSError("a message could not be read") from None
+
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
-        if client is not None:
-            with suppress(OSError, TimeoutError):
-                await client.close(timeout=_CLOSE_TIMEOUT)
+        if client is None:
+            return
+        try:
+            await client.close(timeout=_CLOSE_TIMEOUT)
+        except Exception as error:  # also that of a message that could not be read, with which Dask stops closing
+            log.debug("the connection to the scheduler was closed after an error: %s", error)
+            await client.rpc.close()
+            client.status = "closed"
 
     def _set_state(self, workers: Mapping[str, Mapping[str, Any]] | None) -> None:
         """Sets the state from the scheduler's description of its workers by address; None if it did not respond."""

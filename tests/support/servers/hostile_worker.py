@@ -11,7 +11,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from distributed import Status, Worker
-from distributed.protocol.serialize import ToPickle
+from distributed.protocol.serialize import Serialized, ToPickle
 from prometheus_client import CollectorRegistry
 
 from engine.executor import JobResult
@@ -70,7 +70,8 @@ class HostileRunner(JobRunner):
                 return self.attack
             case "marked object":
                 return ToPickle(self.attack)
-            case "exception":
+            case "exception" | "unreadable exception" as name:
+                self.worker.unreadable = name == "unreadable exception"
                 raise self.attack
             case "type":
                 return _AttackType("Value", (bytes,), {"attack": self.attack})(b"value")
@@ -134,7 +135,14 @@ class HostileWorker(Worker):
             return Status.dont_reply
         return await super().get_data(comm, keys, who, serializers=["pickle"] if self.pickles else serializers)
 
+    def batched_send(self, msg: dict[str, Any]) -> None:
+        """Sends a message to the scheduler, which sends the exceptions in it to servers as they are."""
+        if msg["op"] == "task-erred" and self.unreadable:
+            msg["exception"] = Serialized({"serializer": "none"}, [b""])
+        super().batched_send(msg)
+
     pickles = False
+    unreadable = False  # the exceptions that are sent
     stalled = 0  # replies that are not sent
 
 

@@ -202,7 +202,10 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("convertd ", {"serve", "worker", "convert", "formats", "tools", "account", "archive", "config", "doctor"}),
+        (
+            "convertd ",
+            {"serve", "worker", "cluster", "convert", "formats", "tools", "account", "archive", "config", "doctor"},
+        ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
         ("convertd convert --max-b", {"--max-bytes"}),
         ("convertd convert --overw", {"--overwrite"}),

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+
 from web.cluster.certificates import create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"
@@ -32,6 +34,13 @@ def tls_variables(folder: Path, process: str) -> dict[str, str]:
         name.replace("CLIENT", process.upper()): value.replace("/etc/convertd/cluster", str(folder))
         for name, value in lines
     }
+
+
+def certified(folder: Path) -> list[dict[str, str]]:
+    """Creates certificates. Returns the variables of a scheduler, a server and a worker."""
+    create_certificates(folder, days=1)
+    processes = {"scheduler": "scheduler", "server": "client", "worker": "worker"}
+    return [tls_variables(folder / role, process) for role, process in processes.items()]
 
 
 def assert_certificate_required(port: int, authority: Path) -> None:
@@ -62,6 +71,15 @@ def transfers(store: S3Server, prefix: str) -> Counter[str]:
     return Counter(kind for line in lines for kind, pattern in kinds.items() if re.search(pattern, line))
 
 
+def request(
+    api: str, auth: dict[str, str], path: str, content: bytes | None, target: str, **headers: str
+) -> httpx.Response:
+    """Posts a file, or JSON without one, with an output format if that is not empty."""
+    data = {"output_format": target} if target else {}
+    body = {"files": {"file": ("photo.png", content)}, "data": data} if content else {"json": data}
+    return http.post(f"{api}{path}", headers={**auth, **headers}, timeout=60, **body)
+
+
 def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix: str) -> None:
     """Contents travel between worker and store, unless they come from the client or go to it."""
     content = noise()
@@ -81,19 +99,10 @@ def check_transfers(post: Callable[..., httpx.Response], store: S3Server, prefix
 
 
 @pytest.mark.slow
-def _post(url: str, content: bytes | None, target: str, headers: dict[str, str]) -> httpx.Response:
-    files, data = content and {"file": ("photo.png", content)}, {"output_format": target} if target else {}
-    return http.post(url, headers=headers, timeout=60, **({"files": files, "data": data} if files else {"json": data}))
-
-
 def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> None:
     """Over TLS, and with files on S3 that the worker has no credentials of."""
     (tmp_path / "server").mkdir()
-    create_certificates(tmp_path / "tls", days=1)
-    of_scheduler, of_server, of_worker = (
-        tls_variables(tmp_path / "tls" / role, process)
-        for role, process in (("scheduler", "scheduler"), ("server", "client"), ("worker", "worker"))
-    )
+    of_scheduler, of_server, of_worker = certified(tmp_path / "tls")
     with SchedulerProcess(of_scheduler) as scheduler:
         prefix = new_id("cluster")
         settings = {"CONVERTD_CLUSTER": scheduler.address, "CONVERTD_BLOB_URL": s3_server.url(prefix)}
@@ -101,22 +110,24 @@ def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> N
             (key,) = create_accounts(sqlite_url(tmp_path / "server"), 1)
             auth = {"Authorization": f"Bearer {key}"}
 
-            def post(path: str, content: bytes | None, target: str, **headers: str) -> httpx.Response:
-                return _post(f"{server.api}{path}", content, target, {**auth, **headers})
+            post = partial(request, server.api, auth)
+
+            def convert(content: bytes, target: str) -> httpx.Response:
+                return post("/convert", content, target)
 
             def ready() -> httpx.Response:
                 return http.get(f"{server.url}/readyz")
 
-            refused = post("/convert", picture(), "webp")
+            refused = convert(picture(), "webp")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
             with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
-                small = post("/convert", picture(), "webp")
+                small = convert(picture(), "webp")
                 assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
-                large = post("/convert", picture(size=(1500, 1500)), "bmp")
+                large = convert(picture(size=(1500, 1500)), "bmp")
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
                 assert "1 of version" in http.get(f"{server.url}/status").text

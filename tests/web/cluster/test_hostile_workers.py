@@ -15,7 +15,7 @@ from tests.support.samples.forms import picture
 from tests.support.servers.cluster import INSTALLATION, Cluster, run_scripted, until
 from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
-from web.cluster import executor
+from web.cluster import connection, executor
 from web.cluster.connection import INSTALLATION as INSTALLATION_ENTRY
 from web.cluster.jobs import Installation
 
@@ -83,6 +83,19 @@ async def test_a_reply_that_is_not_sent(cluster: Cluster, tmp_path: Path, monkey
 
         with pytest.raises(ExecutorUnavailable):
             await job
+
+
+async def test_a_message_that_cannot_be_read(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask's client reads no message after it. The server connects again, and its jobs run."""
+    monkeypatch.setattr(connection, "POLL_INTERVAL", 0.1)
+    async with hostile_worker(cluster.scheduler, HostileRunner(INSTALLATION, tmp_path)):
+        server = await cluster.executor(1)
+
+        with pytest.raises(ExecutorUnavailable):
+            await run_scripted(server, "unreadable exception")
+
+        await until(lambda: server.connection.client is not None)
+        assert await run_scripted(server, "honest") == b"result"
 
 
 @pytest.mark.parametrize("description", [5, ["version"], {"version": ["1.0.0"]}])
