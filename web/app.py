@@ -30,8 +30,8 @@ log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
-CLOSE_TIMEOUT = 5  # seconds for emails, and for what is still to be written to the database
+CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
+CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
 
 
 def assemble(settings: Settings, registry: Registry, executor: Executor, cluster: ReadState | None = None) -> Services:
