@@ -151,6 +151,7 @@ class Settings(BaseModel):
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
     file_retention_seconds: int = Field(86_400, ge=1)
+    store_timeout: int = Field(6, ge=1)  # seconds
     blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir
     cluster: Annotated[str, AfterValidator(scheduler_address)] | None = None  # None: conversions run on this machine
     cluster_insecure: bool = False  # a cluster on other machines without TLS

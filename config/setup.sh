@@ -28,6 +28,7 @@ redis-server             counts requests of several servers
 postgresql               is the database of several servers
 sqlite3                  makes backups
 nginx                    is the reverse proxy
+haproxy                  distributes requests to several servers
 prometheus               checks metrics and alerts
 systemd                  checks the service unit'
 

@@ -9,7 +9,8 @@ ConversionError          processing_failed
 ├─ TooLarge              file_too_large
 ├─ CorruptInput          processing_failed / corrupt_input
 ├─ StepFailed            processing_failed / engine_error
-├─ OutOfMemory           processing_failed / out_of_memory    retryable
+├─ OutOfMemory           processing_failed / out_of_memory
+│  └─ Killed             processing_failed / out_of_memory    retryable
 ├─ TimedOut              processing_failed / timeout          retryable
 ├─ WorkerCrashed         processing_failed / worker_crashed   retryable
 └─ ExecutorUnavailable   not_ready                            retryable
@@ -126,9 +127,14 @@ class StepFailed(ConversionError):
 
 
 class OutOfMemory(ConversionError):
-    """The job exceeded its memory limit."""
+    """The job exceeded its memory limit. It would do so again."""
 
     reason = "out_of_memory"
+
+
+class Killed(OutOfMemory):
+    """The worker process was killed, as the kernel does if the machine has no memory left."""
+
     retryable = True
 
 
@@ -157,7 +163,9 @@ class ExecutorUnavailable(ConversionError):
 def _classes() -> dict[str, type[ConversionError]]:
     """The classes of the errors of jobs, by name. An error class of a plugin is sent as its nearest base class here."""
     classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
-    return {error_class.__name__: error_class for error_class in [*classes, OutOfMemory, TimedOut, WorkerCrashed]}
+    return {
+        error_class.__name__: error_class for error_class in [*classes, OutOfMemory, Killed, TimedOut, WorkerCrashed]
+    }
 
 
 def _describe(error: BaseException) -> str:

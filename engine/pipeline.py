@@ -1,5 +1,6 @@
 """Runs a plan step by step, measures each step, collects fidelity warnings and maps failures to ConversionError."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from engine.conversions import (
     FidelityWarning,
     ToolResult,
 )
-from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed
+from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed, TooLarge
 from engine.formats import FileFormat
 from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues, PageRanges
@@ -374,6 +375,9 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise OutOfMemory("The conversion exceeded its memory limit.") from error
+    except RecursionError as error:
+        details = {"max_nesting": sys.getrecursionlimit(), "step": str(step)}
+        raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
     except Exception as error:
         # A decoder fails because of the file; later steps get data that a decoder has accepted.
         if isinstance(step, Conversion) and isinstance(step.source, FileFormat):

@@ -23,6 +23,7 @@ from engine import (
     Raster,
     Size,
     TargetCapabilities,
+    TooLarge,
     UnknownFormat,
     check_size,
     conversion,
@@ -70,6 +71,7 @@ MODULES = (
 )
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
+_MAX_REPEATED_PAGES = 10_000
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 # What MuPDF reports about JBIG2 data of which it draws nothing.
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
@@ -88,6 +90,10 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
     document = pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(password or ""):
         raise encrypted_error(password)
+    if _has_repeated_pages(document):
+        from plugins._pdf.selection import with_distinct_pages
+
+        document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
@@ -102,6 +108,21 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
     document = pymupdf.open(stream=selected, filetype="pdf")
     document.authenticate(password or "")
     return document
+
+
+def _has_repeated_pages(document: pymupdf.Document) -> bool:
+    """Whether the document has more pages than objects, which MuPDF takes for damage. Raises TooLarge."""
+    try:
+        return int(document.page_count) < 0
+    except RuntimeError:
+        kind, count = document.xref_get_key(document.pdf_catalog(), "Pages/Count")
+    if kind == "int" and int(count) > _MAX_REPEATED_PAGES:
+        raise TooLarge(
+            f"The file has {count} pages, of which some are the same; the limit is {_MAX_REPEATED_PAGES}.",
+            reason="pages",
+            details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)},
+        )
+    return True
 
 
 def _select_pages(data: bytes, password: str, indexes: list[int]) -> bytes | None:

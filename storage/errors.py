@@ -1,7 +1,11 @@
 """Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web."""
 
+import errno
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The error numbers of an OSError that tells that a disk is full."""
 
 
 class StorageError(Exception):
@@ -113,7 +117,9 @@ class CommitUnknown(StorageError):
 class StoreUnavailable(StorageError):
     """The blob store does not respond, or an operation on it failed."""
 
+    code = "not_ready"
     retryable = True
+    retry_after = 5
     message = "The file store is unavailable."
 
 

@@ -31,7 +31,8 @@ log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-CANCEL_TIMEOUT = 5  # seconds for requests whose connections have been closed
+CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
+CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
 
 
 def assemble(
@@ -82,10 +83,11 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
         metrics_listener.stop()
         await metrics_listener.close_all_connections()
     await services.in_flight.drain(CANCEL_TIMEOUT)
-    await services.request_log.close()
-    await services.email_queue.close()
-    await services.charges.close()
-    await services.accounts.close()
+    users = (services.request_log, services.email_queue, services.charges, services.accounts)
+    closing = [asyncio.ensure_future(service.close()) for service in users]
+    _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+    for task in late:
+        task.cancel()
     await services.payments.checkout.close()
     await services.limiter.close()
     await asyncio.to_thread(services.database.close)

@@ -32,7 +32,8 @@ class SandboxIncomplete(RuntimeError):
 def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
     """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
-    return open_blob_store(url, settings.data_dir.absolute() / "blobs", durable=durable)
+    folder = settings.data_dir.absolute() / "blobs"
+    return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
 
 
 def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from pydantic import Field, TypeAdapter
 
 from engine import memory_estimate, sandbox
-from engine.errors import ConversionError, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
+from engine.errors import ConversionError, Killed, OutOfMemory, StepFailed, TimedOut, WorkerCrashed
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Size, Text
 from engine.pipeline import Seconds, Timing
@@ -233,5 +233,7 @@ def exit_error(exitcode: int | None) -> ConversionError:
     if exitcode == -signal.SIGXCPU:
         return TimedOut("The conversion exceeded its CPU time limit.")
     if exitcode == -signal.SIGKILL:
-        return OutOfMemory("The conversion's process was killed.")
+        return Killed("The conversion's process was killed.")
+    if exitcode == -signal.SIGABRT:  # libraries in C++ and Rust abort if they get no memory
+        return OutOfMemory("The conversion's process ended itself, as it does when it exceeds its memory limit.")
     return WorkerCrashed("The conversion's process crashed.", details={"exit_code": exitcode})

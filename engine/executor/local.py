@@ -192,7 +192,7 @@ class LocalExecutor:
             return jobs.parse_report(await _request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
-        """Returns whether the fork server can fork now."""
+        """Returns whether a process waits for a job, or one can be started."""
         return await self._pool.ready()
 
 

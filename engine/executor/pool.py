@@ -22,7 +22,6 @@ MAX_IDLE = 16
 IDLE_SECONDS = 60.0
 MAX_AGE = 600.0  # seconds since the first job
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
-_READY_TIMEOUT = 1.0  # seconds
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 
@@ -120,14 +119,16 @@ class WorkerPool:
                 self._spawn(self._refill())
 
     async def ready(self) -> bool:
-        """Returns whether the fork server can fork now."""
+        """Returns whether a spare waits for a job, or one can be forked. That takes long if the machine is busy."""
         if self._closed:
             return False
+        if any(process.is_waiting() for process in self.spares):
+            return True
         check = self._check
         if check is None or check.done():
             check = self._check = asyncio.get_running_loop().run_in_executor(self._thread, self._can_fork)
-        done, _ = await asyncio.wait([check], timeout=_READY_TIMEOUT)
-        return bool(done) and check.result()
+        await asyncio.wait([check])
+        return check.result()
 
     def _can_fork(self) -> bool:
         try:

@@ -112,7 +112,7 @@ class Worker:
             return jobs.error_reply(error)
         except MemoryError:
             return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
-        except Exception as error:
+        except BaseException as error:  # panics of libraries in Rust are no Exceptions
             failure = StepFailed(f"The conversion failed: {getattr(error, 'strerror', None) or type(error).__name__}.")
             failure.__cause__ = error
             return jobs.error_reply(failure)

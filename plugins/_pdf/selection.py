@@ -11,6 +11,15 @@ from plugins._pdf.delete_pages import remove_pages
 from plugins._pdf.form_fields import remove_xfa
 
 
+def with_distinct_pages(data: bytes, password: str) -> bytes:
+    """The document with an object for each page, without encryption. A page can be in it several times."""
+    with pikepdf.open(BytesIO(data), password=password) as document:
+        len(document.pages)  # replaces repeated pages by copies
+        file = BytesIO()
+        document.save(file, encryption=False)
+    return file.getvalue()
+
+
 def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None:
     """The document with the pages at `indices`, which count from 0, in their order.
 

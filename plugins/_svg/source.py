@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import codecs
 import re
 from collections.abc import Callable
 from io import BytesIO
@@ -27,6 +28,13 @@ TRANSFORMS = MappingProxyType(
 _MAX_BYTES = 32 * 1024 * 1024  # the size after decompression and expansion
 _MAX_ELEMENTS = 20_000  # including repetitions by <use> and embedded SVGs
 _MAX_NESTING = 200
+_UNREADABLE_TEXT = (
+    etree.ErrorTypes.ERR_INVALID_ENCODING,
+    etree.ErrorTypes.ERR_UNKNOWN_ENCODING,
+    etree.ErrorTypes.ERR_UNSUPPORTED_ENCODING,
+)
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF_16_DECLARATION = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']utf-16""", re.IGNORECASE)  # in ASCII
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
 _DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others and CMYK become PNG
@@ -47,7 +55,7 @@ def parse(data: bytes, normalize: Callable[[etree._Element], None]) -> tuple[etr
 
     Expands the internal entities that drawing programs declare, to a limited depth and size.
     Comments and processing instructions are left out. Raises TooLarge above the limits, CorruptInput for invalid XML,
-    and UnknownFormat if an external entity is used.
+    and UnknownFormat if an external entity is used or the text cannot be decoded.
     """
     reader = _Reader(normalize)
     return reader.read(data), reader.removed
@@ -131,6 +139,10 @@ def _parse(svg: bytes) -> etree._Element:
     try:
         root = etree.parse(BytesIO(svg), parser).getroot()
     except etree.XMLSyntaxError as error:
+        if error.code in _UNREADABLE_TEXT or not _is_in_its_encoding(svg):
+            raise UnknownFormat("The text of the SVG is not in its encoding, or that is not supported.") from error
+        if error.code == etree.ErrorTypes.ERR_RESOURCE_LIMIT:  # of the parser: it reads deeper nesting than is allowed
+            raise _nested_too_deeply() from error
         raise CorruptInput("The SVG is not well-formed XML.") from error
     if root.tag == "svg":  # without a namespace, as some programs write it
         for element in root.iter(etree.Element):
@@ -185,7 +197,23 @@ def _check_nesting(root: etree._Element) -> None:
     for event, _ in etree.iterwalk(root, events=("start", "end")):
         nesting += 1 if event == "start" else -1
         if nesting > _MAX_NESTING:
-            raise CorruptInput(f"The SVG is nested deeper than {_MAX_NESTING} elements.")
+            raise _nested_too_deeply()
+
+
+def _is_in_its_encoding(svg: bytes) -> bool:
+    """Whether the text can be UTF-16 if it says so. The parser does not tell all errors of UTF-16."""
+    if svg[:2] not in _UTF_16_MARKS:
+        return not _UTF_16_DECLARATION.match(svg)
+    try:
+        svg.decode("utf-16")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _nested_too_deeply() -> TooLarge:
+    message = f"The SVG is nested deeper than {_MAX_NESTING} elements."
+    return TooLarge(message, reason="elements", details={"max_nesting": _MAX_NESTING})
 
 
 def _count_drawn(root: etree._Element, limit: int) -> int:

@@ -1,26 +1,36 @@
 """Blob store: bytes by key, in a folder or in an S3-compatible store."""
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from storage.descriptors import BLOCK, copy, run_in_thread
-from storage.errors import NotFound
+from storage.errors import DISK_FULL, NotFound, StoreUnavailable
 from storage.ids import new_id
+
+TIMEOUT = 6.0
+"""The default number of seconds that a store has to respond."""
+
+log = logging.getLogger("convertd.blobs")
 
 _KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,199}")
 
 
 class BlobStore(Protocol):
-    """Stores bytes by key. Methods raise ValueError for malformed keys; `read` raises NotFound."""
+    """Stores bytes by key.
+
+    Methods raise ValueError for malformed keys, StoreUnavailable if the store fails or does not respond, and OSError
+    (ENOSPC, EDQUOT) if it is full; `read` raises NotFound.
+    """
 
     async def put(self, key: str, file: int) -> None:
         """Stores a copy of the open file with this descriptor, atomically."""
@@ -47,17 +57,17 @@ class BlobStore(Protocol):
         """Whether the store accepts blobs now."""
 
 
-def open_blob_store(url: str | None, folder: Path, *, durable: bool = True) -> BlobStore:
+def open_blob_store(url: str | None, folder: Path, *, durable: bool = True, timeout: float = TIMEOUT) -> BlobStore:
     """Opens the store at `s3://bucket/prefix` or `file:///folder`, or the folder if there is no URL. Blocks.
 
-    Unless `durable`, new blobs in a folder may be lost if the machine crashes.
+    Unless `durable`, new blobs in a folder may be lost if the machine crashes. `timeout` is in seconds, for S3.
     """
     if url is None:
         return FolderBlobStore(folder, durable=durable)
     if url.startswith("file:"):
         return FolderBlobStore(Path(unquote(urlsplit(url).path)), durable=durable)
     # Imported by name because its library is an optional dependency.
-    store: BlobStore = resolve_name("storage.blobs.s3:S3BlobStore")(url)
+    store: BlobStore = resolve_name("storage.blobs.s3:S3BlobStore")(url, timeout=timeout)
     return store
 
 
@@ -84,18 +94,21 @@ class FolderBlobStore:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def put(self, key: str, file: int) -> None:
-        await run_in_thread(file, self._put, self._path(key))
+        with _folder_errors():
+            await run_in_thread(file, self._put, self._path(key))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         blocks = _blocks(self._path(key), start, end)
-        try:
-            while block := await asyncio.to_thread(next, blocks, b""):
-                yield block
-                start += len(block)
-                if start >= end:
-                    return
-        except FileNotFoundError:
-            raise NotFound("file") from None
+        while start < end:
+            with _folder_errors():
+                try:
+                    block = await asyncio.to_thread(next, blocks, b"")
+                except FileNotFoundError:
+                    raise NotFound("file") from None
+            if not block:
+                return
+            yield block
+            start += len(block)
 
     async def move(self, source: str, target: str) -> int:
         try:
@@ -110,12 +123,16 @@ class FolderBlobStore:
         return self._path(key).absolute().as_uri()
 
     async def delete(self, keys: Iterable[str]) -> None:
-        await asyncio.to_thread(_unlink, [self._path(key) for key in keys])
+        paths = [self._path(key) for key in keys]
+        with _folder_errors():
+            await asyncio.to_thread(_unlink, paths)
 
     async def list(self, older_than: int) -> AsyncIterator[str]:
         until = self._clock() - older_than
         # Not an iterator: closing a scandir in another thread, on cancellation, would crash the process.
-        for name in await asyncio.to_thread(_put_before, self._folder, until):
+        with _folder_errors():
+            names = await asyncio.to_thread(_put_before, self._folder, until)
+        for name in names:
             yield name
 
     async def ready(self) -> bool:
@@ -151,6 +168,17 @@ class FolderBlobStore:
             return os.fstat(file).st_size
         finally:
             os.close(file)
+
+
+@contextmanager
+def _folder_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        log.warning("blob store failed: %s", error)
+        raise StoreUnavailable from error
 
 
 def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:

@@ -11,14 +11,13 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from storage.blobs.blob_store import validate_key
+from storage.blobs.blob_store import TIMEOUT, validate_key
 from storage.descriptors import BLOCK, read_blocks, run_in_thread
 from storage.errors import NotFound, StoreUnavailable
 
 log = logging.getLogger("convertd.blobs")
 
 _CONNECT_TIMEOUT = timedelta(seconds=2)
-_READ_TIMEOUT = 10.0  # seconds without a response, also while a part of 5 MiB is sent
 _TOTAL_TIMEOUT = timedelta(hours=1)  # a slow client may download for long
 _RETRIES = 2
 _PART = 5 << 20  # bytes of a part of an upload; a smaller file is one request instead of three
@@ -27,11 +26,11 @@ _PART = 5 << 20  # bytes of a part of an upload; a smaller file is one request i
 class S3BlobStore:
     """Blobs as objects below `s3://bucket/prefix`.
 
-    Credentials, region and endpoint are read from the usual environment variables (AWS_ACCESS_KEY_ID etc.). Methods
-    raise StoreUnavailable if the store fails or does not respond for `timeout` seconds.
+    Credentials, region and endpoint are read from the usual environment variables (AWS_ACCESS_KEY_ID etc.). The
+    store has `timeout` seconds for each response, in which a part of 5 MiB is sent.
     """
 
-    def __init__(self, url: str, *, timeout: float = _READ_TIMEOUT, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, *, timeout: float = TIMEOUT, clock: Callable[[], float] = time.time) -> None:
         read_timeout = timedelta(seconds=timeout)
         self._clock = clock
         self._store = S3Store.from_url(

@@ -4,17 +4,19 @@ import errno
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import peewee
-from playhouse.pool import PooledPostgresqlDatabase, PooledSqliteDatabase
 
 from storage.errors import DatabaseBusy
 
-TIMEOUT = 5  # seconds; for the write lock and a connection
+TIMEOUT = 5  # seconds for the write lock of SQLite, and until PostgreSQL acknowledges what was sent
+_CONNECT_TIMEOUT = 3  # seconds
 
 _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
 _DISK_FULL = "53100"  # SQLSTATE
+_CANCELED = "57014"  # SQLSTATE of a statement that takes longer than the limit
 
 
 class UnsupportedUrl(ValueError):
@@ -42,18 +44,35 @@ def open_sqlite(path: Path) -> peewee.SqliteDatabase:
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=TIMEOUT, lock_type="IMMEDIATE")
 
 
-def open_sqlite_readers(path: Path, size: int) -> PooledSqliteDatabase:
-    """Opens a pool of connections that cannot write."""
+def open_sqlite_reader(path: Path) -> peewee.SqliteDatabase:
+    """Opens a connection that cannot write, for one thread at a time."""
     pragmas = {"query_only": 1}
-    return PooledSqliteDatabase(
-        str(path), max_connections=size, pragmas=pragmas, timeout=TIMEOUT, check_same_thread=False
+    return peewee.SqliteDatabase(
+        str(path), pragmas=pragmas, timeout=TIMEOUT, check_same_thread=False, thread_safe=False
     )
 
 
-def open_postgresql(url: str, size: int) -> PooledPostgresqlDatabase:
-    """Opens a pool of connections."""
-    options = {"connect_timeout": TIMEOUT, "application_name": "convertd"}
-    return PooledPostgresqlDatabase(url, max_connections=size, prefer_psycopg3=True, **options)
+def open_postgresql(url: str) -> peewee.PostgresqlDatabase:
+    """Opens a connection, for one thread at a time. It fails soon if the network delivers nothing."""
+    options: dict[str, Any] = {
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "tcp_user_timeout": TIMEOUT * 1000,  # milliseconds
+        "keepalives_idle": TIMEOUT,
+        "keepalives_interval": 1,
+        "keepalives_count": TIMEOUT,
+        "application_name": "convertd",
+    }
+    return peewee.PostgresqlDatabase(url, thread_safe=False, prefer_psycopg3=True, **options)
+
+
+def limit_statements(connection: peewee.Database, seconds: float) -> None:
+    """Lets PostgreSQL end statements that take longer, and transactions whose client does nothing for so long.
+
+    Otherwise they would keep their locks after the client has given up, or while it is stopped.
+    """
+    if isinstance(connection, peewee.PostgresqlDatabase):
+        names = ("statement_timeout", "idle_in_transaction_session_timeout")
+        connection.execute_sql("; ".join(f"SET {name} = {round(seconds * 1000)}" for name in names))
 
 
 def is_busy(error: BaseException) -> bool:
@@ -62,11 +81,16 @@ def is_busy(error: BaseException) -> bool:
     return isinstance(cause, sqlite3.OperationalError) and cause.sqlite_errorcode == sqlite3.SQLITE_BUSY
 
 
+def sqlstate(error: BaseException) -> str | None:
+    """Returns the code of an error of PostgreSQL."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None)
+
+
 def translate(error: BaseException) -> BaseException:
-    """Returns DatabaseBusy for a locked database, OSError (ENOSPC) for a full disk, any other error unchanged."""
+    """Returns DatabaseBusy for locks that last too long, OSError (ENOSPC) for a full disk, other errors unchanged."""
     if not isinstance(error, peewee.OperationalError | peewee.InterfaceError):
         return error
-    if is_busy(error):
+    if is_busy(error) or sqlstate(error) == _CANCELED:
         translated: Exception = DatabaseBusy()
     elif _is_full(error):
         translated = OSError(errno.ENOSPC, "The disk of the database is full.")

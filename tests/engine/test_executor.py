@@ -51,6 +51,8 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
         ("crash", "worker_crashed"),
         ("exit", "worker_crashed"),
         ("eat", "out_of_memory"),
+        ("abort", "out_of_memory"),
+        ("panic", "engine_error"),
         ("overwork", "timeout"),
         ("raise", "corrupt_input"),
         ("late", "corrupt_input"),
@@ -61,7 +63,7 @@ async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, de
     error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(memory=512 << 20))
 
     assert (error.code, error.reason) == ("processing_failed", reason)
-    assert error.retryable == (reason not in ("corrupt_input", "engine_error"))
+    assert error.retryable == (reason in ("worker_crashed", "timeout"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from engine import ConversionError
 from engine.errors import ExecutorUnavailable
-from engine.executor import JobResult, LocalExecutor, pool
+from engine.executor import JobResult, LocalExecutor, forkserver, pool
 from tests.support.executors.isolated import (
     ObservedExecutor,
     has_ended,
@@ -96,19 +96,26 @@ async def test_a_fork_server_that_is_killed_costs_no_idle_job(tmp_path: Path, mo
 
 async def test_a_fork_server_that_hangs_is_replaced(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
-        assert await executor.ready()
         serving = serving_process(executor.forkserver)
         os.kill(serving, signal.SIGSTOP)
+        assert await executor.ready()  # a spare waits
 
-        assert not await executor.ready()
+        await run_deed(executor, tmp_path, account="a")
 
-        for _ in range(100):
-            if await executor.ready():
-                break
-            await asyncio.sleep(0.2)
-        assert await executor.ready()
-        await run_deed(executor, tmp_path)
+        assert await executor.ready()  # when the next one does
+        await run_deed(executor, tmp_path, account="b")
         assert await has_ended(serving)
+
+
+async def test_an_executor_that_cannot_fork_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with misbehaving(1) as executor:
+        monkeypatch.setattr(forkserver, "PROGRAM", "raise SystemExit")
+        os.killpg(_supervisor(executor), signal.SIGKILL)
+        for _ in range(100):  # the spare ends soon
+            if not await executor.ready():
+                break
+            await asyncio.sleep(0.05)
+        assert not await executor.ready()
 
 
 async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
+from tests.support.samples.hostile_documents import repeated_page
 
 _REGISTRY = load_registry()
 _WIDTHS = [20, 30, 40, 50]  # in pixels or points; the pages differ, so that each is recognized
@@ -220,3 +221,8 @@ def test_a_file_name_is_safe_in_a_zip(tmp_path: Path) -> None:
         worker.convert(_REGISTRY, plan, {"pages": "1-2"}, files, lambda _memory: None, name)
         with ZipFile(result) as archive:
             assert archive.namelist() == [f"{expected}-01.png", f"{expected}-02.png"]
+
+
+def test_a_page_can_be_in_a_pdf_several_times() -> None:
+    with Image.open(BytesIO(convert(repeated_page(5), "tiff").data)) as pages:
+        assert getattr(pages, "n_frames", 1) == 5

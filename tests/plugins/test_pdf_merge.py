@@ -9,7 +9,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.support.samples.hostile import flat_pdf
+from tests.support.samples.hostile_documents import flat_pdf
 from tests.support.samples.pdf_documents import (
     REGISTRY,
     annotate,

@@ -249,6 +249,20 @@ async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytes
             assert not await blobs.ready()
 
 
+async def test_an_unusable_folder_is_unavailable(tmp_path: Path) -> None:
+    blobs = FolderBlobStore(tmp_path / "blobs")
+    (tmp_path / "blobs").rmdir()
+    with pytest.raises(StoreUnavailable):
+        await put(blobs, "blob_1", b"bytes", tmp_path)
+    (tmp_path / "blobs").touch()
+    with pytest.raises(StoreUnavailable):
+        await read(blobs, "blob_1", 0, 5)
+    with pytest.raises(StoreUnavailable):
+        await blobs.delete(["blob_1"])
+    with pytest.raises(StoreUnavailable):
+        await listed(blobs)
+
+
 @pytest.mark.parametrize("durable", [True, False])
 async def test_durable_blobs_are_flushed_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool

@@ -177,33 +177,34 @@ def test_sqlite_transactions_hold_the_write_lock_from_the_start(tmp_path: Path) 
     other.close()
 
 
-async def test_run_with_timeout_does_not_wait_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
-    database = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
-    begun, end = threading.Event(), threading.Event()
+async def test_the_timeout_includes_the_wait_in_the_queue(url: str) -> None:
+    database = Database(url, timeout=0.2)
+    end, begun = threading.Event(), threading.Semaphore(0)
 
     def block(_transaction: Transaction) -> None:
-        begun.set()
+        begun.release()
         end.wait(30)
 
-    slow = asyncio.create_task(database.run(block))
-    await asyncio.to_thread(begun.wait)
-    cancelled = asyncio.create_task(database.run_with_timeout(lambda _: None))
+    number = 8 if postgresql(database) else 1
+    slow = [asyncio.create_task(database.run(block)) for _ in range(number)]
+    for _ in slow:
+        await asyncio.to_thread(begun.acquire)
+    cancelled = asyncio.create_task(database.run(lambda _: None))
     await asyncio.sleep(0)
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     with pytest.raises(DatabaseBusy):
-        await database.run_with_timeout(lambda _: None)
-    assert not slow.done()
+        await database.run(lambda _: None)
+    assert not any(task.done() for task in slow)
     end.set()
-    await slow
-    assert await database.run_with_timeout(lambda _: "in time") == "in time"
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert await database.run(lambda _: "in time") == "in time"
     database.close()
 
 
-async def test_reads_do_not_wait_in_the_queue(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
+async def test_reads_do_not_wait_in_the_queue(url: str) -> None:
+    database = Database(url, timeout=0.2)
     end = threading.Event()
     slow = [asyncio.create_task(database.read(lambda _: end.wait(30))) for _ in range(8)]
     await asyncio.sleep(0.02)
@@ -212,6 +213,7 @@ async def test_reads_do_not_wait_in_the_queue(database: Database, monkeypatch: p
     end.set()
     await asyncio.gather(*slow, return_exceptions=True)
     assert await database.read(lambda _: "in time") == "in time"
+    database.close()
 
 
 def test_a_new_sqlite_file_is_for_its_owner_only(tmp_path: Path) -> None:

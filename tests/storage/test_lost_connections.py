@@ -6,16 +6,22 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from storage.database import Database, Transaction, connection_pool
+from storage.database import Database, Transaction
+from storage.database import database as database_module
+from storage.database.connection_pool import ConnectionPool
+from storage.database.connections import open_postgresql
 from storage.errors import CommitUnknown, DatabaseBusy
 from storage.tables import accounts, ledger
 from tests.support.samples.storage import open_account
-
-pytestmark = pytest.mark.both_databases
+from tests.support.servers.in_process import eventually
+from tests.support.servers.tcp_proxy import tcp_proxy
 
 
 @pytest.fixture
@@ -124,28 +130,123 @@ async def test_both_transactions_of_a_deadlock_succeed(database: Database) -> No
     assert [account.credits_remaining for account in balances] == [2, 2]
 
 
-def test_a_stopped_server_does_not_block_a_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_pool, "MAX_SECONDS", 1.0)
-    opened = Database(url)
-    account = open_account(opened, 0)
+def _process_of(transaction: Transaction) -> int:
+    return int(transaction.connection.execute_sql("SELECT pg_backend_pid()").fetchone()[0])
+
+
+@contextmanager
+def stopping() -> Iterator[Callable[[Transaction], None]]:
+    """Yields a function that stops the process of its connection until the end of the block."""
     stopped: list[int] = []
 
-    def stop_once(transaction: Transaction) -> None:
-        if not stopped:
-            stop_always(transaction)
-        ledger.credit(transaction, account.id, "grant", 1, "once")
-
-    def stop_always(transaction: Transaction) -> None:
-        stopped.append(transaction.connection.execute_sql("SELECT pg_backend_pid()").fetchone()[0])
+    def stop(transaction: Transaction) -> None:
+        stopped.append(_process_of(transaction))
         os.kill(stopped[-1], signal.SIGSTOP)
-        ledger.balance(transaction, account.id)
 
     try:
-        opened.run_blocking(stop_once)
-        with pytest.raises(DatabaseBusy):
-            opened.run_blocking(stop_always)
-        assert balance_of(opened, account.id) == 1
+        yield stop
     finally:
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
-        opened.close()
+
+
+@pytest.fixture
+def impatient(url: str) -> Iterator[Database]:
+    """A database whose transactions have a second."""
+    database = Database(url, timeout=1)
+    yield database
+    database.close()
+
+
+async def test_a_stopped_process_does_not_block_a_transaction(impatient: Database) -> None:
+    account = open_account(impatient, 0)
+
+    def run_when_stopped(transaction: Transaction) -> None:
+        stop(transaction)
+        ledger.credit(transaction, account.id, "grant", 1, "never")
+
+    with stopping() as stop:
+        async with asyncio.timeout(10):
+            with pytest.raises(DatabaseBusy):
+                await impatient.run(run_when_stopped)
+        assert await impatient.run(ledger.balance, account.id) == 0
+        with pytest.raises(CommitUnknown):
+            await impatient.run(stop)  # does not answer COMMIT
+    assert await impatient.run(ledger.balance, account.id) == 0
+
+
+async def test_a_server_that_is_cut_off_fails_all_transactions_in_time(url: str) -> None:
+    opened = 3
+    with tcp_proxy(urlsplit(url).port or 0) as proxy:
+        database = Database(urlsplit(url)._replace(netloc=f"convertd@127.0.0.1:{proxy.port}").geturl(), timeout=1)
+        await asyncio.gather(*(database.run(lambda _transaction: time.sleep(0.2)) for _ in range(opened)))
+        proxy.cut_off()
+        # More than there are connections. Peewee's pool would open them one after the other.
+        async with asyncio.timeout(10):
+            attempts = (database.run(accounts.any_exists) for _ in range(20))
+            results = await asyncio.gather(*attempts, return_exceptions=True)
+        assert [type(result) for result in results] == [DatabaseBusy] * 20
+        proxy.reconnect()
+        assert await asyncio.to_thread(eventually, lambda: _responds(database))
+        await asyncio.to_thread(database.close)
+
+
+def _responds(database: Database) -> bool:
+    with suppress(DatabaseBusy):
+        return not database.run_blocking(accounts.any_exists)
+    return False
+
+
+async def test_after_a_timeout_transactions_have_less_time_until_one_succeeds(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "RETRY_TIMEOUT", 0.1)
+    database = Database(url, timeout=0.8)
+
+    def never_ends(transaction: Transaction) -> None:
+        stop(transaction)
+        accounts.any_exists(transaction)
+
+    async def seconds_of_a_failure() -> float:
+        started = time.monotonic()
+        with pytest.raises(DatabaseBusy):
+            await database.run(never_ends)
+        return time.monotonic() - started
+
+    with stopping() as stop:
+        seconds = [await seconds_of_a_failure(), await seconds_of_a_failure()]
+        assert (await database.run(accounts.any_exists)) is False
+        seconds.append(await seconds_of_a_failure())
+    assert seconds[1] < 0.8 <= min(seconds[0], seconds[2])
+    await asyncio.to_thread(database.close)
+
+
+def test_long_statements_end_on_the_server(impatient: Database, postgres: str) -> None:
+    def sleep(transaction: Transaction) -> None:
+        transaction.connection.execute_sql("SELECT pg_sleep(60)")
+
+    with pytest.raises(DatabaseBusy):
+        impatient.run_blocking(sleep)
+    with psycopg.connect(postgres) as connection:
+        found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'")
+        assert found.fetchone() == (0,)
+
+
+def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None:
+    account = open_account(database, 0)
+    pool = ConnectionPool([open_postgresql(url)], time.time, 0.5)
+    locked, resumed = threading.Event(), threading.Event()
+
+    def hold_a_lock(transaction: Transaction) -> int:
+        ledger.credit(transaction, account.id, "grant", 1, "once")
+        locked.set()
+        resumed.wait(30)
+        return ledger.balance(transaction, account.id)
+
+    call = pool.submit(hold_a_lock)
+    locked.wait(30)
+    database.run_blocking(ledger.credit, account.id, "grant", 2, "meanwhile")
+    resumed.set()
+    assert call.future.result() == 3  # the function ran again
+    assert balance_of(database, account.id) == 3
+    pool.close()

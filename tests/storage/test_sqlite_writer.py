@@ -13,7 +13,6 @@ from random import Random
 import pytest
 
 from storage.database import Database, Transaction, connections
-from storage.database import database as database_module
 from storage.errors import DatabaseBusy
 from storage.tables import ledger, ledger_audit, models
 from tests.support.samples.storage import open_account
@@ -178,17 +177,14 @@ async def test_a_locked_database_is_busy_for_all(url: str, path: Path, monkeypat
     database.close()
 
 
-async def test_run_with_timeout_waits_no_longer_for_the_lock(
-    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = Database(url)
+async def test_the_timeout_includes_the_wait_for_the_lock(url: str, path: Path) -> None:
+    database = Database(url, timeout=0.1)
     account = open_account(database, 0).id
-    monkeypatch.setattr(database_module, "TIMEOUT", 0.1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     async with asyncio.timeout(connections.TIMEOUT - 1):
         with pytest.raises(DatabaseBusy):
-            await database.run_with_timeout(grant(account, "late"))
+            await database.run(grant(account, "late"))
     other.close()
     assert await database.run(grant(account, "after")) == 1
     assert refs(database) == {"after"}

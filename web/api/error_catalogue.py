@@ -59,6 +59,7 @@ class SizeDetails(TypedDict, total=False):
     max_scans: int
     scans: int
     max_elements: int
+    max_nesting: int
 
 
 class JobDetails(TypedDict, total=False):
@@ -183,8 +184,9 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
         "processing_failed": ErrorDescription(
             500,
             "The picture data cannot be decoded.",
-            "`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated. After `timeout`, "
-            "`out_of_memory` and `worker_crashed` a retry may succeed. Failed conversions are not charged.",
+            "`corrupt_input`, `engine_error`, `target_unreachable` and, unless it is `retryable`, `out_of_memory` fail "
+            "again if repeated. After `timeout` and `worker_crashed` a retry may succeed. Failed conversions are not "
+            "charged.",
             {
                 "corrupt_input": "the file is damaged",
                 "engine_error": "the conversion failed for another reason than the file",

@@ -3,13 +3,12 @@
 Errors of the engine and of storage have the same attributes as ApiError: code, reason, param, retryable, details.
 """
 
-import errno
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 from engine.errors import ConversionError
-from storage.errors import InvalidKey, StorageError
+from storage.errors import DISK_FULL, InvalidKey, StorageError
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.values import ErrorBody
 
@@ -195,12 +194,10 @@ class ServerError(ApiError):
 PublicError: TypeAlias = ApiError | ConversionError | StorageError
 """Errors whose message may be sent to the client."""
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 def public_error(error: BaseException | None) -> PublicError:
     """The error to send to the client: `error` itself, NoSpace, or ServerError for an unexpected exception."""
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
         return NoSpace()
     return error if isinstance(error, PublicError) else ServerError()
 

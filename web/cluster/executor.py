@@ -32,7 +32,7 @@ _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in
 _URL_MARGIN = 60.0  # seconds in addition that URLs are valid, because clocks differ
 FETCH_TIMEOUT = 10.0  # seconds to fetch a reply from a worker
 _BUSY_INTERVAL = 0.1  # seconds until a worker that sends other replies is asked again
-_CLOSE_TIMEOUT = 10.0  # seconds to delete files
+CLOSE_TIMEOUT = 3.0  # seconds to delete files and to disconnect
 _RELEASE_DELAY = 1.0  # seconds
 _UNREADABLE = "A worker of the cluster has sent something else than a result."
 
@@ -76,10 +76,11 @@ class ClusterExecutor:
         await self.connection.start(on_resize)
 
     async def close(self) -> None:
-        """Disconnects, which ends all jobs."""
-        if self._deletions:
-            await asyncio.wait(self._deletions, timeout=_CLOSE_TIMEOUT)
-        await self.connection.close()
+        """Disconnects, which ends all jobs. Takes at most 3 s, even if nothing responds."""
+        closing = [asyncio.ensure_future(self.connection.close()), *self._deletions]
+        _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
+        for task in late:
+            task.cancel()
 
     async def ready(self) -> bool:
         """Returns whether a worker can run jobs of this server."""

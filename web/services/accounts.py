@@ -109,7 +109,7 @@ class Accounts:
 
         The session ends with `sign_out`, after SESSION_LIFETIME, or when the API key stops working.
         """
-        token, account = await self._database.run_with_timeout(api_keys.begin_session, parse_key(key))
+        token, account = await self._database.run(api_keys.begin_session, parse_key(key))
         if account.verified_at is None:
             await self.sign_out(token)
             raise KeyNotVerified

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 
 from engine.errors import ConversionError
@@ -24,6 +26,7 @@ log = logging.getLogger("convertd.charging")
 T = TypeVar("T")
 
 RETRY_DELAYS = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
+SETTLE_TIMEOUT = 8.0  # seconds after which no further attempt is made to find out whether a charge was committed
 RELEASE_TIMEOUT = 1.0  # seconds that an error response waits for the release of the hold
 
 SaveResult = Callable[[Transaction], ResponseData]
@@ -45,15 +48,15 @@ class Charge:
         Returns the balance in credits and the response, which is stored for repeats of the request. Raises
         CommitUnknown if the connection to the database is lost during the commit and cannot be restored.
         """
-        usage = replace(self.usage, bytes_out=size)
+        usage, deadline = replace(self.usage, bytes_out=size), monotonic() + SETTLE_TIMEOUT
         try:
             return await self._database.run(_settle, self._hold, usage, save, self.claim)
         except CommitUnknown as unknown:
             # The commit may have succeeded: the database decides, once it is reachable again.
             try:
-                if not await _retry_while_busy(self.is_settled):
+                if not await _retry_while_busy(self.is_settled, deadline):
                     raise
-                return await _retry_while_busy(lambda: self._database.run(_read_settled, self._hold, save))
+                return await _retry_while_busy(lambda: self._database.run(_read_settled, self._hold, save), deadline)
             except DatabaseBusy:
                 raise unknown from None
 
@@ -86,7 +89,7 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run_with_timeout(_reserve, account, key_id, amount, self._owner, hold_id)
+            hold = await self._database.run(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
             # A separate task: the current one may be cancelled again before the release is committed.
@@ -100,15 +103,22 @@ class Charges:
 
     def _on_released(self, release: asyncio.Task[None]) -> None:
         self._releases.discard(release)
-        if not release.cancelled() and release.exception() is not None:
-            log.error("release failed: the credits are held until the lease expires", exc_info=release.exception())
+        if not release.cancelled() and (error := release.exception()) is not None:
+            unexpected = None if isinstance(error, DatabaseBusy) else error
+            log.error("release failed: the credits are held until the lease expires", exc_info=unexpected)
 
 
-async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy after about 6 s."""
+async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]], deadline: float = inf) -> T:
+    """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy after about 6 s.
+
+    Starts no attempt after the deadline, which is in monotonic time.
+    """
     for delay in RETRY_DELAYS:
-        with suppress(DatabaseBusy):
+        try:
             return await attempt()
+        except DatabaseBusy:
+            if monotonic() + delay > deadline:
+                raise
         await asyncio.sleep(delay)
     return await attempt()
 

@@ -60,7 +60,7 @@ class Services:
         self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
         self.work_files.prepare()
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None)
-        self.database = database = Database(settings.resolved_database_url())
+        self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(settings.data_dir)

@@ -12,6 +12,7 @@ from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
 from engine.registry import Registry
+from storage.errors import CommitUnknown
 from storage.tables.idempotency import Claim
 from storage.tables.usage import UsageRecord
 from web.api.operations import ZIP
@@ -183,6 +184,8 @@ class Conversions:
             save = self._files.result_saver(request, plan.source, outcome, blob)
             try:
                 balance, response = await charge.settle(outcome.processed_size, save)
+            except CommitUnknown:
+                raise  # it may be the result of a charge; if not, the orphan sweep deletes it
             except BaseException:
                 # A client that disconnects during the commit may have paid, and can then download the result.
                 if not await charge.is_settled():

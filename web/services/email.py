@@ -27,7 +27,7 @@ log = logging.getLogger("convertd.email")
 _SMTP_TIMEOUT = 10.0  # seconds for each step of the protocol
 RETRY_DELAYS = (2.0, 10.0)  # seconds
 CAPACITY = 1000  # emails
-CLOSE_TIMEOUT = 10.0  # seconds
+CLOSE_TIMEOUT = 2.5  # seconds
 
 _VERIFICATION = """\
 Welcome to convertd.

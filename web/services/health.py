@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import TypeAlias
 
 from engine.registry import Registry
@@ -18,7 +19,10 @@ from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.health")
 
-_CHECK_TIMEOUT = 1.5  # seconds
+MAX_SECONDS = 5.0
+"""A check that runs for longer has failed."""
+
+_PATIENCE = 0.5  # seconds for checks to end before a state is returned
 _INTERVAL = 15  # seconds between updates of the metrics
 _NO_EXECUTOR = "the executor cannot run jobs"
 _WITHOUT_REDIS = "Redis does not respond"
@@ -41,8 +45,8 @@ class HealthState:
 class Readiness:
     """The process is ready from `start` to `stop`, while all essential checks succeed in time.
 
-    A check fails if it returns False, raises or times out. Checks run concurrently. Concurrent callers share a running
-    check, so that each check runs at most once at a time.
+    A check fails if it returns False, raises or takes longer than MAX_SECONDS. While it runs, its previous result
+    counts, because checks are slow on a busy machine. Checks run concurrently, and each at most once at a time.
     """
 
     def __init__(
@@ -69,7 +73,9 @@ class Readiness:
         }
         if isinstance(limiter, FailoverRateLimiter):
             self._checks[_WITHOUT_REDIS] = lambda: _redis_responds(limiter)
-        self._running: dict[str, asyncio.Task[bool]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._started: dict[str, float] = {}  # monotonic time
+        self._succeeded = dict.fromkeys(self._checks, False)
 
     def start(self) -> None:
         """Makes the process ready if all essential checks succeed. The executor must have started."""
@@ -95,7 +101,7 @@ class Readiness:
             await asyncio.sleep(_INTERVAL)
 
     async def state(self) -> HealthState:
-        """Runs all checks."""
+        """Starts the checks that do not run, and waits up to half a second for them."""
         if not self._serving:
             return HealthState(("the server is starting or stopping",), ())
         failed = await self._failed_checks()
@@ -112,20 +118,24 @@ class Readiness:
         return HealthState(tuple(reasons), tuple(degraded), cluster)
 
     async def _failed_checks(self) -> list[str]:
-        """Runs the checks that are not running. Returns the reasons to report for those that fail."""
+        """Returns the reasons to report for the checks that fail."""
         for reason in self._checks.keys() - self._running.keys():
+            self._started[reason] = monotonic()
             self._running[reason] = asyncio.create_task(self._run_check(reason))
-        running = {reason: self._running[reason] for reason in self._checks}
-        await asyncio.wait(running.values(), timeout=_CHECK_TIMEOUT)
-        return [reason for reason, task in running.items() if not task.done() or task.cancelled() or not task.result()]
+        await asyncio.wait([*self._running.values()], timeout=_PATIENCE)
+        return [reason for reason in self._checks if self._is_late(reason) or not self._succeeded[reason]]
 
-    async def _run_check(self, reason: str) -> bool:
+    def _is_late(self, reason: str) -> bool:
+        return reason in self._running and monotonic() - self._started[reason] > MAX_SECONDS
+
+    async def _run_check(self, reason: str) -> None:
+        succeeded = False
         try:
-            return await self._checks[reason]()
+            succeeded = await self._checks[reason]()
         except Exception:
             log.warning("%s", reason, exc_info=True)
-            return False
         finally:
+            self._succeeded[reason] = succeeded
             del self._running[reason]
 
 

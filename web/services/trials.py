@@ -52,7 +52,7 @@ class Trials:
 
         Raises DatabaseBusy.
         """
-        stored, key = await self._database.run_with_timeout(_open_account)
+        stored, key = await self._database.run(_open_account)
         return replace(Account.from_storage(stored, key), tier=TRIAL_TIER, client=address)
 
     async def remaining(self, address: str) -> int:

@@ -83,19 +83,19 @@ async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer)
 
 
 async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
-    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
+    url: str, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.database.database.TIMEOUT", 0.1)
     monkeypatch.setattr(charging, "RELEASE_TIMEOUT", 0.1)
-    end = threading.Event()
-    slow = [asyncio.create_task(unreliable.run(lambda _: end.wait(30))) for _ in range(8)]
+    end, impatient = threading.Event(), UnreliableDatabase(url, timeout=0.1)
+    charges = Charges(impatient, OWNER)
+    slow = [asyncio.create_task(impatient.run(lambda _: end.wait(30))) for _ in range(8)]
     await asyncio.sleep(0.05)
     with pytest.raises(DatabaseBusy):
-        await _settled(opened, unreliable, account, away=0)
-    assert not any(task.done() for task in slow)
+        await _settled(charges, impatient, account, away=0)
     end.set()
-    await asyncio.gather(*slow)
-    assert await _left(opened, unreliable, account) == 3
+    await asyncio.gather(*slow, return_exceptions=True)
+    assert await _left(charges, impatient, account) == 3
+    impatient.close()
 
 
 async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> None:

@@ -22,6 +22,7 @@ from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.redis_server import RedisServer
 from web.api.schemas.service import Cluster
 from web.app import assemble
+from web.services import health
 from web.services.files import Files
 
 
@@ -29,7 +30,7 @@ class Idle:
     """An executor that answers readiness checks and runs no jobs."""
 
     def __init__(self, *, answers: bool = True, ready: bool = True) -> None:
-        self._answers = answers
+        self.answers = answers
         self._ready = ready
         self.checks = 0
 
@@ -40,7 +41,7 @@ class Idle:
 
     async def ready(self) -> bool:
         self.checks += 1
-        if not self._answers:
+        if not self.answers:
             await asyncio.Event().wait()
         return self._ready
 
@@ -71,10 +72,24 @@ def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
         assert executor.checks == 1
 
 
+def test_a_slow_check_fails_only_after_a_while(
+    servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = Idle()
+    with servers.running(data_dir, executor) as server:
+        assert eventually(lambda: ready(server))
+        executor.answers = False
+        assert ready(server)
+        assert ready(server)
+        monkeypatch.setattr(health, "MAX_SECONDS", 0.1)
+        assert eventually(lambda: not ready(server))
+
+
 def test_a_database_locked_by_another_process(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, Idle()) as server:
         other = sqlite3.connect(data_dir / "convertd.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
+        assert eventually(lambda: not ready(server))
         assert "the database does not respond" in reasons(http.get(f"{server.url}/readyz", timeout=30))
         assert http.get(f"{server.url}/healthz").json() == {"status": "ok"}
         other.close()

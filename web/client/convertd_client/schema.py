@@ -91,7 +91,7 @@ class NotReady(ConvertdError, code="not_ready"):
 
 
 class ProcessingFailed(ConvertdError, code="processing_failed"):
-    """`corrupt_input`, `engine_error` and `target_unreachable` fail again if repeated."""
+    """`corrupt_input`, `engine_error`, `target_unreachable` and, unless it is `retryable`, `out_of_memory` fail …"""
 
 
 class RangeNotSatisfiable(ConvertdError, code="range_not_satisfiable"):

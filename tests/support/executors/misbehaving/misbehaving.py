@@ -40,7 +40,11 @@ def decode(data: bytes) -> Raster:
     if leftovers.is_leftover(deed):
         leftovers.leave(deed)
     elif deed == "crash":
+        signal.raise_signal(signal.SIGSEGV)
+    elif deed == "abort":
         os.abort()
+    elif deed == "panic":
+        raise Panic("capacity overflow")
     elif deed == "exit":
         os._exit(0)
     elif deed == "hang":
@@ -84,6 +88,10 @@ def row(rasters: list[Raster]) -> Raster:
     for number, raster in enumerate(rasters):
         picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
     return Raster([Frame(picture)])
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
 
 
 def _eat() -> None:

@@ -1,0 +1,53 @@
+"""Hostile SVGs and PDFs: deep nesting, text that is not in its encoding, and very many pages."""
+
+from io import BytesIO
+
+import pikepdf
+
+
+def svg(body: str, attributes: str = 'width="100" height="100"') -> bytes:
+    names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    return f"<svg {names} {attributes}>{body}</svg>".encode()
+
+
+def nested_svgs() -> dict[str, bytes]:
+    """SVGs that are nested too deeply, by name."""
+    rule = f"a{{width:{'calc(' * 5000}1px{')' * 5000}}}"
+    return {
+        **{f"svg_deep_{levels}": svg("<g>" * levels + "</g>" * levels) for levels in (201, 50_000)},
+        "svg_deep_style": svg("<style>" + "@media all{" * 5000 + "}" * 5000 + "</style>"),
+        "svg_deep_value": svg(f"<style>{rule}</style>"),
+    }
+
+
+def broken_texts() -> dict[str, bytes]:
+    """SVGs whose text is not in the encoding that they state, by name."""
+    text = svg("<text>a</text>").decode()
+    wide, declared = text.encode("utf-16"), b'<?xml version="1.0" encoding="UTF-16"?>' + text.encode()
+    return {
+        "svg_utf_16_odd": wide[:-1],
+        "svg_utf_16_surrogate": wide.replace("a<".encode("utf-16-le"), b"\x00\xd8A\x00<\x00"),
+        "svg_utf_16_tail": wide + b"\x3d\xd8",
+        "svg_utf_16_declared": declared,
+        "svg_unknown_encoding": declared.replace(b"UTF-16", b"x"),
+    }
+
+
+def flat_pdf(count: int) -> bytes:
+    """A PDF with all pages in one list, without index."""
+    kids = b" ".join(b"%d 0 R" % number for number in range(3, 3 + count))
+    pages = b"".join(b"%d 0 obj<</Type/Page/Parent 2 0 R/Resources<<>>>>endobj\n" % n for n in range(3, 3 + count))
+    tree = b"2 0 obj<</Type/Pages/MediaBox[0 0 50 50]/Count %d/Kids[%s]>>endobj\n" % (count, kids)
+    catalog = b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+    return b"%PDF-1.4\n" + catalog + tree + pages + b"trailer<</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
+
+
+def repeated_page(count: int) -> bytes:
+    """A PDF with one page, which is in the list of pages many times."""
+    file = BytesIO()
+    with pikepdf.new() as document:
+        document.add_blank_page(page_size=(50, 50))
+        document.Root.Pages.Kids = pikepdf.Array([document.pages[0].obj] * count)
+        document.Root.Pages.Count = count
+        document.save(file)
+    return file.getvalue()
