@@ -14,10 +14,10 @@ from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import (
     CREDITS_PER_CONVERSION,
+    EMAILS_PER_MAILBOX,
     FREE_CREDITS,
     MIB,
     PACKS,
-    REGISTRATIONS_PER_EMAIL,
     TIERS,
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
@@ -209,7 +209,7 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
         ("API keys of an account", str(MAX_KEYS)),
         ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
-        ("verification emails", f"{REGISTRATIONS_PER_EMAIL} per hour and email address"),
+        ("verification emails", f"{EMAILS_PER_MAILBOX} per day and mailbox"),
     )
 
 
