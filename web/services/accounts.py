@@ -22,6 +22,8 @@ from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, KeyNotVerified, RateLimited
 from web.metrics.service import CreditMetrics
 from web.services.email import EmailQueue, replacement_email, verification_email
+from web.services.fair_queue import Tenant
+from web.services.job_records import PROVING_JOBS
 
 log = logging.getLogger("convertd.accounts")
 
@@ -51,9 +53,15 @@ class Account(StoredAccount):
         return cls(**vars(account), tier=tier, key_id=key.key_id)
 
     @property
-    def isolation_key(self) -> str:
-        """Identifies the client to the executor: clients with different keys share no worker process."""
-        return f"{self.id} {self.client}" if self.client else self.id
+    def tenant(self) -> Tenant:
+        """Whom the job queue is fair to: the account, or the client if it uses the account of trials.
+
+        Tenants share no worker process.
+        """
+        if self.client:
+            return Tenant(f"{self.id} {self.client}", self.tier.max_concurrent, is_new=True)
+        is_new = not self.credits_total_purchased and self.credits_used_total < PROVING_JOBS
+        return Tenant(self.id, self.tier.max_concurrent, self.address, is_new)
 
 
 class Accounts:

@@ -19,6 +19,8 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import FORM, TARGET, form, part, picture
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import Running, Servers, eventually
+from web.services import job_records
+from web.services.job_queue import SHORT_DEADLINE
 
 MIB = 1 << 20
 _UPLOADS = 16
@@ -72,7 +74,10 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
         assert not refused
 
 
-def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: Path) -> None:
+def test_accounts_with_endless_jobs_share_one_slot(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)
     with servers.running(tmp_path, executor=executor, workers=2, rate_limit_free=10_000) as server:
         attackers = [server.account() for _ in range(_ATTACKERS)]
@@ -84,7 +89,7 @@ def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: P
             assert [response.status_code for response in responses] == [200] * 10
             assert eventually(lambda: executor.ended.total() >= before + len(responses) + _ATTACKERS, 60)
     assert executor.most_together == 1
-    assert {executor.limits[account] for account in executor.accounts} == {10}
+    assert {executor.limits[account] for account in executor.accounts} == {SHORT_DEADLINE}
     assert max(executor.limits.values()) == 55
 
 
