@@ -37,13 +37,15 @@ class JobQueue:
     """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
     Refuses a new job if it is not expected to start soon, by the measured durations of jobs. `refused` counts refusals
-    by cause: full, late, stopping. `clock` returns monotonic time in seconds.
+    by cause: full, late, stopping. The jobs of new and restricted tenants may run for `short_deadline` seconds. `clock`
+    returns monotonic time in seconds.
     """
 
     def __init__(self, slots: int, *, memory: float = inf, clock: Callable[[], float] = monotonic) -> None:
         self._records = JobRecords(clock)
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven)
         self.slots = slots
+        self.short_deadline = SHORT_DEADLINE
         self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._closed = False
@@ -117,7 +119,7 @@ class JobQueue:
         """Returns how many seconds a job of the tenant with `size` bytes of input may run."""
         seconds = deadline_seconds(plan, size)
         short = tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED
-        return min(seconds, SHORT_DEADLINE) if short else seconds
+        return min(seconds, self.short_deadline) if short else seconds
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -79,7 +80,8 @@ def test_accounts_with_endless_jobs_share_one_slot(
 ) -> None:
     monkeypatch.setattr(job_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)
-    with servers.running(tmp_path, executor=executor, workers=2, rate_limit_free=10_000) as server:
+    settings: dict[str, Any] = {"workers": 2, "rate_limit_free": 10_000}
+    with servers.running(tmp_path, executor=executor, short_deadline=SHORT_DEADLINE, **settings) as server:
         attackers = [server.account() for _ in range(_ATTACKERS)]
         with _endless_jobs(server, attackers):
             assert eventually(lambda: sum(count >= 4 for count in executor.ended.values()) == _ATTACKERS, 60)
