@@ -36,6 +36,21 @@ class EndlessExecutor:
         return True
 
 
+class SwitchedExecutor:
+    """Passes jobs on to `executor`, which a test replaces."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        return await self.executor.run(job, account, inputs, output, limits)
+
+    async def ready(self) -> bool:
+        return True
+
+
 class RecordingExecutor:
     """Records jobs and their accounts, and raises StepFailed, or passes the jobs on to `executor` if there is one."""
 
