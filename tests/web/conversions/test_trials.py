@@ -16,7 +16,7 @@ from PIL import Image
 from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
 from engine.errors import TimedOut
 from storage.tables import accounts, ledger_audit
-from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
+from tests.support.executors.fake import EndlessExecutor, RecordingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
@@ -25,6 +25,7 @@ from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.stores import shared_stores
 from web.services import trials
 from web.services.job_queue import SHORT_DEADLINE
+from web.services.job_records import PROVING_JOBS
 from web.services.trials import TRIAL_EMAIL
 
 PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
@@ -223,6 +224,18 @@ class TestPreviews:
     def test_first_page_of_an_encrypted_document(self, server: Running) -> None:
         problem(previewed(server, encrypted_pdf()), 400, "invalid_file_type", reason="pdf_encrypted")
         assert previewed(server, encrypted_pdf(), password="secret").status_code == 200
+
+    def test_previews_do_not_open_the_kept_slot(self, servers: Servers, data_dir: Path) -> None:
+        executor, endless = SwitchedExecutor(servers.executor), EndlessExecutor()
+        with servers.running(data_dir, executor, trusted_proxies="127.0.0.1") as site:
+            for _ in range(PROVING_JOBS):
+                assert site.convert(sample("png"), "jpeg").status_code == 200
+                assert previewed(site, sample("png")).status_code == 200
+            executor.executor = endless
+            with ThreadPoolExecutor(2) as pool:
+                for _ in range(2):
+                    pool.submit(_abandoned, site, "192.0.2.1")
+            assert endless.most_running == 1
 
     def test_previews_cost_no_trial_and_no_credit(self, site: Running) -> None:
         for _ in range(TRIALS_PER_ADDRESS + 1):
