@@ -113,7 +113,8 @@ for _ in range(5):
 async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
     error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(seconds=1))
 
-    assert (error.reason, error.seconds) == ("timeout", pytest.approx(1, abs=0.9))
+    assert error.reason == "timeout"
+    assert error.seconds == pytest.approx(1, abs=0.9)
     assert not await _sleepers()
 
 
