@@ -155,7 +155,7 @@ class JobQueue:
             if error is not None:
                 self._records.record_failure(job.tenant, error)
             elif job.seconds is not None:
-                self._records.record_success(job.tenant, job.seconds)
+                self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)
         self._start_next()
 
     def _start_next(self) -> None:

@@ -22,7 +22,7 @@ PROVING_JOBS = 10
 """Short successful jobs in a row that prove a tenant."""
 
 FIRST_MEAN = 0.1
-"""Seconds that jobs are expected to take before one has ended."""
+"""Seconds for which jobs are expected to hold a slot before one has ended."""
 
 _MAX_OVERRUNS = 3  # a tenant with as many is restricted
 _OVERRUN_MEMORY = 600.0  # seconds after which past overruns no longer count
@@ -72,19 +72,19 @@ class JobRecords:
         return bool(self._proven)
 
     def expected_seconds(self, tenant: Tenant) -> float:
-        """Returns how long a job of the tenant takes: by its latest ones, or by those of all."""
+        """Returns how long a job of the tenant holds a slot: by its latest ones, or by those of all."""
         record = self._records.get(_keys(tenant)[0])
         return self._mean_seconds if record is None or record.mean_seconds is None else record.mean_seconds
 
-    def record_success(self, tenant: Tenant, seconds: float) -> None:
-        """Counts a successful job, which a process ran for `seconds`."""
+    def record_success(self, tenant: Tenant, seconds: float, slot_seconds: float) -> None:
+        """Counts a successful job, which a process ran for `seconds`, and which held its slot for `slot_seconds`."""
         for key in _keys(tenant):
             mean = self.expected_seconds(tenant)
             record = self._use(key)
-            record.mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
+            record.mean_seconds = mean + (slot_seconds - mean) * _MEAN_WEIGHT
             record.overrun_points = max(record.overrun_points - 1, 0)
             self._set_short_jobs(key, record.short_jobs + 1 if seconds <= SHORT_JOB else 0)
-        self._mean_seconds += (seconds - self._mean_seconds) * _MEAN_WEIGHT
+        self._mean_seconds += (slot_seconds - self._mean_seconds) * _MEAN_WEIGHT
 
     def record_failure(self, tenant: Tenant, error: BaseException) -> None:
         """Counts a job that failed or was cancelled. Logs a warning if it restricts the tenant or its address."""

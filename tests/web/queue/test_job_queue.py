@@ -45,11 +45,12 @@ async def waiting(job_queue: JobQueue, tenant: str) -> asyncio.Task[None]:
     return task
 
 
-async def succeed(job_queue: JobQueue, seconds: float, *tenants: str) -> None:
-    """Runs jobs that each take a process `seconds`."""
+async def succeed(job_queue: JobQueue, clock: Clock, seconds: float, *tenants: str) -> None:
+    """Runs jobs that each take `seconds`."""
     for tenant in tenants:
         with job_queue.admit(Tenant(tenant, 2)) as job:
             async with job_queue.acquire(job):
+                clock.now += seconds
                 job.seconds = seconds
 
 
@@ -73,9 +74,9 @@ async def test_an_account_at_its_limit_does_not_block_others() -> None:
     assert job_queue.refused == {"late": 1}
 
 
-async def test_check_raises_what_admit_would_and_queues_nothing() -> None:
-    job_queue = JobQueue(1)
-    await succeed(job_queue, 30, *"aaaa")
+async def test_check_raises_what_admit_would_and_queues_nothing(clock: Clock) -> None:
+    job_queue = JobQueue(1, clock=clock)
+    await succeed(job_queue, clock, 30, *"aaaa")
     async with held(job_queue, "a"):
         for _ in range(10):
             check(job_queue, "b")
@@ -94,9 +95,9 @@ async def test_check_raises_what_admit_would_and_queues_nothing() -> None:
         check(job_queue, "b")
 
 
-async def test_an_admitted_job_is_queued_though_the_queue_is_full_by_now() -> None:
-    job_queue = JobQueue(1)
-    await succeed(job_queue, 30, *"aaaa")
+async def test_an_admitted_job_is_queued_though_the_queue_is_full_by_now(clock: Clock) -> None:
+    job_queue = JobQueue(1, clock=clock)
+    await succeed(job_queue, clock, 30, *"aaaa")
     async with held(job_queue, "a"):
         with job_queue.admit(Tenant("c", 2)) as job:
             with pytest.raises(RateLimited):
@@ -107,18 +108,18 @@ async def test_an_admitted_job_is_queued_though_the_queue_is_full_by_now() -> No
     await acquiring
 
 
-async def test_many_short_jobs_are_not_refused() -> None:
-    job_queue = JobQueue(2)
-    await succeed(job_queue, 0.02, *"a" * 20)
+async def test_many_short_jobs_are_not_refused(clock: Clock) -> None:
+    job_queue = JobQueue(2, clock=clock)
+    await succeed(job_queue, clock, 0.02, *"a" * 20)
     async with held(job_queue, "a", "a"):
         tasks = [await waiting(job_queue, "a") for _ in range(1000)]
     await asyncio.gather(*tasks)
 
 
-async def test_jobs_of_one_tenant_are_refused_by_their_own_durations() -> None:
-    job_queue = JobQueue(2)
-    await succeed(job_queue, 0.01, *"a" * 20)
-    await succeed(job_queue, 12, *"b" * 20)
+async def test_jobs_of_one_tenant_are_refused_by_their_own_durations(clock: Clock) -> None:
+    job_queue = JobQueue(2, clock=clock)
+    await succeed(job_queue, clock, 0.01, *"a" * 20)
+    await succeed(job_queue, clock, 12, *"b" * 20)
     async with held(job_queue, "a", "b"):
         tasks = [await waiting(job_queue, "a") for _ in range(100)]
         tasks.append(await waiting(job_queue, "b"))
@@ -148,9 +149,9 @@ async def test_a_long_batch_does_not_delay_another_tenant() -> None:
     await asyncio.gather(*batch)
 
 
-async def test_a_job_with_a_long_expected_wait_is_refused_with_a_retry_delay() -> None:
-    job_queue = JobQueue(1)
-    await succeed(job_queue, 10, *"b" * 50)
+async def test_a_job_with_a_long_expected_wait_is_refused_with_a_retry_delay(clock: Clock) -> None:
+    job_queue = JobQueue(1, clock=clock)
+    await succeed(job_queue, clock, 10, *"b" * 50)
     async with held(job_queue, "a"):
         first = await waiting(job_queue, "b")
         with pytest.raises(RateLimited) as refused:
@@ -195,11 +196,11 @@ async def test_closing_refuses_queued_jobs_and_lets_running_ones_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_no_start_is_lost_under_random_arrivals_and_cancellations(seed: int) -> None:
+async def test_no_start_is_lost_under_random_arrivals_and_cancellations(seed: int, clock: Clock) -> None:
     chance = random.Random(seed)
-    job_queue = JobQueue(2, memory=10)
+    job_queue = JobQueue(2, memory=10, clock=clock)
     max_wait = 1e6  # seconds: a slow machine causes no refusal
-    await succeed(job_queue, 0, *"a" * 50)
+    await succeed(job_queue, clock, 0, *"a" * 50)
     memory = 0
 
     async def work(tenant: str, needs: int, steps: int) -> None:
@@ -228,9 +229,9 @@ async def test_no_start_is_lost_under_random_arrivals_and_cancellations(seed: in
     assert is_empty(job_queue)
 
 
-async def test_admitted_jobs_count_before_they_start() -> None:
-    job_queue = JobQueue(1)
-    await succeed(job_queue, 10, *"a" * 50)
+async def test_admitted_jobs_count_before_they_start(clock: Clock) -> None:
+    job_queue = JobQueue(1, clock=clock)
+    await succeed(job_queue, clock, 10, *"a" * 50)
     with ExitStack() as stack:
         first, *_ = [stack.enter_context(job_queue.admit(Tenant("a", 8))) for _ in range(2)]  # one can start at once
         with pytest.raises(RateLimited):
@@ -244,7 +245,7 @@ async def test_admitted_jobs_count_before_they_start() -> None:
 
 async def test_a_queue_of_jobs_that_do_not_become_ready_is_not_full(clock: Clock) -> None:
     job_queue = JobQueue(1, clock=clock)
-    await succeed(job_queue, 10, *"a" * 50)
+    await succeed(job_queue, clock, 10, *"a" * 50)
     with ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(job_queue.admit(Tenant("a", 8)))

@@ -45,7 +45,7 @@ def overrun(records: JobRecords, tenant: Tenant, times: int = 1) -> None:
 
 def succeed(records: JobRecords, tenant: Tenant, times: int = PROVING_JOBS, seconds: float = 1.0) -> None:
     for _ in range(times):
-        records.record_success(tenant, seconds)
+        records.record_success(tenant, seconds, slot_seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,13 @@ def test_the_expected_time_is_that_of_the_latest_jobs(records: JobRecords) -> No
     assert records.expected_seconds(B) == pytest.approx(4, rel=0.01)  # as the jobs of others
     succeed(records, B, 50, 1)
     assert records.expected_seconds(A) == pytest.approx(4, rel=0.01)
+
+
+def test_waits_are_expected_by_slots_and_records_by_processes(records: JobRecords) -> None:
+    for _ in range(50):
+        records.record_success(A, 1.0, slot_seconds=SHORT_JOB + 3)
+    assert records.expected_seconds(A) == pytest.approx(SHORT_JOB + 3, rel=0.01)
+    assert records.standing(A) is PROVEN
 
 
 def test_a_restriction_is_logged_once(records: JobRecords, caplog: pytest.LogCaptureFixture) -> None:
