@@ -8,13 +8,13 @@ from typing import Final, Literal, TypeAlias
 MIB = 1 << 20
 RATE_WINDOW = 60  # seconds
 CREDITS_PER_CONVERSION = 1
-FREE_CREDITS = 50  # granted to a new account
+FREE_CREDITS = 50  # granted to a new account; by default, once per mailbox and DAY
 FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
-REGISTRATIONS_PER_EMAIL = 5  # per HOUR
+EMAILS_PER_MAILBOX = 5  # verification emails per DAY
 REGISTRATIONS_PER_ADDRESS = 50  # per DAY
 TRIALS_PER_ADDRESS = 5  # conversions without an API key, per DAY
 TRIAL_PREVIEWS_PER_ADDRESS = 100  # previews and inspections for the landing page, per DAY
-TRIAL_CREDITS_PER_DAY = 2_000  # for the trials and previews of all addresses
+TRIAL_CREDITS_PER_DAY = 2_000  # for the trials of all addresses
 HOUR, DAY = 3_600, 86_400  # seconds
 
 
@@ -38,7 +38,7 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
     }
 )
 
-TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # shared by all trials
+TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # of an address
 
 CURRENCY: Final = "eur"
 

@@ -159,6 +159,7 @@ class Settings(BaseModel):
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
     stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
+    mailbox_credits_once: bool = True  # free credits for one account of a mailbox a day
     simulated_checkout: bool = False  # credits for free, with a code that is logged at the start
 
     @field_validator("stripe_webhook_secret")

@@ -31,7 +31,8 @@ class ConversionError(Exception):
 
     `reason` narrows the code, `param` names the request field at fault. A `retryable` job may succeed if it is
     repeated, after `retry_after` seconds if set. `details` holds JSON values without nesting, or lists and dictionaries
-    of them, because worker processes send errors as JSON. `cause` is for logs only: it can quote the file.
+    of them, because worker processes send errors as JSON. `cause` is for logs only: it can quote the file. `seconds` is
+    how long a process ran the job; None if an executor has not measured it.
     """
 
     code: ClassVar[str] = "processing_failed"
@@ -52,6 +53,7 @@ class ConversionError(Exception):
             self.reason = reason
         self.param = param
         self.details = dict(details or {})
+        self.seconds: float | None = None
         self._cause: str | None = None
 
     @property
@@ -71,6 +73,7 @@ class ConversionError(Exception):
             "reason": self.reason,
             "param": self.param,
             "details": self.details,
+            "seconds": self.seconds,
         }
 
     @staticmethod
@@ -78,12 +81,14 @@ class ConversionError(Exception):
         """Rebuilds an error from the values of `as_json`. An unknown class becomes ConversionError."""
         error_class = _classes().get(str(values.get("kind")), ConversionError)
         details = values.get("details")
-        return error_class(
+        error = error_class(
             str(values.get("message") or "The conversion failed."),
             reason=_text(values.get("reason")),
             param=_text(values.get("param")),
             details=details if isinstance(details, dict) else None,
         )
+        error.seconds = values.get("seconds")
+        return error
 
 
 class UnknownFormat(ConversionError):

@@ -174,7 +174,7 @@ def test_the_settings_are_those_of_the_program() -> None:
     assert set(documented) == {variable(name) for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if isinstance(field.default, int | str | Path) and field.default is not None:
-            assert documented[variable(name)] == str(field.default).replace("False", "false")
+            assert documented[variable(name)] == str(field.default).replace("True", "true").replace("False", "false")
 
 
 def test_the_settings_that_are_named_exist() -> None:

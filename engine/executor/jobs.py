@@ -92,13 +92,15 @@ class JobResult:
     """The outcome of a job and its measurements.
 
     `trace` has the duration of each step, `check_seconds` is the duration of the verification. `peak_memory` is the
-    largest resident size of the process in bytes since its start, which can be before the job.
+    largest resident size of the process in bytes since its start, which can be before the job. `seconds` is how long
+    the process ran the job, as the executor measured it.
     """
 
     outcome: Outcome
     trace: tuple[Timing, ...] = ()
     check_seconds: Seconds = 0.0
     peak_memory: Size = 0
+    seconds: Seconds = 0.0
 
 
 class Request(NamedTuple):
@@ -165,6 +167,7 @@ class _ErrorValues:
     reason: Text | None
     param: Text | None
     details: dict[Text, _Scalar | list[_Scalar] | dict[Text, _Scalar]]
+    seconds: Seconds | None = None
     cause: Text | None = None
 
 

@@ -9,15 +9,17 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from engine import sandbox
-from engine.errors import ExecutorUnavailable, StepFailed, TimedOut
+from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import disk_quota, jobs, preload
 from engine.executor.disk_quota import BaseFolder
 from engine.executor.forkserver import PID, ForkServer, WorkerProcess, job_environment, kill_group
+from engine.executor.job_time import JobTime
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.executor.pool import Worker, WorkerPool
 from engine.executor.worker import run_worker
@@ -40,7 +42,8 @@ class Executor(Protocol):
         """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
         `inputs` are descriptors of readable files. The result is written to the file of the descriptor `output`. The
-        caller closes all.
+        caller closes all. The `seconds` of the result or of the error are those of the process that ran the job,
+        without any wait for it. If the job is cancelled, the cause of the CancelledError has them, if they are known.
         """
 
     async def ready(self) -> bool:
@@ -165,30 +168,44 @@ class LocalExecutor:
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
     ) -> JobResult:
         """Runs a job of an account. Raises ConversionError. Cancelling kills the process."""
-        async with self._slots, _deadline(limits.seconds):
-            with reopen(inputs) as sources:
-                return await self._run(job, account, [*sources, output], limits)
+        time = JobTime(limits.seconds)
+        try:
+            async with self._slots, time.limited():
+                with reopen(inputs) as sources:
+                    return await self._run(job, account, [*sources, output], limits, time)
+        except ConversionError as error:
+            error.seconds = time.of_process
+            raise
+        except asyncio.CancelledError as error:
+            cause = StepFailed("The conversion was cancelled.")
+            cause.seconds = time.of_process
+            raise error from cause
 
-    async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits) -> JobResult:
+    async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits, time: JobTime) -> JobResult:
         output = descriptors[-1]
         for _ in range(_ATTEMPTS):
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(_NotStarted):
                 async with self._pool.worker(account, isolated=job.isolated) as worker:
+                    time.begin()
                     request = Request(account, limits, worker.final, job)
                     result, reusable = jobs.parse_result(await _request(worker, request, descriptors))
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
                     worker.succeeded = reusable
-                    return result
+                    return replace(result, seconds=time.of_process)
         raise ExecutorUnavailable("No process can be started for the conversion.")
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
         limits = JobLimits()
-        async with self._slots, _deadline(limits.seconds), self._pool.worker("", isolated=True) as worker:
+        async with (
+            self._slots,
+            JobTime(limits.seconds).limited(),
+            self._pool.worker("", isolated=True) as worker,
+        ):
             return jobs.parse_report(await _request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
@@ -237,12 +254,3 @@ def reopen(files: Sequence[int]) -> Iterator[list[int]]:
                 raise StepFailed("The files of the job cannot be opened.") from error
             stack.callback(os.close, opened[-1])
         yield opened
-
-
-@asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise TimedOut(f"The conversion took longer than {seconds:g} s.", details={"max_seconds": seconds}) from None

@@ -3,6 +3,7 @@
 A deleted account is a row without email address and name, to which the rows of the ledger refer.
 """
 
+import hashlib
 import unicodedata
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,6 +15,9 @@ from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
 from storage.tables import files, ledger, models
+
+_DAY = 86_400  # seconds
+_GMAIL = ("gmail.com", "googlemail.com")  # two names of the same mailboxes
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,24 @@ class StoredAccount:
     credits_used_total: Annotated[int, Field(ge=0, examples=[1])]
     created_at: Timestamp
     last_used_at: Timestamp | None
+    address: Annotated[str | None, Field(exclude=True)]
 
 
 def create(
-    transaction: Transaction, email: str, name: str, *, free_credits: int, verified: bool = True
+    transaction: Transaction,
+    email: str,
+    name: str,
+    *,
+    free_credits: int,
+    verified: bool = True,
+    address: str | None = None,
+    once_per_mailbox: bool = False,
 ) -> StoredAccount:
-    """Creates an account and grants its free credits. Raises EmailTaken."""
+    """Creates an account and grants its free credits. Raises EmailTaken.
+
+    With `once_per_mailbox`, no credits are granted if an account of the same mailbox has got them on the same day.
+    `address` is the network address of the client.
+    """
     account = new_id("acct")
     row = {
         "id": account,
@@ -44,11 +60,13 @@ def create(
         "name": name,
         "verified_at": transaction.now if verified else None,
         "created_at": transaction.now,
+        "address": address,
     }
     if not transaction.insert_ignore(models.Account.insert(row)):
         raise EmailTaken
     if free_credits:
-        ledger.credit(transaction, account, "grant", free_credits, ref=f"welcome:{account}")
+        granted_to = _mailbox_and_day(email, transaction.now) if once_per_mailbox else account
+        ledger.credit(transaction, account, "grant", free_credits, ref=f"welcome:{granted_to}")
     return get(transaction, account)
 
 
@@ -106,7 +124,7 @@ def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
         transaction.execute(table.delete().where(table.account == account.id))
     _delete_verifications(transaction, account)
     # The id is unique, and no address: the address can have another account.
-    anonymous = {"email": "", "email_key": account.id, "name": ""}
+    anonymous = {"email": "", "email_key": account.id, "name": "", "address": None}
     transaction.execute(models.Account.update(anonymous).where(models.Account.id == account.id))
     return blobs
 
@@ -122,6 +140,20 @@ def _delete_verifications(transaction: Transaction, account: models.Account) -> 
 def email_key(email: str) -> str:
     """Returns the normalized address by which accounts are unique: trimmed, NFC, lower case."""
     return unicodedata.normalize("NFC", email.strip()).lower()
+
+
+def mailbox(email: str) -> str:
+    """Returns the normalized address of the mailbox: without a tag after +, and for Gmail without dots."""
+    local, _, domain = email_key(email).rpartition("@")
+    local = local.partition("+")[0] or local
+    if domain in _GMAIL:
+        local, domain = local.replace(".", ""), _GMAIL[0]
+    return f"{local}@{domain}"
+
+
+def _mailbox_and_day(email: str, now: int) -> str:
+    """Identifies a mailbox on a day. Rows of the ledger stay when an account is deleted, so it names no address."""
+    return hashlib.sha256(f"{mailbox(email)} {now // _DAY}".encode()).hexdigest()
 
 
 def _select(transaction: Transaction, condition: Any) -> tuple[StoredAccount, ...]:

@@ -1,7 +1,9 @@
 """Email verification: single-use tokens sent to the address that an account is registered with."""
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from storage.database import Transaction
@@ -54,10 +56,18 @@ def register(transaction: Transaction, email: str, name: str) -> Registration:
     return Registration(**shown, token=token)
 
 
-def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verified:
+def verify(
+    transaction: Transaction,
+    token: str,
+    *,
+    free_credits: int,
+    once_per_mailbox: bool = False,
+    address: str | None = None,
+) -> Verified:
     """Consumes a token: creates the account if needed and issues a key. Other keys stay valid.
 
-    Raises NotFound if the token is unknown, used, or older than 24 hours.
+    A new account gets its `free_credits` and its `address` as `accounts.create` does. Raises NotFound if the token is
+    unknown, used, or older than 24 hours.
     """
     table = models.Verification
     unused = (table.sha256 == digest(token)) & table.used_at.is_null() & (table.expires_at > transaction.now)
@@ -66,7 +76,8 @@ def verify(transaction: Transaction, token: str, *, free_credits: int) -> Verifi
     if not rows:
         raise NotFound("verification token")
     email, name = rows[0]
-    purpose, account = _account(transaction, email, name, free_credits)
+    create = partial(accounts.create, free_credits=free_credits, once_per_mailbox=once_per_mailbox, address=address)
+    purpose, account = _account(transaction, email, name, create)
     accounts.mark_verified(transaction, account)
     issued = api_keys.issue(transaction, account, name)
     return Verified(purpose, accounts.get(transaction, account), issued)
@@ -78,10 +89,12 @@ def delete_expired(transaction: Transaction) -> int:
     return transaction.execute(table.delete().where(table.expires_at <= transaction.now))
 
 
-def _account(transaction: Transaction, email: str, name: str, free_credits: int) -> tuple[Purpose, str]:
+def _account(
+    transaction: Transaction, email: str, name: str, create: Callable[[Transaction, str, str], StoredAccount]
+) -> tuple[Purpose, str]:
     """Returns the id of the address's account, which is created if needed, and what the token was used for."""
     try:
-        return "register", accounts.create(transaction, email, name, free_credits=free_credits, verified=True).id
+        return "register", create(transaction, email, name).id
     except EmailTaken:  # also if another token for the same address was used first
         account = accounts.find(transaction, email)
         if account is None:

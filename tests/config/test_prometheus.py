@@ -115,6 +115,7 @@ def _load(api: str, key: str) -> None:
         client.post("/register", json={"email": "you@example.com", "name": "You"}).raise_for_status()
         assert [convert(sample("png")), convert(sample("png")[:100])] == [200, 500]
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
+        assert convert(b"TROUBLE hang 1.5") == 200  # so that a queue of the next ones would take long
         assert 429 in asyncio.run(_crowd(api, key))  # Prometheus scrapes in between: a rate needs two samples
         assert {convert(b"TROUBLE crash") for _ in range(4)} == {500}
 

@@ -42,6 +42,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
 
     assert job.output.read_bytes().startswith(b"\x89PNG")
     assert done.outcome.processed_size == job.output.stat().st_size
+    assert done.seconds > 0
     assert [timing.step for timing in done.trace] == ["trouble -> raster", "metadata", "raster -> png"]
 
 
@@ -120,6 +121,7 @@ async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed:
     error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(seconds=1))
 
     assert error.reason == "timeout"
+    assert error.seconds == pytest.approx(1, abs=0.9)
     assert not await _sleepers()
 
 
@@ -210,10 +212,15 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
 
 async def test_cancelling_kills_the_process(executor: LocalExecutor, tmp_path: Path) -> None:
     task = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "child")))
-    await asyncio.sleep(0.5)
+    for _ in range(500):
+        if not _sleeping():
+            await asyncio.sleep(0.02)
 
     task.cancel()
 
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as cancelled:
         await task
+    cause = cancelled.value.__cause__
+    assert isinstance(cause, ConversionError)
+    assert cause.seconds
     assert not await _sleepers()

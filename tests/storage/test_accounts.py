@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import peewee
@@ -148,3 +149,28 @@ def test_accounts_are_listed_in_the_order_of_their_creation(database: Database, 
         database.run_blocking(accounts.create, email, "Engine", free_credits=0)
         clock.now += 1
     assert [account.email for account in database.run_blocking(accounts.list_all)] == ["c@b.org", "a@b.org", "b@b.org"]
+
+
+@pytest.mark.parametrize(
+    ("email", "mailbox"),
+    [
+        ("Ann+news@Example.org ", "ann@example.org"),
+        ("a.n.n@example.org", "a.n.n@example.org"),
+        ("A.N.N+1@googlemail.com", "ann@gmail.com"),
+        ("+tag@example.org", "+tag@example.org"),
+    ],
+)
+def test_mailboxes(email: str, mailbox: str) -> None:
+    assert accounts.mailbox(email) == mailbox
+
+
+def test_a_mailbox_gets_free_credits_once_a_day(database: Database, clock: Clock) -> None:
+    def credits(email: str) -> int:
+        create = partial(accounts.create, name="n", free_credits=50, once_per_mailbox=True)
+        return database.run_blocking(create, email).credits_remaining
+
+    clock.now = 10 * DAY
+    assert [credits(email) for email in ("a@b.org", "a+1@b.org", "a+2@B.org", "c@b.org")] == [50, 0, 0, 50]
+    clock.now += DAY
+    assert [credits(email) for email in ("a+3@b.org", "a+4@b.org")] == [50, 0]
+    assert database.run_blocking(ledger_audit.check) == ()

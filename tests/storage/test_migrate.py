@@ -9,7 +9,7 @@ from storage.database import Database, Transaction, migrate
 from storage.database.migrate import NewerSchema
 from storage.tables import files, ledger, models, usage
 from tests.storage.conftest import OpenEarlier
-from tests.support.samples.storage import OWNER, USE, Clock, open_account, run_backfills
+from tests.support.samples.storage import OWNER, USE, Clock, open_account, open_earlier_account, run_backfills
 
 pytestmark = pytest.mark.both_databases
 
@@ -96,7 +96,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
     url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     earlier = open_earlier(5)
-    accounts = [open_account(earlier, 7).id for _ in range(2)]
+    accounts = [open_earlier_account(earlier, 7) for _ in range(2)]
     for account in accounts:
         for number in range(6):
             row: dict[str, object] = {
@@ -129,7 +129,7 @@ def test_results_of_an_earlier_release_count_towards_the_quota(
     url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     earlier = open_earlier(6)
-    account = open_account(earlier, 7).id
+    account = open_earlier_account(earlier, 7)
     row = {"id": "file_1", "account": account, "original_name": "a.png", "extension": "png", "input_format": "png"}
     times = {"created_at": int(clock.now), "expires_at": int(clock.now) + 60}
     result = {"result": "blob_1", "outcome": '{"output_format": "bmp", "size": 300}', "processed_at": int(clock.now)}

@@ -71,7 +71,7 @@ class Verify(BaseHandler):
         if self._is_browser():
             self.redirect(f"{_VERIFY_PAGE}#token={token}", status=303)
         else:
-            verified = await self.services.registrations.verify(token)
+            verified = await self.services.registrations.verify(token, self.authorization.address)
             account, key = Account.from_storage(verified.account, verified.issued.key), verified.issued.key
             self.respond(
                 schemas.VerifiedKey(

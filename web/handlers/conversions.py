@@ -4,8 +4,6 @@ POST /try/convert and /try/preview do the same for the script of the landing pag
 """
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import MappingProxyType
 
 from engine.options import OptionValues
@@ -148,16 +146,21 @@ class TryConvert(PageHandler):
             await _foresee_and_respond(self, request)
             return
         remaining = await self.services.trials.count(self.authorization.address)
-        async with _converted(self, request) as converted:
+        with self.services.work_files.create(request.account.id) as output:
+            try:
+                converted = await self.services.conversions.convert(request, output)
+            except NoCredits:
+                raise credits_used_up() from None
+            assert isinstance(converted, ChargedConversion)  # the request has no idempotency key
             # The page needs the description together with the file, because nothing is stored.
             self.set_header("X-Result", json.dumps(to_json(trial_result(request, converted.outcome, remaining))))
-            await send_file(self, converted.file.blocks(), converted.outcome)
+            await send_file(self, output.blocks(), converted.outcome)
 
 
 class TryPreview(PageHandler):
     """Returns a small picture of a file that the browser cannot show: of its first page, if it has several.
 
-    With an API key, the file may be as large as the account's files; the account is not charged.
+    With an API key, the file may be as large as the account's files. Nobody is charged.
     """
 
     access = "preview"
@@ -174,23 +177,12 @@ class TryPreview(PageHandler):
     async def post(self) -> None:
         password = {name: value for name, value in self.input.options_given().items() if name == "password"}
         request = _conversion_request(self, _PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
-        async with _converted(self, request) as converted:
-            await send_file(self, converted.file.blocks(), converted.outcome)
+        with self.services.work_files.create(request.account.id) as output:
+            outcome = await self.services.conversions.preview(request, output)
+            await send_file(self, output.blocks(), outcome)
 
 
 def _conversion_request(handler: PageHandler, target: str, options: OptionValues) -> ConversionRequest:
     """The conversion of the form's file."""
     upload = handler.input.form.file("file")
     return ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
-
-
-@asynccontextmanager
-async def _converted(handler: PageHandler, request: ConversionRequest) -> AsyncIterator[ChargedConversion]:
-    """The conversion with its result, for the block. Raises PublicError."""
-    with handler.services.work_files.create(request.account.id) as output:
-        try:
-            outcome = await handler.services.conversions.convert(request, output)
-        except NoCredits:
-            raise credits_used_up() from None
-        assert isinstance(outcome, ChargedConversion)  # the request has no idempotency key
-        yield outcome

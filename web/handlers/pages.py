@@ -14,10 +14,10 @@ from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import (
     CREDITS_PER_CONVERSION,
+    EMAILS_PER_MAILBOX,
     FREE_CREDITS,
     MIB,
     PACKS,
-    REGISTRATIONS_PER_EMAIL,
     TIERS,
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
@@ -38,7 +38,8 @@ from web.http.responses import wants_html
 from web.services.api_reference import Endpoint
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.container import Services
-from web.services.job_queue import QUEUE_TIMEOUT
+from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
+from web.services.job_records import PROVING_JOBS
 from web.services.usage_report import describe_price
 
 SIGN_IN_PATH = "/dashboard"
@@ -203,6 +204,7 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("pixels of a picture", f"{MAX_PIXELS:,}"),
         ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
         ("duration of a conversion", f"{job.seconds:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
+        ("duration of the first conversions", f"{SHORT_DEADLINE:g} s, until {PROVING_JOBS} have succeeded"),
         ("memory of a conversion", f"{job.memory >> 30} GB"),
         ("size of a result", f"{job.output // MIB} MB"),
         ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),
@@ -210,7 +212,7 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
         ("API keys of an account", str(MAX_KEYS)),
         ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
-        ("verification emails", f"{REGISTRATIONS_PER_EMAIL} per hour and email address"),
+        ("verification emails", f"{EMAILS_PER_MAILBOX} per day and mailbox"),
     )
 
 

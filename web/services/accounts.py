@@ -10,17 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from config.pricing import DAY, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, REGISTRATIONS_PER_EMAIL, TIERS, Tier
+from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
+from config.settings import Settings
 from storage.database import Database
 from storage.errors import InvalidKey
 from storage.rate_limits import RateLimiter
 from storage.tables import api_keys, email_verification, ledger
-from storage.tables.accounts import StoredAccount, email_key
+from storage.tables.accounts import StoredAccount, mailbox
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, KeyNotVerified, RateLimited
 from web.metrics.service import CreditMetrics
 from web.services.email import EmailQueue, replacement_email, verification_email
+from web.services.fair_queue import Tenant
+from web.services.job_records import PROVING_JOBS
 
 log = logging.getLogger("convertd.accounts")
 
@@ -50,9 +53,15 @@ class Account(StoredAccount):
         return cls(**vars(account), tier=tier, key_id=key.key_id)
 
     @property
-    def isolation_key(self) -> str:
-        """Identifies the client to the executor: clients with different keys share no worker process."""
-        return f"{self.id} {self.client}" if self.client else self.id
+    def tenant(self) -> Tenant:
+        """Whom the job queue is fair to: the account, or the client if it uses the account of trials.
+
+        Tenants share no worker process.
+        """
+        if self.client:
+            return Tenant(f"{self.id} {self.client}", self.tier.max_concurrent, is_new=True)
+        is_new = not self.credits_total_purchased and self.credits_used_total < PROVING_JOBS
+        return Tenant(self.id, self.tier.max_concurrent, self.address, is_new)
 
 
 class Accounts:
@@ -164,12 +173,17 @@ class Registrations:
     """Registers clients. Only the owner of an email address learns whether it already has an account."""
 
     def __init__(
-        self, database: Database, email_queue: EmailQueue, limiter: RateLimiter, base_url: str, metrics: CreditMetrics
+        self,
+        database: Database,
+        email_queue: EmailQueue,
+        limiter: RateLimiter,
+        settings: Settings,
+        metrics: CreditMetrics,
     ) -> None:
         self._database = database
         self._email_queue = email_queue
         self._limiter = limiter
-        self._base_url = base_url
+        self._settings = settings
         self._metrics = metrics
 
     async def register(self, email: str, name: str, address: str) -> None:
@@ -181,21 +195,27 @@ class Registrations:
             raise EmailNotConfigured
         await self._check_limits(email, address)
         registration = await self._database.run(email_verification.register, email, name)
-        link = f"{self._base_url}/verify?token={registration.token}"
+        link = f"{self._settings.base_url}/verify?token={registration.token}"
         write = verification_email if registration.purpose == "register" else replacement_email
         self._email_queue.enqueue(write(registration.email, link))
 
-    async def verify(self, token: str) -> Verified:
+    async def verify(self, token: str, address: str) -> Verified:
         """Exchanges the token of a verification email, once, for an API key. Raises NotFound."""
-        verified = await self._database.run(email_verification.verify, token.lower(), free_credits=FREE_CREDITS)
+        verified = await self._database.run(
+            email_verification.verify,
+            token.lower(),
+            free_credits=FREE_CREDITS,
+            once_per_mailbox=self._settings.mailbox_credits_once,
+            address=address,
+        )
         if verified.purpose == "register":
-            self._metrics.granted.labels("registration").inc(FREE_CREDITS)
+            self._metrics.granted.labels("registration").inc(verified.account.credits_remaining)
         return verified
 
     async def _check_limits(self, email: str, address: str) -> None:
-        """Counts a registration for the email and the network address, or for neither if one limit is reached."""
+        """Counts a registration for the mailbox and the network address, or for neither if one limit is reached."""
         counters = (
-            (f"registrations:email:{email_key(email)}", REGISTRATIONS_PER_EMAIL, HOUR),
+            (f"registrations:mailbox:{mailbox(email)}", EMAILS_PER_MAILBOX, DAY),
             (f"registrations:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY),
         )
         for count in (self._limiter.peek, self._limiter.hit):

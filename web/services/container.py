@@ -66,7 +66,7 @@ class Services:
         owner = server_instance(settings.data_dir)
         idempotency = IdempotencyService(database, owner)
         self.accounts = Accounts(database)
-        self.registrations = Registrations(database, self.email_queue, limiter, settings.base_url, metrics.credits)
+        self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.trials = Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits)
         self.charges = Charges(database, owner)

@@ -64,7 +64,7 @@ class Conversions:
             plan = self._plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
             account, credits = request.account, CREDITS_PER_CONVERSION
-            with self._job_queue.admit(account.id, account.tier.max_concurrent) as admitted:
+            with self._job_queue.admit(account.tenant) as admitted:
                 claim = await self._claim(request, plan)
                 if isinstance(claim, Replayed):
                     self._metrics.conversions.replays.inc()
@@ -83,13 +83,19 @@ class Conversions:
         self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
         return converted
 
+    async def preview(self, request: ConversionRequest, output: WorkFile) -> Outcome:
+        """Converts without a charge. Raises ConversionError and RateLimited as `convert` does."""
+        plan = self._plan(request)
+        with self._job_queue.admit(request.account.tenant) as admitted:
+            return await self._run(request, plan, output, admitted)
+
     async def foresee(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
         """Returns what the conversion would result in. Charges nothing, and leaves `output` empty.
 
         Raises ConversionError and RateLimited as `convert` does.
         """
         plan = self._plan(request)
-        with self._job_queue.admit(request.account.id, request.account.tier.max_concurrent) as admitted:
+        with self._job_queue.admit(request.account.tenant) as admitted:
             result, _ = await self._run_job(request, plan, output, admitted, dry_run=True)
         outcome = result.outcome
         return PlannedConversion(
@@ -158,16 +164,21 @@ class Conversions:
         self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
     ) -> tuple[JobResult, float]:
         """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
-        account, memory, queued = request.account, estimate_memory(plan, request.size), perf_counter()
+        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size), perf_counter()
         job = Job.of(plan, request.options, stem(request.original_name), dry_run=dry_run, memory=memory)
-        limits = JobLimits(seconds=self._job_queue.deadline(account.id, plan, request.size))
+        is_trial = bool(request.account.client)
+        if is_trial:  # clients behind one address share no process
+            job = replace(job, isolated=True)
         inputs = [upload.file for upload in request.uploads]
-        async with self._job_queue.acquire(account.id, account.tier.max_concurrent, memory=memory, admitted=admitted):
+        async with self._job_queue.acquire(admitted, memory):
             started = perf_counter()
+            limits = JobLimits(seconds=self._job_queue.deadline(tenant, plan, request.size))
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run_on_files(job, account.isolation_key, inputs, output, limits)
+                result = await self._executor.run_on_files(job, tenant.id, inputs, output, limits)
+                if not dry_run:
+                    admitted.seconds = None if is_trial else result.seconds
         if not request.store_result:  # else, the response does not have it
             await self._files.load(output)
         return result, perf_counter() - started

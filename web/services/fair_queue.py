@@ -1,160 +1,122 @@
-"""The order of jobs: fair between accounts, within limits, and restricted for accounts whose jobs exceed theirs.
+"""The order of jobs: fair between tenants, within limits, and with a slot that is kept for tenants of short jobs.
 
 Plain data structures without waiting.
 """
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from enum import IntEnum
 
-log = logging.getLogger("convertd.queue")
 
-_MAX_OVERRUNS = 3  # an account with as many is restricted
-_OVERRUN_MEMORY = 600.0  # seconds after which past overruns no longer count
-_SUCCESSES_PER_OVERRUN = 10  # successful jobs that cancel an overrun
+@dataclass(frozen=True)
+class Tenant:
+    """Whom the queue is fair to: an account, or a network address that sends trials.
+
+    Runs at most `max_jobs` at a time. `address` is the one that the account was registered from, if it is known. Of a
+    tenant that `is_new`, few conversions have succeeded so far.
+    """
+
+    id: str
+    max_jobs: int
+    address: str | None = None
+    is_new: bool = False
+
+
+class Standing(IntEnum):
+    """What the earlier jobs of a tenant allow. Each standing may use the slots of those below it."""
+
+    RESTRICTED = 0  # one slot for all of them, while no other tenant waits for it
+    UNPROVEN = 1  # all slots but one
+    PROVEN = 2  # all slots
 
 
 @dataclass(eq=False)
 class QueuedJob:
     """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock.
 
-    A job that is not `ready` keeps its place in the queue, but does not start.
+    A job that is not `ready` keeps its place in the queue, but does not start. `seconds` is how long a process ran the
+    job, if it has succeeded and cost its tenant a credit: other jobs prove nothing.
     """
 
-    account_id: str
+    tenant: Tenant
     memory: int
     queued_at: float
     started_at: float | None = None
     ready: bool = True
+    seconds: float | None = None
 
 
 @dataclass
-class _AccountOverruns:
-    points: int  # decreased by each successful job
-    latest: float  # monotonic time
-
-
-class Overruns:
-    """Counts overruns by account: jobs that exceeded their deadline or memory limit, or failed after a long time.
-
-    An account is restricted after three overruns. Ten successful jobs cancel one overrun. All are forgotten after ten
-    minutes without an overrun and without a refused job.
-    """
-
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        self._accounts: dict[str, _AccountOverruns] = {}  # ordered by the latest overrun
-
-    def __len__(self) -> int:
-        """Number of accounts whose overruns are remembered."""
-        return len(self._accounts)
-
-    def is_restricted(self, account_id: str) -> bool:
-        """Whether the account shares one slot with all other restricted accounts."""
-        account = self._accounts.get(account_id)
-        return (
-            account is not None
-            and account.points > (_MAX_OVERRUNS - 1) * _SUCCESSES_PER_OVERRUN
-            and not self._is_over(account)
-        )
-
-    def record_overrun(self, account_id: str) -> None:
-        """Counts an overrun, and logs a warning if it restricts the account."""
-        while self._accounts and self._is_over(next(iter(self._accounts.values()))):
-            del self._accounts[next(iter(self._accounts))]
-        was_restricted = self.is_restricted(account_id)
-        account = self._accounts.pop(account_id, _AccountOverruns(0, 0.0))
-        account.points += _SUCCESSES_PER_OVERRUN
-        account.latest = self._clock()
-        self._accounts[account_id] = account
-        if self.is_restricted(account_id) and not was_restricted:
-            log.warning("account %s is restricted: its jobs keep exceeding their limits", account_id)
-
-    def record_refusal(self, account_id: str) -> None:
-        """Restarts the ten minutes of an account whose job found no slot in time: it may have no chance to overrun."""
-        if self.is_restricted(account_id):
-            account = self._accounts.pop(account_id)
-            account.latest = self._clock()
-            self._accounts[account_id] = account
-
-    def record_success(self, account_id: str) -> None:
-        """Counts a successful job."""
-        account = self._accounts.get(account_id)
-        if account is not None:
-            account.points -= 1
-            if not account.points:
-                del self._accounts[account_id]
-
-    def _is_over(self, account: _AccountOverruns) -> bool:
-        return self._clock() - account.latest > _OVERRUN_MEMORY
-
-
-@dataclass
-class _AccountQueue:
-    limit: int
+class _TenantQueue:
+    tenant: Tenant
     running: int = 0
     waiting: dict[QueuedJob, None] = field(default_factory=dict)  # an ordered set
 
 
 class FairQueue:
-    """Round-robin over accounts, FIFO within an account.
+    """Round-robin over tenants, FIFO within a tenant.
 
-    Runs at most `slots` jobs whose memory estimates sum to at most `memory` bytes, and at most `limit` jobs of one
-    account. The account whose latest start is longest ago is next. If its job exceeds the free memory, all other jobs
-    wait until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
+    Runs at most `slots` jobs whose memory estimates sum to at most `memory` bytes. The tenant that was served longest
+    ago is next: a job that starts or ends serves its tenant. If its job exceeds the free memory, all other jobs wait
+    until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
 
-    Accounts for which `is_restricted` is true run one job at a time, all together.
+    `standing` limits the slots of a tenant. Of two or more slots, one is kept for proven tenants while `keeps_slot`.
     """
 
     def __init__(
-        self, slots: int, memory: float, is_restricted: Callable[[str], bool] = lambda _account_id: False
+        self,
+        slots: int,
+        memory: float,
+        standing: Callable[[Tenant], Standing] = lambda _tenant: Standing.PROVEN,
+        keeps_slot: Callable[[], bool] = lambda: True,
     ) -> None:
         self.running = 0
         self.waiting = 0
         self._slots = slots
         self._memory = memory
-        self._is_restricted = is_restricted
+        self._standing = standing
+        self._keeps_slot = keeps_slot
         self._used_memory = 0  # bytes
-        self._accounts: dict[str, _AccountQueue] = {}  # accounts with jobs; a start moves its account to the end
+        self._tenants: dict[str, _TenantQueue] = {}  # tenants with jobs; a start or an end moves its tenant to the end
 
     @property
-    def accounts(self) -> int:
-        """Number of accounts with queued or running jobs."""
-        return len(self._accounts)
+    def tenants(self) -> int:
+        """Number of tenants with queued or running jobs."""
+        return len(self._tenants)
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the limits. Running jobs continue."""
         self._slots = slots
         self._memory = memory
 
-    def add(self, job: QueuedJob, limit: int) -> None:
-        """Queues a job of an account that may run `limit` jobs at a time."""
-        account = self._accounts.setdefault(job.account_id, _AccountQueue(limit))
-        account.limit = limit
-        account.waiting[job] = None
+    def add(self, job: QueuedJob) -> None:
+        """Queues a job."""
+        queue = self._tenants.setdefault(job.tenant.id, _TenantQueue(job.tenant))
+        queue.tenant = job.tenant
+        queue.waiting[job] = None
         self.waiting += 1
 
     def remove(self, job: QueuedJob) -> None:
         """Removes a job, whether it waits or runs."""
-        account = self._accounts[job.account_id]
+        queue = self._tenants[job.tenant.id]
         if job.started_at is None:
-            del account.waiting[job]
+            del queue.waiting[job]
             self.waiting -= 1
         else:
-            account.running -= 1
+            self._move_to_end(job.tenant)
+            queue.running -= 1
             self.running -= 1
             self._used_memory -= job.memory
-        if not (account.running or account.waiting):
-            del self._accounts[job.account_id]
+        if not (queue.running or queue.waiting):
+            del self._tenants[job.tenant.id]
 
     def start_next(self, now: float) -> list[QueuedJob]:
         """Starts as many jobs as the limits allow and returns them in order."""
         started = []
         while (job := self._next()) is not None:
-            account = self._accounts[job.account_id] = self._accounts.pop(job.account_id)
-            del account.waiting[job]
-            account.running += 1
+            queue = self._move_to_end(job.tenant)
+            del queue.waiting[job]
+            queue.running += 1
             self.waiting -= 1
             self.running += 1
             self._used_memory += job.memory
@@ -162,45 +124,77 @@ class FairQueue:
             started.append(job)
         return started
 
-    def jobs_ahead(self, account_id: str, limit: int) -> float:
-        """Number of queued jobs per slot that start up to and including a new job of this account.
+    def expected_wait(self, tenant: Tenant, seconds: Callable[[Tenant], float]) -> float:
+        """Seconds until a new job of the tenant starts, if the jobs of each tenant take `seconds` of it.
 
-        Jobs that start in free slots do not count. 0 if no job waits that competes with the new one: restricted
-        accounts do not delay others.
+        Jobs of tenants with a lower standing do not count. 0 if no other job waits.
         """
-        restricted = self._is_restricted(account_id)
+        standing = self._standing(tenant)
         waiting = {
-            name: len(account.waiting)
-            for name, account in self._accounts.items()
-            if account.waiting and self._is_restricted(name) is restricted
+            name: queue for name, queue in self._tenants.items() if queue.waiting and self._may_delay(queue, standing)
         }
         if not waiting:
             return 0.0
-        account_jobs = 1 + waiting.pop(account_id, 0)
-        # Round-robin: while this account starts its jobs, each other account starts at most as many.
-        total = account_jobs + sum(min(count, account_jobs) for count in waiting.values())
-        slots = 1 if restricted else self._slots
-        account = self._accounts.get(account_id)
-        free, free_of_account = slots - self.running, limit - (account.running if account else 0)
-        return max((total - max(free, 0)) / slots, (account_jobs - max(free_of_account, 0)) / limit, 0.0)
+        own = waiting.pop(tenant.id, None)
+        own_jobs = 1 + (len(own.waiting) if own else 0)
+        own_work = own_jobs * seconds(tenant)
+        # Round-robin: while this tenant starts its jobs, each other tenant starts at most as many.
+        counts = [(queue.tenant, min(len(queue.waiting), own_jobs)) for queue in waiting.values()]
+        jobs = own_jobs + sum(count for _, count in counts)
+        work = own_work + sum(count * seconds(other) for other, count in counts)
+        running = self._tenants[tenant.id].running if tenant.id in self._tenants else 0
+        slots = self._slots_of(standing)
+        return max(
+            work * _share(jobs, slots - self.running) / slots,
+            own_work * _share(own_jobs, tenant.max_jobs - running) / tenant.max_jobs,
+        )
 
     def oldest(self, *, unready: bool = False) -> float | None:
         """The earliest `queued_at` of all waiting jobs, or of those that are not ready; None if there are none."""
-        jobs = (job for account in self._accounts.values() for job in account.waiting if not (unready and job.ready))
+        jobs = (job for queue in self._tenants.values() for job in queue.waiting if not (unready and job.ready))
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
         if self.running >= self._slots:
             return None
-        for account_id, account in self._accounts.items():
-            job = next((job for job in account.waiting if job.ready), None)
-            if job is None or account.running >= account.limit:
-                continue
-            if not (self._is_restricted(account_id) and self._runs_restricted()):
-                fits = not self.running or self._used_memory + job.memory <= self._memory
-                return job if fits else None
+        standings = {name: self._standing(queue.tenant) for name, queue in self._tenants.items()}
+        lowest = self._lowest_with_a_slot(standings)
+        for last in (False, True):  # restricted tenants only if no other one can start
+            for name, queue in self._tenants.items():
+                if standings[name] < lowest or (standings[name] is Standing.RESTRICTED) is not last:
+                    continue
+                job = next((job for job in queue.waiting if job.ready), None)
+                if job is not None and queue.running < queue.tenant.max_jobs:
+                    fits = not self.running or self._used_memory + job.memory <= self._memory
+                    return job if fits else None
         return None
 
-    def _runs_restricted(self) -> bool:
-        """Whether a restricted account runs a job."""
-        return any(account.running and self._is_restricted(name) for name, account in self._accounts.items())
+    def _lowest_with_a_slot(self, standings: Mapping[str, Standing]) -> int:
+        """The lowest standing whose tenants may start a job: above those that run in all slots up to theirs."""
+        lowest = running = 0
+        for standing in Standing:
+            running += sum(queue.running for name, queue in self._tenants.items() if standings[name] is standing)
+            if running >= self._slots_of(standing):
+                lowest = standing + 1
+        return lowest
+
+    def _slots_of(self, standing: Standing) -> int:
+        match standing:
+            case Standing.PROVEN:
+                return self._slots
+            case Standing.UNPROVEN:
+                return max(self._slots - self._keeps_slot(), 1)
+            case Standing.RESTRICTED:
+                return 1
+
+    def _may_delay(self, queue: _TenantQueue, standing: Standing) -> bool:
+        return self._standing(queue.tenant) >= standing
+
+    def _move_to_end(self, tenant: Tenant) -> _TenantQueue:
+        queue = self._tenants[tenant.id] = self._tenants.pop(tenant.id)
+        return queue
+
+
+def _share(jobs: int, free: int) -> float:
+    """The share of jobs that start in no free slot."""
+    return max(jobs - max(free, 0), 0) / jobs

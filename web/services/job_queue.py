@@ -7,46 +7,47 @@ from its plan and the size of its input; the budget is a share of the machine's 
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
 
 from engine.decode_limits import MAX_PIXELS
-from engine.errors import ConversionError, ExecutorUnavailable, OutOfMemory, TimedOut
 from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import FairQueue, Overruns, QueuedJob
+from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant
+from web.services.job_records import JobRecords
 
 QUEUE_TIMEOUT = 30.0  # seconds
-_MAX_WAIT_SHARE = 0.5  # maximum expected wait as a share of the maximum wait: the expected wait is only a mean
-_MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
+MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a mean
+SHORT_DEADLINE = 8.0
+"""Seconds that a job of a new or restricted tenant may run."""
+
 _MAX_RETRY_AFTER = 30  # seconds
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
 _ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
 _ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
-_RESTRICTED_SECONDS = 10.0  # deadline of the jobs of a restricted account
-_LONG_SECONDS = 10.0  # a job that fails, or whose client disconnects, after this time has overrun
 
 
 class JobQueue:
     """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
 
-    `check` and `admit` refuse a new job if more than `max_jobs_ahead` jobs per slot are ahead of it, or if the expected
-    wait is longer than a share of its maximum wait. `refused` counts refusals by cause: full, late, stopping.
+    Refuses a new job if it is not expected to start soon, by the measured durations of jobs. `refused` counts refusals
+    by cause: full, late, stopping. The jobs of new and restricted tenants may run for `short_deadline` seconds. `clock`
+    returns monotonic time in seconds.
     """
 
-    def __init__(self, slots: int, *, memory: float = inf, max_jobs_ahead: int = 50) -> None:
-        self._overruns = Overruns()
-        self._queue = FairQueue(slots, memory, self._overruns.is_restricted)
+    def __init__(self, slots: int, *, memory: float = inf, clock: Callable[[], float] = monotonic) -> None:
+        self._records = JobRecords(clock)
+        self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven)
         self.slots = slots
-        self._max_jobs_ahead = max_jobs_ahead
+        self.short_deadline = SHORT_DEADLINE
+        self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
-        self._mean_seconds: float | None = None
         self._closed = False
         self.refused: Counter[str] = Counter()
 
@@ -64,30 +65,29 @@ class JobQueue:
     def oldest_wait(self) -> float:
         """Age of the oldest queued job in seconds; 0 if the queue is empty."""
         oldest = self._queue.oldest()
-        return 0.0 if oldest is None else monotonic() - oldest
+        return 0.0 if oldest is None else self._clock() - oldest
 
-    def check(self, account_id: str, limit: int, max_wait: float = QUEUE_TIMEOUT) -> None:
-        """Checks whether a new job of the account can start within `max_wait` seconds. Queues nothing.
+    def check(self, tenant: Tenant) -> None:
+        """Checks whether a new job of the tenant is likely to start in time. Queues nothing.
 
-        Raises RateLimited, reason `queue_full`, if that is unlikely, and NotReady after `close` or if admitted jobs do
-        not become ready because the database does not respond.
+        Raises RateLimited, reason `queue_full`, if it is not, and NotReady after `close` or if admitted jobs do not
+        become ready because the database does not respond.
         """
         if self._closed:
             raise self._stopping()
-        ahead = self._queue.jobs_ahead(account_id, limit)
-        expected = ahead * (self._mean_seconds or 0.0)
-        if ahead > self._max_jobs_ahead or expected > max_wait * _MAX_WAIT_SHARE:
+        expected = self._queue.expected_wait(tenant, self._records.expected_seconds)
+        if expected > MAX_EXPECTED_WAIT:
             unready = self._queue.oldest(unready=True)
-            if unready is not None and monotonic() - unready > _RESERVATION_SECONDS:
+            if unready is not None and self._clock() - unready > _RESERVATION_SECONDS:
                 raise NotReady("The database does not reserve credits in time.", retry_after=1)
             raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
-    def admit(self, account_id: str, limit: int) -> Iterator[QueuedJob]:
+    def admit(self, tenant: Tenant) -> Iterator[QueuedJob]:
         """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
-        self.check(account_id, limit)
-        job = QueuedJob(account_id, 0, monotonic(), ready=False)
-        self._queue.add(job, limit)
+        self.check(tenant)
+        job = QueuedJob(tenant, 0, self._clock(), ready=False)
+        self._queue.add(job)
         try:
             yield job
         finally:
@@ -95,33 +95,19 @@ class JobQueue:
                 self._queue.remove(job)
 
     @asynccontextmanager
-    async def acquire(
-        self,
-        account_id: str,
-        limit: int,
-        *,
-        memory: int = 0,
-        max_wait: float | None = QUEUE_TIMEOUT,
-        admitted: QueuedJob | None = None,
-    ) -> AsyncIterator[None]:
-        """Waits for a slot and holds it for the block, which runs a job of `memory` bytes.
+    async def acquire(self, job: QueuedJob, memory: int = 0, max_wait: float = QUEUE_TIMEOUT) -> AsyncIterator[None]:
+        """Waits for a slot and holds it for the block, which runs an admitted job of `memory` bytes.
 
-        The account may run `limit` jobs at a time, or one if it is restricted. With a `max_wait` of None the job waits
-        without limit. An `admitted` job has its place already; other jobs are queued even if the queue is full. Raises
-        RateLimited, reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
+        The block sets the `seconds` of the job if it is to count as a success. Raises RateLimited, reason `queue_full`,
+        if the job cannot start within `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
-        if admitted is None:
-            job = QueuedJob(account_id, memory, monotonic())
-            self._queue.add(job, limit)
-        else:
-            job = admitted
-            job.memory, job.ready = memory, True
+        job.memory, job.ready = memory, True
         try:
             self._start_next()
             if job.started_at is None:
-                await self._wait(job, limit, max_wait)
+                await self._wait(job, max_wait)
             yield
         except BaseException as error:
             self._end(job, error)
@@ -129,10 +115,11 @@ class JobQueue:
         else:
             self._end(job, None)
 
-    def deadline(self, account_id: str, plan: Plan, size: int) -> float:
-        """Returns how many seconds a job of the account with `size` bytes of input may run."""
+    def deadline(self, tenant: Tenant, plan: Plan, size: int) -> float:
+        """Returns how many seconds a job of the tenant with `size` bytes of input may run."""
         seconds = deadline_seconds(plan, size)
-        return min(seconds, _RESTRICTED_SECONDS) if self._overruns.is_restricted(account_id) else seconds
+        short = tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED
+        return min(seconds, self.short_deadline) if short else seconds
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
@@ -146,7 +133,7 @@ class JobQueue:
         for waiter in self._waiters.values():
             waiter.set()
 
-    async def _wait(self, job: QueuedJob, limit: int, max_wait: float | None) -> None:
+    async def _wait(self, job: QueuedJob, max_wait: float) -> None:
         waiter = self._waiters[job] = asyncio.Event()
         try:
             with suppress(TimeoutError):
@@ -158,27 +145,22 @@ class JobQueue:
             return
         if self._closed:
             raise self._stopping()
-        self._overruns.record_refusal(job.account_id)
-        seconds = self._queue.jobs_ahead(job.account_id, limit) * (self._mean_seconds or 0.0)
+        self._records.record_refusal(job.tenant)
+        seconds = self._queue.expected_wait(job.tenant, self._records.expected_seconds)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
         self._queue.remove(job)
         if job.started_at is not None:
-            seconds = monotonic() - job.started_at
-            if error is not None and _is_overrun(error, seconds):
-                # Not in the mean, which is for the expected wait of all accounts: such jobs would make it too long.
-                self._overruns.record_overrun(job.account_id)
-            else:
-                if error is None:
-                    self._overruns.record_success(job.account_id)
-                mean = seconds if self._mean_seconds is None else self._mean_seconds
-                self._mean_seconds = mean + (seconds - mean) * _MEAN_WEIGHT
+            if error is not None:
+                self._records.record_failure(job.tenant, error)
+            elif job.seconds is not None:
+                self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)
         self._start_next()
 
     def _start_next(self) -> None:
         if not self._closed:
-            for job in self._queue.start_next(monotonic()):
+            for job in self._queue.start_next(self._clock()):
                 if job in self._waiters:
                     self._waiters[job].set()
 
@@ -190,13 +172,6 @@ class JobQueue:
     def _stopping(self) -> NotReady:
         self.refused["stopping"] += 1
         return NotReady("The server is stopping.", retry_after=1)
-
-
-def _is_overrun(error: BaseException, seconds: float) -> bool:
-    if isinstance(error, TimedOut | OutOfMemory):
-        return True
-    by_job_or_client = isinstance(error, ConversionError | asyncio.CancelledError)
-    return by_job_or_client and not isinstance(error, ExecutorUnavailable) and seconds > _LONG_SECONDS
 
 
 def estimate_memory(plan: Plan, size: int) -> int:

@@ -1,7 +1,7 @@
 """Trial conversions of the landing page: without an API key, limited by client address.
 
-One account, which no one can sign in to, pays for all of them. It gets its credits once a day. It is one account in the
-job queue, so that trials from many addresses do not delay clients with an API key.
+One account, which no one can sign in to, pays for all of them. It gets its credits once a day. Previews cost nothing.
+In the job queue, each address is a tenant of its own, and each job has a process of its own.
 """
 
 import time

@@ -8,9 +8,10 @@ from engine.executor import Executor, Job, JobLimits, JobResult
 
 
 class EndlessExecutor:
-    """Runs every job until the job is cancelled."""
+    """Runs every job until the job is cancelled. Before that, raises `errors`, one for each job."""
 
-    def __init__(self) -> None:
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = [*errors]
         self.running = 0
         self.most_running = 0
         self.cancelled = 0
@@ -18,6 +19,8 @@ class EndlessExecutor:
     async def run(
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
     ) -> JobResult:
+        if self._errors:
+            raise self._errors.pop()
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
@@ -28,6 +31,21 @@ class EndlessExecutor:
         finally:
             self.running -= 1
         raise AssertionError
+
+    async def ready(self) -> bool:
+        return True
+
+
+class SwitchedExecutor:
+    """Passes jobs on to `executor`, which a test replaces."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+    async def run(
+        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
+    ) -> JobResult:
+        return await self.executor.run(job, account, inputs, output, limits)
 
     async def ready(self) -> bool:
         return True

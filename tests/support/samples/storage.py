@@ -6,7 +6,7 @@ from itertools import count
 
 from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
-from storage.tables import accounts, backfills, ledger, totals
+from storage.tables import accounts, backfills, ledger, models, totals
 from storage.tables.accounts import StoredAccount
 from storage.tables.files import SourceFile, StoredResult
 from storage.tables.ledger import Hold, ServerInstance
@@ -41,6 +41,19 @@ def open_account(database: Database, credits: int = 50) -> StoredAccount:
     """Creates an account with this number of credits."""
     email = f"account-{next(_numbers)}@example.org"
     return database.run_blocking(accounts.create, email, "an account", free_credits=credits)
+
+
+def open_earlier_account(database: Database, credits: int) -> str:
+    """Creates an account with the columns of the first release. Returns its id."""
+
+    def create(transaction: Transaction) -> str:
+        account, created_at = f"acct_{next(_numbers)}", transaction.now
+        row = {"id": account, "email": account, "email_key": account, "name": "an account", "created_at": created_at}
+        transaction.insert(models.Account.insert(row))
+        ledger.credit(transaction, account, "grant", credits, ref=account)
+        return account
+
+    return database.run_blocking(create)
 
 
 def settle_and(transaction: Transaction, hold: Hold, write: Callable[[Transaction], object]) -> None:

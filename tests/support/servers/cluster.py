@@ -35,6 +35,9 @@ INSTALLATION = Installation("1.0.0", "catalogue")
 MEMORY = 1 << 30
 """Bytes of a worker."""
 
+SECONDS = 6.5
+"""How long a process has run each job, as the executors of workers report."""
+
 _STARTED, _RELEASED = "started", "released"  # files of a cluster: a byte for each started job, whether jobs may end
 
 dask.config.set({f"distributed.scheduler.{name}": value for name, value in SchedulerProcess.SETTINGS.items()})
@@ -44,7 +47,7 @@ class ScriptedExecutor:
     """Copies the first input of a job to its output, after the deed in the name of the job.
 
     `sleep S` waits for S seconds, `wait` until Cluster.release is called, `fail` raises CorruptInput, `crash` an
-    unexpected error, `die` ends this process.
+    unexpected error, `die` ends this process. Reports SECONDS for each job.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,12 +72,14 @@ class ScriptedExecutor:
             elif deed == "wait":
                 await until((self._folder / _RELEASED).exists)
             elif deed == "fail":
-                raise CorruptInput("The file is damaged.", details={"step": "png"})
+                error = CorruptInput("The file is damaged.", details={"step": "png"})
+                error.seconds = SECONDS
+                raise error
             elif deed == "crash":
                 raise RuntimeError("unexpected")
             elif deed == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            return JobResult(Outcome(job.target, os.sendfile(output, inputs[0], 0, 1 << 30)))
+            return JobResult(Outcome(job.target, os.sendfile(output, inputs[0], 0, 1 << 30)), seconds=SECONDS)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -247,7 +252,7 @@ async def run_scripted(
         result = await executor.run_on_files(job, account, [source], target)
         await target.load(executor.blobs)
         await target.flush()
-        assert result.outcome.processed_size == target.size
+        assert (result.outcome.processed_size, result.seconds) == (target.size, SECONDS)
         return target.read()
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from config.settings import Settings
-from engine.executor import Executor, LocalExecutor
+from engine.executor import Executor, JobLimits, LocalExecutor
 from engine.registry import Registry
 from storage.database import Database, Transaction
 from storage.rate_limits import MemoryRateLimiter, RateLimiter, RateLimitStatus
@@ -122,13 +122,18 @@ class Servers:
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         port: int = 0,
         limiter: RateLimiter | None = None,
+        short_deadline: float = JobLimits().seconds,
         **settings: Any,
     ) -> Iterator[Running]:
-        """A server with these settings, on that port or a free one. `limiter` replaces the one of the settings."""
+        """A server with these settings, on that port or a free one. `limiter` replaces the one of the settings.
+
+        By default, new accounts have as much time for a job as others: the machine may be busy.
+        """
         usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
         services.limiter = limiter or services.limiter
+        services.job_queue.short_deadline = short_deadline
         server = listening(services, "127.0.0.1", port, timeouts)
         url = self.run(server.__aenter__())
         try:

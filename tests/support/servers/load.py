@@ -16,6 +16,7 @@ from PIL import Image, ImageChops
 
 from benchmarks.processes import ConvertdServer, process_status, process_tree
 from storage.database import Database, Transaction
+from storage.ids import new_id
 from storage.tables import accounts, api_keys, ledger, ledger_audit
 from tests.support.samples.generated import saved
 from tests.support.samples.storage import read_totals
@@ -130,15 +131,16 @@ def _opened(url: str) -> Iterator[Database]:
         database.close()
 
 
-def create_accounts(url: str, number: int) -> list[str]:
-    """Creates paid accounts in this database. Returns their API keys."""
+def create_accounts(url: str, number: int, *, paid: bool = True) -> list[str]:
+    """Creates accounts in this database. Returns their API keys."""
     with _opened(url) as database:
-        return [database.run_blocking(_create_account, f"{index}@example.com") for index in range(number)]
+        return [database.run_blocking(_create_account, paid) for _ in range(number)]
 
 
-def _create_account(transaction: Transaction, email: str) -> str:
-    account = accounts.create(transaction, email, "Long", free_credits=CREDITS - 1)
-    ledger.credit(transaction, account.id, "purchase", 1, ref=account.id)
+def _create_account(transaction: Transaction, paid: bool) -> str:
+    account = accounts.create(transaction, f"{new_id('load')}@example.com", "Long", free_credits=CREDITS - paid)
+    if paid:
+        ledger.credit(transaction, account.id, "purchase", 1, ref=account.id)
     return api_keys.issue(transaction, account.id, "Long").text
 
 

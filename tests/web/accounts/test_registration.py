@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from storage.tables import accounts
 from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import BROWSER_HEADERS
@@ -107,12 +108,19 @@ def test_invalid_fields(server: Running, body: dict[str, Any], param: str) -> No
     problem(register(server, **body), 400, "invalid_parameter", param=param)
 
 
-def test_five_registrations_per_hour_and_email_address(server: Running) -> None:
-    for number in range(5):
-        assert register(server, email="dora@example.test" if number % 2 else "DORA@example.test", name="D.").is_success
-    refused = register(server, email="Dora@example.test", name="D.")
-    problem(refused, 429, "rate_limit_exceeded")
-    assert 3500 < int(refused.headers["Retry-After"]) <= 3600
+def test_five_emails_per_day_and_mailbox(server: Running) -> None:
+    for email in (
+        "dora@example.test",
+        "DORA@example.test",
+        "dora+1@example.test",
+        "dora+2@example.test",
+        "dora+@Example.test",
+    ):
+        assert register(server, email=email, name="D.").is_success
+    for email in ("Dora@example.test", "dora+3@example.test"):
+        refused = register(server, email=email, name="D.")
+        problem(refused, 429, "rate_limit_exceeded", reason="registrations")
+        assert 86_000 < int(refused.headers["Retry-After"]) <= 86_400
     assert register(server, email="emil@example.test", name="Emil").is_success
 
 
@@ -128,6 +136,28 @@ def test_fifty_registrations_per_day_and_ip_address(servers: Servers, data_dir: 
             problem(refused, 429, "rate_limit_exceeded")
             assert int(refused.headers["Retry-After"]) > 86_000
         assert client.post("/register", json=late, headers={"X-Forwarded-For": "192.0.2.1"}).is_success
+
+
+@pytest.mark.parametrize(("once", "credits"), [(True, [50, 0, 0]), (False, [50, 50, 50])], ids=["once", "each"])
+def test_free_credits_of_a_mailbox(servers: Servers, data_dir: Path, credits: list[int], *, once: bool) -> None:
+    with servers.running(data_dir, mailbox_credits_once=once) as server:
+        for email, expected in zip(
+            ("fay@example.test", "fay+1@example.test", "FAY+2@example.test"), credits, strict=True
+        ):
+            register(server, email=email, name="Fay")
+            account = verify(server, token_sent_to(server, email)).json()["data"]
+            assert account["credits_remaining"] == expected
+            assert account["api_key"]
+
+
+def test_the_address_of_the_client_is_kept_until_the_account_is_deleted(server: Running) -> None:
+    register(server, email="gil@example.test", name="Gil")
+    verify(server, token_sent_to(server, "gil@example.test"))
+    account = server.database.run_blocking(accounts.find, "gil@example.test")
+    assert account is not None
+    assert account.address == "127.0.0.1"
+    server.database.run_blocking(accounts.delete, "gil@example.test")
+    assert server.database.run_blocking(accounts.get, account.id).address is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from engine.errors import CorruptInput, ExecutorUnavailable, StepFailed
-from tests.support.servers.cluster import MEMORY, Cluster, run_scripted, until
+from tests.support.servers.cluster import MEMORY, SECONDS, Cluster, run_scripted, until
 from web.cluster.jobs import MAX_INLINE
 
 
@@ -28,7 +28,7 @@ async def test_the_error_of_a_job(cluster: Cluster) -> None:
     with pytest.raises(CorruptInput, match="The file is damaged") as raised:
         await run_scripted(executor, "fail", b"x" * (MAX_INLINE + 1))
 
-    assert raised.value.details == {"step": "png"}
+    assert (raised.value.details, raised.value.seconds) == ({"step": "png"}, SECONDS)
     await until(lambda: not cluster.stored())
 
 

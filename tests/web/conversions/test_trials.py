@@ -14,8 +14,9 @@ import pytest
 from PIL import Image
 
 from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
+from engine.errors import TimedOut
 from storage.tables import accounts, ledger_audit
-from tests.support.executors.fake import EndlessExecutor, RecordingExecutor
+from tests.support.executors.fake import EndlessExecutor, RecordingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
@@ -23,6 +24,8 @@ from tests.support.samples.pdf_documents import document, opened, saved
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.stores import shared_stores
 from web.services import trials
+from web.services.job_queue import SHORT_DEADLINE
+from web.services.job_records import PROVING_JOBS
 from web.services.trials import TRIAL_EMAIL
 
 PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
@@ -149,13 +152,20 @@ class TestLimits:
         assert "credits_remaining" not in answers[-1].text
         assert audited(site).credits_remaining == 0
 
-    def test_all_trials_are_one_account_in_the_job_queue(self, servers: Servers, data_dir: Path) -> None:
-        executor = EndlessExecutor()
+    @pytest.mark.parametrize(("overruns", "slots"), [(0, TRIAL_TIER.max_concurrent), (3, 1)])
+    def test_slots_and_overruns_count_by_address(
+        self, servers: Servers, data_dir: Path, overruns: int, slots: int
+    ) -> None:
+        error = TimedOut("Late.")
+        error.seconds = SHORT_DEADLINE
+        executor = EndlessExecutor(*[error] * overruns)
         with servers.running(data_dir, executor, workers=8, trusted_proxies="127.0.0.1") as site:
+            for _ in range(overruns):
+                problem(tried(site, sample("png"), "jpeg"), 500, "processing_failed", reason="timeout")
             with ThreadPoolExecutor(4) as pool:
-                for number in range(4):
-                    pool.submit(_abandoned, site, f"192.0.2.{number}")
-            assert executor.most_running == TRIAL_TIER.max_concurrent
+                for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"):
+                    pool.submit(_abandoned, site, address)
+            assert executor.most_running == slots + TRIAL_TIER.max_concurrent
 
     def test_failed_conversions_are_not_charged(self, site: Running) -> None:
         problem(tried(site, b"\x89PNG\r\n\x1a\n" + bytes(99), "jpeg"), 500, "processing_failed")
@@ -179,19 +189,22 @@ class TestAccount:
     ) -> None:
         settings = shared_stores(tmp_path, new_postgres_url(), s3_server)
         with settings as stores, servers.running(tmp_path / "a", **stores) as one:
-            with servers.running(tmp_path / "b", **stores) as two, ThreadPoolExecutor(6) as pool:
-                answers = [*pool.map(lambda number: previewed((one, two)[number % 2], sample("png")), range(6))]
-            assert [answer.status_code for answer in answers] == [200] * 6
+            with servers.running(tmp_path / "b", **stores) as two, ThreadPoolExecutor(4) as pool:
+                answers = [*pool.map(lambda number: tried((one, two)[number % 2], sample("png"), "jpeg"), range(4))]
+            assert [answer.status_code for answer in answers] == [200] * 4
             account = audited(one)
-        assert (account.credits_used_total, account.credits_remaining) == (6, TRIAL_CREDITS_PER_DAY - 6)
+        assert (account.credits_used_total, account.credits_remaining) == (4, TRIAL_CREDITS_PER_DAY - 4)
 
     def test_clients_share_no_process(self, servers: Servers, data_dir: Path) -> None:
         executor = RecordingExecutor(servers.executor)
         with servers.running(data_dir, executor, trusted_proxies="127.0.0.1") as site:
             for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
                 assert tried(site, sample("png"), "jpeg", address).status_code == 200
-        first, second, third = executor.accounts
-        assert first == second != third
+            assert previewed(site, sample("png")).status_code == 200
+            assert site.convert(sample("png"), "jpeg").status_code == 200
+        first, second, third, preview, _ = executor.accounts
+        assert first == second == preview != third
+        assert [job.isolated for job in executor.jobs] == [True, True, True, True, False]
 
 
 class TestPreviews:
@@ -212,10 +225,24 @@ class TestPreviews:
         problem(previewed(server, encrypted_pdf()), 400, "invalid_file_type", reason="pdf_encrypted")
         assert previewed(server, encrypted_pdf(), password="secret").status_code == 200
 
-    def test_previews_cost_no_trial(self, site: Running) -> None:
+    def test_previews_do_not_open_the_kept_slot(self, servers: Servers, data_dir: Path) -> None:
+        executor, endless = SwitchedExecutor(servers.executor), EndlessExecutor()
+        with servers.running(data_dir, executor, trusted_proxies="127.0.0.1") as site:
+            for _ in range(PROVING_JOBS):
+                assert site.convert(sample("png"), "jpeg").status_code == 200
+                assert previewed(site, sample("png")).status_code == 200
+            executor.executor = endless
+            with ThreadPoolExecutor(2) as pool:
+                for _ in range(2):
+                    pool.submit(_abandoned, site, "192.0.2.1")
+            assert endless.most_running == 1
+
+    def test_previews_cost_no_trial_and_no_credit(self, site: Running) -> None:
         for _ in range(TRIALS_PER_ADDRESS + 1):
             assert previewed(site, sample("heic")).status_code == 200
         assert tried(site, sample("png"), "jpeg").status_code == 200
+        account = audited(site)
+        assert (account.credits_used_total, account.credits_remaining) == (1, TRIAL_CREDITS_PER_DAY - 1)
 
     def test_with_an_api_key_files_may_be_as_large_as_the_accounts(self, site: Running) -> None:
         large, key = sample("png") + bytes(6 * MIB), site.account(credits=1, purchased=1)

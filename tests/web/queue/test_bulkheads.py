@@ -9,16 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from engine.executor import Executor, Job, JobLimits, JobResult
+from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import FORM, TARGET, form, part, picture
+from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import Running, Servers, eventually
+from web.services import job_records
+from web.services.job_queue import SHORT_DEADLINE
+from web.services.job_records import PROVING_JOBS
 
 MIB = 1 << 20
 _UPLOADS = 16
@@ -72,9 +77,13 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
         assert not refused
 
 
-def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: Path) -> None:
+def test_accounts_with_endless_jobs_share_one_slot(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)
-    with servers.running(tmp_path, executor=executor, workers=2, rate_limit_free=10_000) as server:
+    settings: dict[str, Any] = {"workers": 2, "rate_limit_free": 10_000}
+    with servers.running(tmp_path, executor=executor, short_deadline=SHORT_DEADLINE, **settings) as server:
         attackers = [server.account() for _ in range(_ATTACKERS)]
         with _endless_jobs(server, attackers):
             assert eventually(lambda: sum(count >= 4 for count in executor.ended.values()) == _ATTACKERS, 60)
@@ -84,8 +93,31 @@ def test_accounts_with_endless_jobs_share_one_slot(servers: Servers, tmp_path: P
             assert [response.status_code for response in responses] == [200] * 10
             assert eventually(lambda: executor.ended.total() >= before + len(responses) + _ATTACKERS, 60)
     assert executor.most_together == 1
-    assert {executor.limits[account] for account in executor.accounts} == {10}
+    assert {executor.limits[account] for account in executor.accounts} == {SHORT_DEADLINE}
     assert max(executor.limits.values()) == 55
+
+
+@pytest.mark.parametrize(("dry_run", "slots"), [("false", 2), ("true", 1)], ids=["charged", "free"])
+def test_charged_conversions_open_the_kept_slot(servers: Servers, tmp_path: Path, dry_run: str, slots: int) -> None:
+    """The slot is kept because of another account with a record of short conversions."""
+    executor, endless = SwitchedExecutor(servers.executor), EndlessExecutor()
+    settings: dict[str, Any] = {"workers": 2, "rate_limit_free": 10_000}
+    with servers.running(tmp_path, executor=executor, **settings) as server:
+        account = server.account()
+        for _ in range(PROVING_JOBS):
+            assert server.convert(picture("PNG", (8, 8)), "jpeg").status_code == 200
+            auth = {"Authorization": f"Bearer {account}"}
+            assert server.convert(picture("PNG", (8, 8)), "jpeg", headers=auth, dry_run=dry_run).status_code == 200
+        executor.executor = endless
+        with ExitStack() as stack:
+            head = server.posting.replace(server.key, account)
+            for _ in range(2):
+                connection = stack.enter_context(server.connect())
+                connection.sendall(conversion_request(head, form(FILE, TARGET)))
+            assert eventually(lambda: endless.running == slots)
+            for _ in range(5):
+                assert server.request("GET", "/account").status_code == 200
+            assert endless.most_running == slots
 
 
 @contextmanager

@@ -1,13 +1,15 @@
-"""FairQueue: no limit is exceeded, no slot stays idle without need, no account starves another."""
+"""FairQueue: no limit is exceeded, no slot stays idle without need, no tenant starves another."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from web.services.fair_queue import FairQueue, QueuedJob
+from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant
 
 SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}
+RESTRICTED, UNPROVEN, PROVEN = Standing
 
 
 class Jobs(RuleBasedStateMachine):
@@ -15,46 +17,57 @@ class Jobs(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.restricted: set[str] = set()
-        self.queue = FairQueue(SLOTS, MEMORY, lambda account: account in self.restricted)
+        self.standings = dict.fromkeys(LIMITS, PROVEN)
+        self.keeps_slot = True
+        self.queue = FairQueue(SLOTS, MEMORY, lambda tenant: self.standings[tenant.id], lambda: self.keeps_slot)
         self.running: list[QueuedJob] = []
         self.waiting: list[QueuedJob] = []  # in order of arrival
-        self.passed: dict[QueuedJob, list[str]] = {}  # starts of other accounts while the job was its account's first
+        self.passed: dict[QueuedJob, list[str]] = {}  # starts of others since its tenant was served
         self.clock = 0.0
 
     def start_next(self) -> None:
         first_jobs = self.first_jobs()
         for job in self.queue.start_next(self.clock):
-            assert job == self.first(job.account_id)
+            assert job == self.first(job.tenant.id)
+            assert self.may_start(job)
             for other in first_jobs:
-                if other.account_id != job.account_id and other in self.waiting and self.may_start(other):
-                    self.passed.setdefault(other, []).append(job.account_id)
+                if other.tenant != job.tenant and other in self.waiting and self.may_start(other):
+                    assert self.standing(job) is not RESTRICTED or self.standing(other) is RESTRICTED
+                    if self.standing(other) is not RESTRICTED:
+                        self.passed.setdefault(other, []).append(job.tenant.id)
             self.waiting.remove(job)
             self.running.append(job)
             first_jobs = self.first_jobs()
 
-    def first(self, account: str) -> QueuedJob:
-        return next(job for job in self.waiting if job.account_id == account)
+    def standing(self, job: QueuedJob) -> Standing:
+        return self.standings[job.tenant.id]
+
+    def first(self, tenant: str) -> QueuedJob:
+        return next(job for job in self.waiting if job.tenant.id == tenant)
 
     def first_jobs(self) -> list[QueuedJob]:
-        return [self.first(account) for account in {job.account_id for job in self.waiting}]
+        return [self.first(tenant) for tenant in {job.tenant.id for job in self.waiting}]
 
     def may_start(self, job: QueuedJob) -> bool:
-        if job.account_id in self.restricted and self.running_of(*self.restricted):
-            return False
-        return self.running_of(job.account_id) < LIMITS[job.account_id]
+        slots = {RESTRICTED: 1, UNPROVEN: SLOTS - self.keeps_slot, PROVEN: SLOTS}
+        has_slot = all(
+            sum(self.standing(running) <= standing for running in self.running) < slots[standing]
+            for standing in Standing
+            if standing >= self.standing(job)
+        )
+        return has_slot and self.running_of(job.tenant.id) < LIMITS[job.tenant.id]
 
-    def running_of(self, *accounts: str) -> int:
-        return sum(job.account_id in accounts for job in self.running)
+    def running_of(self, tenant: str) -> int:
+        return sum(job.tenant.id == tenant for job in self.running)
 
     def memory(self) -> int:
         return sum(job.memory for job in self.running)
 
-    @rule(account=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]))
-    def add(self, account: str, memory: int) -> None:
+    @rule(tenant=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]))
+    def add(self, tenant: str, memory: int) -> None:
         self.clock += 1
-        job = QueuedJob(account, memory, self.clock)
-        self.queue.add(job, LIMITS[account])
+        job = QueuedJob(Tenant(tenant, LIMITS[tenant]), memory, self.clock)
+        self.queue.add(job)
         self.waiting.append(job)
         self.start_next()
 
@@ -64,6 +77,9 @@ class Jobs(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.running))
         self.running.remove(job)
         self.queue.remove(job)
+        for waiting in self.waiting:
+            if waiting.tenant == job.tenant:  # it has just been served
+                self.passed.pop(waiting, None)
         self.start_next()
 
     @precondition(lambda self: self.waiting)
@@ -74,21 +90,26 @@ class Jobs(RuleBasedStateMachine):
         self.queue.remove(job)
         self.start_next()
 
-    @rule(account=st.sampled_from(sorted(LIMITS)))
-    def restrict(self, account: str) -> None:
-        self.restricted ^= {account}
+    @rule(tenant=st.sampled_from(sorted(LIMITS)), standing=st.sampled_from(Standing))
+    def change_standing(self, tenant: str, standing: Standing) -> None:
+        self.standings[tenant] = standing
+        self.start_next()
+
+    @rule()
+    def change_kept_slot(self) -> None:
+        self.keeps_slot = not self.keeps_slot
         self.start_next()
 
     @invariant()
     def counts_are_correct(self) -> None:
         assert (self.queue.running, self.queue.waiting) == (len(self.running), len(self.waiting))
-        assert self.queue.accounts == len({job.account_id for job in (*self.running, *self.waiting)})
+        assert self.queue.tenants == len({job.tenant for job in (*self.running, *self.waiting)})
         assert self.queue.oldest() == min((job.queued_at for job in self.waiting), default=None)
 
     @invariant()
     def limits_hold(self) -> None:
         assert len(self.running) <= SLOTS
-        assert all(self.running_of(account) <= limit for account, limit in LIMITS.items())
+        assert all(self.running_of(tenant) <= limit for tenant, limit in LIMITS.items())
         assert self.memory() <= MEMORY or len(self.running) == 1
 
     @invariant()
@@ -99,10 +120,10 @@ class Jobs(RuleBasedStateMachine):
             assert any(self.memory() + job.memory > MEMORY for job in eligible)
 
     @invariant()
-    def no_account_passes_a_job_twice(self) -> None:
+    def no_tenant_passes_a_job_twice(self) -> None:
         for job in self.waiting:
-            accounts = self.passed.get(job, [])
-            assert len(accounts) == len(set(accounts)), f"{job} was passed by {accounts}"
+            tenants = self.passed.get(job, [])
+            assert len(tenants) == len(set(tenants)), f"{job} was passed by {tenants}"
 
 
 Jobs.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
@@ -110,29 +131,43 @@ TestJobs = Jobs.TestCase
 
 
 def start_order(queue: FairQueue, *running: QueuedJob) -> str:
-    """Ends the running jobs one after the other; returns the accounts in the order of their starts."""
+    """Ends the running jobs one after the other; returns the tenants in the order of their starts."""
     order, active = "", list(running)
     while active:
         queue.remove(active.pop(0))
         started = queue.start_next(0)
-        order += "".join(job.account_id for job in started)
+        order += "".join(job.tenant.id for job in started)
         active += started
     return order
 
 
-def add(queue: FairQueue, account: str, memory: int = 0, limit: int = 2) -> QueuedJob:
-    job = QueuedJob(account, memory, queued_at=0)
-    queue.add(job, limit)
+def add(queue: FairQueue, tenant: str, memory: int = 0, max_jobs: int = 2) -> QueuedJob:
+    job = QueuedJob(Tenant(tenant, max_jobs), memory, queued_at=0)
+    queue.add(job)
     return job
 
 
-def test_accounts_alternate() -> None:
+def started(queue: FairQueue) -> str:
+    return "".join(job.tenant.id for job in queue.start_next(0))
+
+
+def wait(queue: FairQueue, tenant: str, max_jobs: int = 2, **seconds: float) -> float:
+    """The expected wait of a new job, if the jobs of each tenant take a second or those `seconds`."""
+    return queue.expected_wait(Tenant(tenant, max_jobs), lambda each: seconds.get(each.id, 1.0))
+
+
+def with_standings(slots: int, **standings: Standing) -> FairQueue:
+    """A queue that keeps a slot, whose tenants have these standings."""
+    return FairQueue(slots, MEMORY, lambda tenant: standings[tenant.id])
+
+
+def test_tenants_alternate() -> None:
     queue = FairQueue(1, MEMORY)
     running = add(queue, "a")
     queue.start_next(0)
-    for account in "aaaabbc":
-        add(queue, account)
-    assert start_order(queue, running) == "abcabaa"
+    for tenant in "aaaabbc":
+        add(queue, tenant)
+    assert start_order(queue, running) == "bcabaaa"
 
 
 def test_small_jobs_do_not_pass_a_large_one() -> None:
@@ -140,46 +175,95 @@ def test_small_jobs_do_not_pass_a_large_one() -> None:
     small, other = add(queue, "a", 5), add(queue, "b", 5)
     queue.start_next(0)
     add(queue, "c", 25)
-    for account in "dede":
-        add(queue, account, 1)
+    for tenant in "dede":
+        add(queue, tenant, 1)
     queue.remove(small)
     assert queue.start_next(0) == []
-    assert start_order(queue, other) == "cdede"
+    assert start_order(queue, other) == "cdeed"
 
 
-def test_jobs_ahead_counts_the_starts_of_other_accounts() -> None:
+def test_the_expected_wait_counts_the_starts_of_other_tenants() -> None:
     queue = FairQueue(2, MEMORY)
-    for account in "aa":
-        add(queue, account)
+    for tenant in "aa":
+        add(queue, tenant)
     queue.start_next(0)
     for _ in range(40):
         add(queue, "a")
     add(queue, "b")
-    assert queue.jobs_ahead("c", 2) == 1.5  # one of a, the one of b, and the new one, in two slots
-    assert queue.jobs_ahead("b", 2) == 2  # two of a, the waiting one, and the new one
-    assert queue.jobs_ahead("a", 2) == 21
-    assert queue.jobs_ahead("a", 1) == 41
+    assert wait(queue, "c") == 1.5  # one of a, the one of b, and the new one, in two slots
+    assert wait(queue, "b") == 2  # two of a, the waiting one, and the new one
+    assert wait(queue, "a") == 21
+    assert wait(queue, "a", max_jobs=1) == 41
 
 
-def test_restricted_accounts_share_one_slot() -> None:
-    queue = FairQueue(3, MEMORY, "ab".__contains__)
-    for account in "aabbcc":
-        add(queue, account)
+def test_the_expected_wait_is_the_time_of_the_jobs_of_each_tenant() -> None:
+    queue = FairQueue(2, MEMORY)
+    for tenant in "aa":
+        add(queue, tenant)
+    queue.start_next(0)
+    for _ in range(200):
+        add(queue, "a")
+    add(queue, "b")
+    assert wait(queue, "a", a=0.01, b=4) == pytest.approx((201 * 0.01 + 4) / 2)
+    assert wait(queue, "c", a=0.01, b=4, c=2) == pytest.approx((0.01 + 4 + 2) / 2)
+
+
+def test_restricted_tenants_share_one_slot() -> None:
+    queue = with_standings(3, a=RESTRICTED, b=RESTRICTED, c=PROVEN)
+    for tenant in "aabbcc":
+        add(queue, tenant)
     running = queue.start_next(0)
-    assert "".join(job.account_id for job in running) == "acc"
-    queue.remove(running[0])
-    assert [job.account_id for job in queue.start_next(0)] == ["b"]
+    assert "".join(job.tenant.id for job in running) == "cca"
+    queue.remove(running[2])
+    assert started(queue) == "b"
     assert queue.running == 3
 
 
-def test_restricted_accounts_do_not_delay_others() -> None:
-    queue = FairQueue(2, MEMORY, "ab".__contains__)
-    for account in "aaabbb":
-        add(queue, account)
+def test_restricted_tenants_start_when_no_other_can() -> None:
+    queue = with_standings(1, a=RESTRICTED, b=UNPROVEN)
+    running = add(queue, "b")
     queue.start_next(0)
-    assert queue.jobs_ahead("a", 8) == 6
-    assert queue.jobs_ahead("c", 8) == 0
-    for account in "ccc":
-        add(queue, account)
+    for tenant in "aabb":
+        add(queue, tenant)
+    assert start_order(queue, running) == "bbaa"
+
+
+def test_restricted_tenants_do_not_delay_others() -> None:
+    queue = with_standings(2, a=RESTRICTED, b=RESTRICTED, c=UNPROVEN)
+    for tenant in "aaabbb":
+        add(queue, tenant, max_jobs=8)
     queue.start_next(0)
-    assert queue.jobs_ahead("c", 8) == 1.5
+    assert wait(queue, "a", 8) == 6
+    assert wait(queue, "c", 8) == 0
+
+
+def test_a_slot_is_kept_for_proven_tenants() -> None:
+    queue = with_standings(3, a=UNPROVEN, b=UNPROVEN, c=RESTRICTED, d=PROVEN)
+    for tenant in "aabbc":
+        add(queue, tenant)
+    assert started(queue) == "ab"
+    for tenant in "dd":
+        add(queue, tenant)
+    assert started(queue) == "d"
+    assert wait(queue, "d") == 2 / 3  # the unproven ones that wait do not count
+
+
+def test_no_slot_is_kept_of_one_or_without_proven_tenants() -> None:
+    only_slot = with_standings(1, a=UNPROVEN)
+    add(only_slot, "a")
+    assert started(only_slot) == "a"
+    nobody_proven = FairQueue(2, MEMORY, lambda _tenant: UNPROVEN, keeps_slot=lambda: False)
+    for tenant in "ab":
+        add(nobody_proven, tenant)
+    assert started(nobody_proven) == "ab"
+
+
+def test_a_new_tenant_waits_for_one_job_of_another() -> None:
+    """Another one that waits, too, has been served more recently: its job has just ended."""
+    queue = FairQueue(1, MEMORY)
+    running = add(queue, "a")
+    queue.start_next(0)
+    for tenant in "aaab":
+        add(queue, tenant)
+    queue.remove(running)
+    assert started(queue) == "b"

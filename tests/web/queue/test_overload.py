@@ -13,6 +13,8 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
+from web.services import job_records
+from web.services.job_queue import MAX_EXPECTED_WAIT
 
 MIB = 1 << 20
 _MOST = 51  # conversions of one worker: one running, and 50 queued
@@ -21,8 +23,18 @@ _MOMENT = 1.0  # seconds
 _CONNECTIONS = 64  # one address may have no more
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_queue() -> Iterator[None]:
+    """Before a job has ended, servers expect each to take so long that they queue 50."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(job_records, "FIRST_MEAN", MAX_EXPECTED_WAIT / (_MOST - 1))
+        yield
+
+
 @pytest.fixture(scope="module")
-def crowded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ExitStack]]:
+def crowded(
+    servers: Servers, tmp_path_factory: pytest.TempPathFactory, small_queue: None
+) -> Iterator[tuple[Running, ExitStack]]:
     """A server, and the connections of its queued requests."""
     data = tmp_path_factory.mktemp("data")
     with (

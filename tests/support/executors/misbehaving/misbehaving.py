@@ -48,7 +48,7 @@ def decode(data: bytes) -> Raster:
     elif deed == "exit":
         os._exit(0)
     elif deed == "hang":
-        time.sleep(600)
+        time.sleep(float(argument or 600))
     elif deed == "spin":
         while True:
             pass

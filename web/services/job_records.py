@@ -1,0 +1,145 @@
+"""What the earlier jobs of a tenant say about its next ones: the only place where a tenant is restricted.
+
+A job counts by the time of the process that ran it, as the executor reports it: that a machine stops or a cluster is
+slow counts for nobody. Records are kept in this process.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from engine.errors import ConversionError, ExecutorUnavailable, OutOfMemory
+from web.services.fair_queue import Standing, Tenant
+
+log = logging.getLogger("convertd.queue")
+
+SHORT_JOB = 5.0
+"""Seconds of a short job. A job that fails or is abandoned after a longer time has overrun."""
+
+PROVING_JOBS = 10
+"""Short successful jobs in a row that prove a tenant."""
+
+FIRST_MEAN = 0.1
+"""Seconds for which jobs are expected to hold a slot before one has ended."""
+
+_MAX_OVERRUNS = 3  # a tenant with as many is restricted
+_OVERRUN_MEMORY = 600.0  # seconds after which past overruns no longer count
+_SUCCESSES_PER_OVERRUN = 10  # successful jobs that cancel an overrun
+_MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
+_RECORD_MEMORY = 86_400.0  # seconds after its latest job for which a tenant is remembered
+_MAX_RECORDS = 50_000
+
+
+@dataclass
+class _Record:
+    used_at: float  # monotonic time, as the next one
+    overrun_at: float = 0.0
+    overrun_points: int = 0  # decreased by each successful job
+    short_jobs: int = 0  # in a row
+    mean_seconds: float | None = None
+
+
+class JobRecords:
+    """The standing of each tenant, and how long its jobs take.
+
+    A tenant is proven after ten short successful jobs, until it has a long one. It is restricted after three overruns:
+    jobs that exceeded their memory limit, or failed or were abandoned after a long time. Ten successful jobs cancel one
+    overrun, and ten minutes without an overrun and without a refused job all. Overruns also count for the address that
+    the tenant was registered from, by which unproven tenants are restricted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._records: dict[str, _Record] = {}  # ordered by the latest use
+        self._proven: set[str] = set()
+        self._mean_seconds = FIRST_MEAN
+
+    def __len__(self) -> int:
+        """Number of tenants and addresses that are remembered."""
+        return len(self._records)
+
+    def standing(self, tenant: Tenant) -> Standing:
+        """Returns which slots the tenant may use."""
+        own, *shared = map(self._is_restricted, _keys(tenant))
+        if own or (any(shared) and not self._is_proven(tenant)):
+            return Standing.RESTRICTED
+        return Standing.PROVEN if self._is_proven(tenant) else Standing.UNPROVEN
+
+    def any_proven(self) -> bool:
+        """Returns whether a tenant is proven."""
+        return bool(self._proven)
+
+    def expected_seconds(self, tenant: Tenant) -> float:
+        """Returns how long a job of the tenant holds a slot: by its latest ones, or by those of all."""
+        record = self._records.get(_keys(tenant)[0])
+        return self._mean_seconds if record is None or record.mean_seconds is None else record.mean_seconds
+
+    def record_success(self, tenant: Tenant, seconds: float, slot_seconds: float) -> None:
+        """Counts a successful job, which a process ran for `seconds`, and which held its slot for `slot_seconds`."""
+        for key in _keys(tenant):
+            mean = self.expected_seconds(tenant)
+            record = self._use(key)
+            record.mean_seconds = mean + (slot_seconds - mean) * _MEAN_WEIGHT
+            record.overrun_points = max(record.overrun_points - 1, 0)
+            self._set_short_jobs(key, record.short_jobs + 1 if seconds <= SHORT_JOB else 0)
+        self._mean_seconds += (slot_seconds - self._mean_seconds) * _MEAN_WEIGHT
+
+    def record_failure(self, tenant: Tenant, error: BaseException) -> None:
+        """Counts a job that failed or was cancelled. Logs a warning if it restricts the tenant or its address."""
+        for key in _keys(tenant) if _is_overrun(error) else ():
+            was_restricted = self._is_restricted(key)
+            record = self._use(key)
+            record.overrun_points = _SUCCESSES_PER_OVERRUN + (record.overrun_points if self._is_recent(record) else 0)
+            record.overrun_at = self._clock()
+            self._set_short_jobs(key, 0)
+            if self._is_restricted(key) and not was_restricted:
+                log.warning("%s is restricted: its jobs keep exceeding their limits", key)
+
+    def record_refusal(self, tenant: Tenant) -> None:
+        """Restarts the ten minutes of a tenant whose job found no slot in time: it may have no chance to overrun."""
+        for key in _keys(tenant):
+            if self._is_restricted(key):
+                self._use(key).overrun_at = self._clock()
+
+    def _is_proven(self, tenant: Tenant) -> bool:
+        return _keys(tenant)[0] in self._proven
+
+    def _is_restricted(self, key: str) -> bool:
+        record = self._records.get(key)
+        limit = (_MAX_OVERRUNS - 1) * _SUCCESSES_PER_OVERRUN
+        return record is not None and record.overrun_points > limit and self._is_recent(record)
+
+    def _is_recent(self, record: _Record) -> bool:
+        return self._clock() - record.overrun_at <= _OVERRUN_MEMORY
+
+    def _set_short_jobs(self, key: str, count: int) -> None:
+        self._records[key].short_jobs = count
+        (self._proven.add if count >= PROVING_JOBS else self._proven.discard)(key)
+
+    def _use(self, key: str) -> _Record:
+        """Returns the record of a tenant or address, a new one if there is none. Forgets the oldest ones."""
+        now = self._clock()
+        record = self._records[key] = self._records.pop(key, _Record(now))
+        record.used_at = now
+        while len(self._records) > _MAX_RECORDS or self._oldest().used_at < now - _RECORD_MEMORY:
+            oldest = next(iter(self._records))
+            del self._records[oldest]
+            self._proven.discard(oldest)
+        return record
+
+    def _oldest(self) -> _Record:
+        return next(iter(self._records.values()))
+
+
+def _keys(tenant: Tenant) -> list[str]:
+    """The keys of the records of the tenant and of its address."""
+    return [f"account {tenant.id}", *([f"address {tenant.address}"] if tenant.address else [])]
+
+
+def _is_overrun(error: BaseException) -> bool:
+    cause = error.__cause__ if isinstance(error, asyncio.CancelledError) else error
+    if not isinstance(cause, ConversionError) or isinstance(cause, ExecutorUnavailable):
+        return False
+    return isinstance(cause, OutOfMemory) or (cause.seconds or 0.0) > SHORT_JOB
