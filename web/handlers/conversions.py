@@ -15,7 +15,7 @@ from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operati
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
-from web.http.downloads import send_file, send_stored
+from web.http.downloads import send_and_delete, send_file, send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.conversion_request import ChargedConversion, ConversionRequest
@@ -101,8 +101,10 @@ def _stores_result(handler: BaseHandler) -> bool:
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
     services = handler.services
-    with services.work_files.create(request.account.id) as output:
+    with handler.create_work_file() as output:
         converted = await services.conversions.convert(request, output)
+        for upload in request.uploads:
+            upload.file.close()  # the client may read the result slowly
         if isinstance(converted, ChargedConversion):
             handler.authorization.set_balance(converted.balance)
             if converted.response is None:
@@ -114,13 +116,15 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
             response = handler.unwrap_replay(converted)
     if request.store_result:
         handler.respond(response.data)
-    else:
+    elif request.idempotency is not None:
         await send_stored(handler, response.file_id or "")
+    else:
+        await send_and_delete(handler, response.file_id or "")
 
 
 async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
-    with handler.services.work_files.create(request.account.id) as output:
+    with handler.create_work_file() as output:
         handler.respond(await handler.services.conversions.foresee(request, output))
 
 
@@ -185,7 +189,7 @@ def _conversion_request(handler: PageHandler, target: str, options: OptionValues
 @asynccontextmanager
 async def _converted(handler: PageHandler, request: ConversionRequest) -> AsyncIterator[ChargedConversion]:
     """The conversion with its result, for the block. Raises PublicError."""
-    with handler.services.work_files.create(request.account.id) as output:
+    with handler.create_work_file() as output:
         try:
             outcome = await handler.services.conversions.convert(request, output)
         except NoCredits:

@@ -13,6 +13,7 @@ from tornado.iostream import IOStream, UnsatisfiableReadError
 from web.api.errors import ApiError, RateLimited, malformed
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimer, Timeout
+from web.services.work_files import too_many_uploads
 
 _TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 "
@@ -88,13 +89,23 @@ class Connection(IOStream):
         super().write(error_response(error, self._rate_limit))
         self._close_later()
 
-    def give_up(self) -> None:
-        """Closes the connection because there are too many. A request that has no response gets an error."""
+    def give_up(self, error: ApiError) -> None:
+        """Closes the connection for the sake of other clients. A request that has no response gets the error."""
         if self.timer.state in (Timeout.HEADERS, Timeout.BODY):
             if self.responded:
                 self._close_later()
-            self.send_error(too_many_connections())
+            self.send_error(error)
         self.close()
+
+    def give_up_if_slow(self) -> bool:
+        """Closes the connection if its client takes long to send a body or to read a response. Returns whether it does.
+
+        A request that has no response gets the error of a request for whose files there is no space.
+        """
+        is_slow = self.value in (Value.BODY, Value.ANONYMOUS_BODY, Value.RESPONSE) and self.timer.waits_long
+        if is_slow:
+            self.give_up(too_many_uploads())
+        return is_slow
 
     def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
         # Tornado writes this response directly to the stream: it can be recognized by its bytes only.

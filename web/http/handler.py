@@ -39,6 +39,7 @@ from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.idempotency import Replayed, ResponseData
+from web.services.work_files import WorkFile
 
 log = logging.getLogger("convertd.web")
 
@@ -140,6 +141,11 @@ class BaseHandler(RequestHandler):
         """The authenticated account."""
         assert self.authorization.account is not None
         return self.authorization.account
+
+    def create_work_file(self) -> WorkFile:
+        """An empty file of the account, for the result of the request. Raises RateLimited."""
+        give_up = connection_of(self.request.server_connection).give_up_if_slow
+        return self.services.work_files.create(self.client().id, give_up)
 
     # Responding
 

@@ -177,7 +177,7 @@ class Server(HTTPServer):
 
     def _give_up(self, connection: Connection) -> None:
         self._clients.remove(connection)
-        connection.give_up()
+        connection.give_up(too_many_connections())
 
     def _check_timeouts(self) -> None:
         crowded = len(self._clients) >= _CROWDED

@@ -81,6 +81,11 @@ class ConnectionTimer:
         """Whether the client has to act. `writing`: a response is being sent."""
         return not self._processing and (self.state is not Timeout.RESPONSE or writing)
 
+    @property
+    def waits_long(self) -> bool:
+        """Whether the body or the response takes its client longer than the window of a body."""
+        return self._earlier_waited + self._waited >= self._timeouts.window
+
     def exceeded(self, *, writing: bool, crowded: bool = False) -> Timeout | None:
         """The exceeded timeout, if any. `writing`: a response is being sent. Must be called regularly.
 
