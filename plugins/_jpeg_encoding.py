@@ -11,7 +11,7 @@ Sampling: TypeAlias = Literal["4:4:4", "4:2:2", "4:2:0"]
 _SAMPLINGS: tuple[Sampling, ...] = ("4:4:4", "4:2:2", "4:2:0")  # by Pillow's number
 _FULL_QUALITY = 90  # Colors have the full resolution from this quality on.
 _BLOCK_SIDE = 8
-_COLOR_STEPS = 0.8  # relative to those of brightness
+_COLOR_STEPS = 0.8  # A step of the color table divided by the same step of the brightness table.
 
 # N. Robidoux's table in ImageMagick and mozjpeg, to the power of 0.88. With half the resolution of colors, photos are
 # 5 % smaller than with the tables of the standard at an equal score of SSIMULACRA2; with the full one, they are larger.
