@@ -26,6 +26,8 @@ _MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to pa
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
+MAX_BODY = _MAX_TOTAL + _FRAMING
+"""Bytes of the largest body that any account may send."""
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
 """Creates an empty file. Raises RateLimited."""
