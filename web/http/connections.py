@@ -174,14 +174,18 @@ class Connections:
             self.add(connection)
 
     def least_valuable(self, count: int) -> Connection | None:
-        """The connection to close for a client that has `count` connections; None if no client has more.
+        """The connection to close for a client that has `count` connections; None if no client has many more.
+
+        A client without connections may take the place of any. Another may not take the place of a client that would
+        then have fewer than itself: clients that connect again and again would take the places of each other.
 
         It is of the client with most connections, of these one of the lowest value, and of these the longest silent.
         """
+        most = count + 1 if count else 0
         candidates = [
             (-self._clients[connection.client], value, connection.timer.active_at, connection)
             for connection in self._open
-            if self._clients[connection.client] > count and (value := connection.value) is not None
+            if self._clients[connection.client] > most and (value := connection.value) is not None
         ]
         return min(candidates, key=lambda candidate: candidate[:3])[-1] if candidates else None
 
