@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, PngImagePlugin
 
-from engine import DeepPixels, FidelityWarning, Frame, HdrColors, Raster, TargetCapabilities
+from engine import DeepPixels, FidelityWarning, HdrColors, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive
 from plugins import _exif, _pillow
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MODULES = ("imagecodecs._deflate", "imagecodecs._png")
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_DEFAULT_EFFORT = 5
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
 _MAX_ZLIB_LEVEL = 9
@@ -28,6 +29,8 @@ _BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to deci
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
+_SIZE = 16  # offset of width and height in a file
+_HEADER = 33  # bytes of the signature and the IHDR chunk
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
 _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 _CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
@@ -46,13 +49,17 @@ HOLDS = TargetCapabilities(
 """What a PNG can store."""
 
 
-def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = False) -> bytes:
+def encode(raster: Raster, *, effort: Effort = _DEFAULT_EFFORT, progressive: Progressive = False) -> bytes:
+    if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
+        return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     level = _LEVELS[effort - 1]
     frames = list(raster.frames)
     pixels = frames[0].pixels
     if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
         bits = _bits(pixels, raster.source_bit_depth)
-        return _encode_samples(pixels, bits, level, list(_metadata_chunks(raster, frames[0])), interlaced=progressive)
+        return _encode_samples(
+            pixels, bits, level, list(_metadata_chunks(raster, frames[0].icc_profile)), interlaced=progressive
+        )
     image = frames[0].image
     if progressive and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
@@ -73,6 +80,15 @@ def encode(raster: Raster, *, effort: Effort = 5, progressive: Progressive = Fal
     if len(frames) > 1:
         return data
     return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if progressive else ())
+
+
+def _drawn_file(raster: Raster) -> bytes | None:
+    """The PNG in which a renderer returned all pixels of the raster; None if there is no such file."""
+    origin = raster.origin
+    if origin is None or not origin.data.startswith(SIGNATURE) or not origin.exact or origin.orientation != 1:
+        return None
+    is_whole = origin.box == (0, 0, *struct.unpack_from(">II", origin.data, _SIZE))
+    return origin.data if is_whole and raster.background is None and raster.bit_depth == 8 else None
 
 
 def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
@@ -147,11 +163,11 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
     return rows
 
 
-def _metadata_chunks(raster: Raster, frame: Frame) -> Iterator[bytes]:
+def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
     """The metadata as chunks to insert before the pixels."""
     yield from _hdr_chunks(raster.hdr)
-    if frame.icc_profile:
-        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(frame.icc_profile))
+    if profile:
+        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
     if raster.dpi:
         yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
     if raster.exif:

@@ -1,5 +1,6 @@
 """XMP packets: what is safe to publish, positions, and properties that are added to them."""
 
+import html
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -7,7 +8,6 @@ from xml.dom.expatbuilder import parseString
 from xml.dom.minicompat import NodeList
 from xml.dom.minidom import Attr, Element
 from xml.parsers.expat import ExpatError
-from xml.sax.saxutils import escape, unescape
 
 from PIL import ExifTags
 
@@ -119,7 +119,7 @@ def with_properties(packet: bytes | None, properties: Mapping[str, Sequence[str]
 
 def missing(packet: bytes | None, properties: Mapping[str, Sequence[str]]) -> list[str]:
     """The names of the properties with a value that occurs nowhere in a packet."""
-    text = _normalize(unescape(_decode(packet or b""), {"&quot;": '"', "&apos;": "'", "&#xA;": "\n", "&#xD;": ""}))
+    text = _normalize(html.unescape(_decode(packet or b"")))
     return [name for name, values in properties.items() if any(_normalize(value) not in text for value in values)]
 
 
@@ -128,7 +128,7 @@ def _normalize(text: str) -> str:
 
 
 def _element(name: str, values: Sequence[str]) -> str:
-    texts = [escape(_INVALID_CHARACTERS.sub("", value)) for value in values]
+    texts = [html.escape(_INVALID_CHARACTERS.sub("", value), quote=False) for value in values]
     if name not in _LISTS:
         return f"<{name}>{texts[0]}</{name}>"
     kind, item = _LISTS[name]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from PIL import Image
 
@@ -22,16 +21,9 @@ from engine import (
     transform,
 )
 from engine.option_types import Background, BitDepth, Crop, Enlarge, Fit, Flip, Gravity, Height, Rotate, Width
-from plugins import _color_space, _pillow
+from plugins import _color_space, _pillow, _resampling
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Pixels: TypeAlias = Image.Image | DeepPixels
-Box: TypeAlias = tuple[float, float, float, float]
-"""Left, top, right and bottom in pixels."""
-
-_REDUCING_GAP = 3.0  # Pillow averages whole pixels down to this multiple of the size before it filters
+MODULES = _resampling.MODULES
 _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this multiple of the size
 # The EXIF orientations that have the same effect, and Pillow's methods for them, which turn counterclockwise.
 _ROTATIONS = {90: 6, 180: 3, 270: 8}
@@ -181,11 +173,12 @@ def resize(
         new_size(full)
         whole, part = sizes(full)
         kept = _scaled_box((*_offset(gravity, whole, part), *part), whole, frame.size)
-        frame = replace(frame, pixels=_resample(frame.pixels, part, kept), full_size=None)
+        frame = replace(frame, pixels=_resampling.resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
     resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
-    return replace(resized, origin=raster.origin) if resized.sizes == raster.sizes else resized
+    is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
+    return replace(resized, origin=raster.origin) if is_unchanged else resized
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:
@@ -295,7 +288,7 @@ def bit_depth(raster: Raster, *, bit_depth: BitDepth | None = None) -> Raster:
     return replace(raster, bit_depth=bit_depth) if bit_depth else raster
 
 
-def _scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> Box:
+def _scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> _resampling.Box:
     """The edges of a rectangle of x, y, width and height after scaling the picture from `size` to `new_size`."""
     x, y, width, height = rectangle
     across, down = new_size[0] / size[0], new_size[1] / size[1]
@@ -310,53 +303,6 @@ def _offset(gravity: Gravity, outer: Size, inner: Size) -> tuple[int, int]:
     return x, y
 
 
-def _resample(pixels: Pixels, size: Size, box: Box) -> Pixels:
-    if pixels.size == size and box == (0, 0, *size):
-        return pixels
-    if isinstance(pixels, DeepPixels):
-        return _resample_deep(pixels, size, box)
-    return _filter(_continuous(pixels), size, box)
-
-
-def _continuous(image: Image.Image) -> Image.Image:
-    """`image` in a mode whose samples can be averaged: without palette, not 1 bit per sample."""
-    image = color.standard_mode(image)
-    if image.mode == "LAB":
-        return color.reduced_to_srgb(image, None)
-    if image.mode == "P":
-        return image.convert("RGBA" if "transparency" in image.info else "RGB")
-    return image.convert("L") if image.mode == "1" else image
-
-
-def _filter(image: Image.Image, size: Size, box: Box) -> Image.Image:
-    """Pillow multiplies colors with alpha before it filters."""
-    return image.resize(size, Image.Resampling.LANCZOS, box, reducing_gap=_REDUCING_GAP)
-
-
-def _resample_deep(pixels: DeepPixels, size: Size, box: Box) -> DeepPixels:
-    """Filters band by band in floating point, colors multiplied with alpha."""
-    import numpy as np
-
-    bands = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
-    result = np.empty((size[1], size[0], bands.shape[2]), np.uint16)
-
-    def scaled(values: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(_filter(Image.fromarray(values.astype(np.float32, copy=False)), size, box))
-
-    has_alpha = pixels.mode in ("LA", "RGBA")
-    alpha = bands[..., -1].astype(np.float32) / 65535 if has_alpha else None
-    new_alpha = scaled(alpha) if alpha is not None else None
-    for band in range(bands.shape[2]):
-        if alpha is None or new_alpha is None:
-            values = scaled(bands[..., band])
-        elif band == bands.shape[2] - 1:
-            values = new_alpha * 65535
-        else:
-            values = scaled(bands[..., band] * alpha) / np.maximum(new_alpha, 1 / 65535)
-        result[..., band] = np.clip(values + 0.5, 0, 65535)
-    return DeepPixels(result if pixels.array.ndim == 3 else result[..., 0], pixels.mode)
-
-
 def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, int] | None) -> Frame:
     """`frame` on a canvas of `size`. The canvas has alpha if the frame has, or if `fill` is translucent."""
     import numpy as np
@@ -364,7 +310,7 @@ def _pad(frame: Frame, size: Size, gravity: Gravity, fill: tuple[int, int, int, 
     if frame.size == size:
         return frame
     if isinstance(frame.pixels, Image.Image):
-        frame = replace(frame, pixels=_continuous(frame.pixels))
+        frame = replace(frame, pixels=_resampling.continuous(frame.pixels))
     mode = frame.pixels.mode
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
     alpha = alpha // 255 * 255  # a translucent background is laid under the whole picture later

@@ -13,6 +13,7 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
+    Origin,
     Raster,
     Size,
     check_size,
@@ -20,9 +21,11 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
+from plugins import _pillow
 from plugins._svg import decompress
 from plugins.geometry import crop_box, needed_size
 from plugins.pdf import checked_pictures, filter_document, warn_first_page
+from plugins.png import PNG
 
 if TYPE_CHECKING:
     import pymupdf
@@ -87,14 +90,18 @@ def render(
     drawn = right - left, bottom - top
     check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
-    cropped, full_size = crop is not None, full if crop or full != wanted else None
+    png = document.render(scaled, box)
+    frame = Frame(
+        _pillow.open_image(png, "PNG"), full_size=full if crop or full != wanted else None, cropped=crop is not None
+    )
     return Raster(
-        (Frame(document.render(scaled, box), full_size=full_size, cropped=cropped) for _ in range(1)),
+        [frame],
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
         text=document.texts(root),
         sizes=[full],
         drawn_sizes=[drawn],
+        origin=Origin(PNG, png, (0, 0, *drawn)),
     )
 
 

@@ -1,6 +1,6 @@
 """Merges PDFs: pages, outline, names, form, page labels, layers and structure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
@@ -41,10 +41,10 @@ def append(document: Pdf, other: Pdf) -> None:
     if adds_destinations:
         _rename_destinations(other, named_destinations(document.Root))
     document.pages.extend(other.pages)
+    pages = [page.obj for page in document.pages][start:]  # a slice of `document.pages` takes quadratic time
     # copy_foreign maps references to pages to the copies made by extend.
     ours, theirs = document.Root, document.copy_foreign(other.Root)
     destinations = named_destinations(ours) | named_destinations(theirs) if adds_destinations else {}
-    pages: list[Object] = [page.obj for page in document.pages[start:]]
     _merge_structure(document, ours, theirs, pages)
     merges: dict[str, Callable[[Object, Object], None]] = {
         "/Outlines": lambda mine, more: link_items(mine, [*outline_items(mine), *outline_items(more)]),
@@ -72,13 +72,16 @@ def append(document: Pdf, other: Pdf) -> None:
 def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
     """Renames the named destinations whose names are in `used`, and all references to them."""
     destinations = named_destinations(document.Root)
+    taken = {
+        kind: {bytes(name) for name in (*used, *destinations) if isinstance(name, kind)} for kind in (String, Name)
+    }
     renamed: dict[String | Name, String | Name] = {}
     for name in destinations:
         if name in used:
-            kind = String if isinstance(name, String) else lambda text: Name(text.decode())
-            names = (*used, *destinations, *renamed.values())
-            others = {bytes(other) for other in names if isinstance(other, type(name))}
-            renamed[name] = kind(unique_name(bytes(name), others))
+            kind = String if isinstance(name, String) else Name
+            unique = unique_name(bytes(name), taken[kind])
+            taken[kind].add(unique)
+            renamed[name] = String(unique) if kind is String else Name(unique.decode())
     if renamed:
         set_named_destinations(document, {renamed.get(name, name): value for name, value in destinations.items()})
         change_destinations(
@@ -113,7 +116,7 @@ def _merge_layers(ours: Object, theirs: Object) -> None:
             mine[key] = Array([*(mine.get(key) or ()), *defaults[key]])
 
 
-def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: list[Object]) -> None:
+def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: Sequence[Object]) -> None:
     """Merges the structure of tagged PDFs. The structure keys of the added pages are shifted to stay unique."""
     added = theirs.get("/StructTreeRoot")
     if not isinstance(added, Dictionary):

@@ -7,11 +7,9 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 
 from lxml import etree
-from PIL import Image
 from resvg import render as _render
 from resvg import usvg
 
@@ -183,13 +181,12 @@ def _scale_stroke(element: etree._Element) -> bool:
     return math.isclose(first, second, rel_tol=_SIMILARITY) and abs(a * c + b * d) < _SIMILARITY * first * second
 
 
-def render(root: etree._Element, box: tuple[int, int, int, int]) -> Image.Image:
-    """A box of an SVG in pixels, left, top, right and bottom, as an RGBA picture. Raises CorruptInput."""
+def render(root: etree._Element, box: tuple[int, int, int, int]) -> bytes:
+    """A box of an SVG in pixels, left, top, right and bottom, as a PNG with alpha. Raises CorruptInput."""
     left, top, right, bottom = box
     with failures():
         tree = usvg.Tree.from_str(etree.tostring(root, encoding="unicode"), _OPTIONS)
-        png = _render(tree, (1, 0, -left, 0, 1, -top), bg_size=(right - left, bottom - top))
-    return Image.open(BytesIO(png), formats=["PNG"])
+        return bytes(_render(tree, (1, 0, -left, 0, 1, -top), bg_size=(right - left, bottom - top)))
 
 
 @contextmanager

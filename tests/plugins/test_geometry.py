@@ -11,6 +11,7 @@ from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
 from plugins import geometry
+from plugins._resampling import resample
 from tests.support.samples.generated import quadrants
 from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
 
@@ -137,6 +138,26 @@ def test_resized_pixels_match_libvips(mode: str, size: Size, deep: bool) -> None
     assert resized.mode == mode
     assert difference.mean() < 1.5
     assert np.percentile(difference, 99) < 16
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("size", [(120, 80), (77, 51), (480, 320), (30, 100), (9, 200)])
+def test_resized_pixels_match_the_filter_of_pillow(mode: str, size: Size) -> None:
+    image = photo(mode="RGBA").convert(mode)
+    box = (10.5, 3, 200.25, 101)
+    exact = _premultiplied(image.resize(size, Image.Resampling.LANCZOS, box))
+
+    difference = np.abs(_premultiplied(resample(image, size, box)) - exact)
+
+    assert difference.mean() <= 0.5
+    assert np.percentile(difference, 99) < (3.5 if mode == "RGBA" else 1.5)
+
+
+def _premultiplied(image: Any) -> NDArray[Any]:
+    samples = np.asarray(image).astype(float)
+    if image.mode == "RGBA":
+        samples[..., :3] *= samples[..., 3:] / 255
+    return samples
 
 
 @pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])

@@ -2,7 +2,9 @@
 
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pikepdf
 import pytest
 from PIL import Image
@@ -10,7 +12,7 @@ from PIL import Image
 from engine import CorruptInput, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from tests.support.results.conversions import codes
+from tests.support.results.conversions import codes, convert
 
 _REGISTRY = load_registry()
 _NAMES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
@@ -350,3 +352,33 @@ def test_elements_of_embedded_svgs_count() -> None:
 
     with pytest.raises(TooLarge):
         _convert(f'<image href="data:image/svg+xml,{inner}"/>' * 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"dpi": 192},
+        {"width": 17},
+        {"width": 30, "height": 10, "fit": "cover"},
+        {"width": 30, "height": 10, "fit": "contain"},
+        {"crop": "0,0,40,20"},
+        {"crop": "5,5,20,10", "width": 20},
+        {"crop": "5,5,20,10"},
+        {"rotate": 90},
+        {"flip": "horizontal"},
+        {"background": "#0000ff80"},
+        {"background": "#ffffff"},
+        {"color_space": "gray"},
+        {"bit_depth": 16},
+        {"progressive": True},
+    ],
+)
+def test_a_png_that_is_kept_has_the_pixels_of_one_that_is_encoded_again(options: dict[str, Any]) -> None:
+    body = '<rect width="30" height="15" fill="red" fill-opacity=".5"/><text x="3" y="14" font-size="9">Ab</text>'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">{body}</svg>'.encode()
+
+    kept, encoded = (Image.open(BytesIO(convert(svg, "png", **options, effort=effort).data)) for effort in (5, 6))
+
+    assert (kept.size, kept.mode, kept.info.get("dpi")) == (encoded.size, encoded.mode, encoded.info.get("dpi"))
+    np.testing.assert_array_equal(np.asarray(kept), np.asarray(encoded))

@@ -1,0 +1,62 @@
+"""The time of PDF tools grows with the number of pages, names, outline items, links and fields, not with its square."""
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
+
+from engine.pipeline import PipelineResult
+from tests.support.samples.pdf_documents import at, delete, merge, outline, saved
+
+_SIZES = (200, 800, 3200)
+_MAX_GROWTH = 8  # for four times as much; the square would be 16
+
+
+def _pages(document: Pdf, count: int) -> None:
+    for _ in range(count // 4):  # qpdf takes 0.1 µs for each page before an added one
+        document.add_blank_page(page_size=(200, 200))
+
+
+def _named_links(document: Pdf, count: int) -> None:
+    names = [String(f"name {number:05}") for number in range(count)]
+    entries = [part for number, name in enumerate(names) for part in (name, at(document, number % 3))]
+    document.Root.Names = Dictionary(Dests=document.make_indirect(Dictionary(Names=Array(entries))))
+    keys: dict[str, Any] = {"Type": Name.Annot, "Subtype": Name.Link, "Rect": [0, 0, 9, 9]}
+    links = [document.make_indirect(Dictionary(**keys, Dest=name)) for name in names]
+    document.pages[0].obj.Annots = Array(links)
+
+
+def _outline(document: Pdf, count: int) -> None:
+    outline(*((f"item {number}", number % 3, True, []) for number in range(count)))(document)
+
+
+def _fields(document: Pdf, count: int) -> None:
+    page = document.pages[0].obj
+    keys: dict[str, Any] = {"Type": Name.Annot, "Subtype": Name.Widget, "FT": Name.Tx, "Rect": [0, 0, 9, 9], "P": page}
+    fields = [document.make_indirect(Dictionary(**keys, T=String(f"field {number}"))) for number in range(count)]
+    page.Annots = Array(fields)
+    document.Root.AcroForm = Dictionary(Fields=Array(fields), DA=String("/Helv 0 Tf"))
+
+
+@pytest.mark.parametrize("run", [lambda data: merge(data, data), lambda data: delete(data, "2")])
+@pytest.mark.parametrize("fill", [_pages, _named_links, _outline, _fields])
+def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callable[[bytes], PipelineResult]) -> None:
+    seconds = []
+    for size in _SIZES:
+        document = Pdf.new()
+        for _ in range(3):
+            document.add_blank_page(page_size=(200, 200))
+        fill(document, size)
+        data = saved(document, object_stream_mode=ObjectStreamMode.generate)
+        seconds.append(min(_measure(run, data) for _ in range(3 if size < _SIZES[-1] else 1)))
+
+    assert seconds[1] < seconds[0] * _MAX_GROWTH
+    assert seconds[2] < seconds[1] * _MAX_GROWTH
+
+
+def _measure(run: Callable[[bytes], PipelineResult], data: bytes) -> float:
+    started = process_time()
+    run(data)
+    return process_time() - started
