@@ -108,7 +108,7 @@ def test_half_sent_bodies_stop_at_nginx(proxied: Proxied) -> None:
         for _ in range(10):
             stack.enter_context(proxied.send(sending("none", 60_000) + "a", "127.0.0.9"))
         assert client.get("/formats").status_code == 200
-    assert [entry["message"] for entry in lines.entries] == ["GET /api/v1/formats"]
+    assert not any(entry.get("code") == "invalid_api_key" for entry in lines.entries)
 
 
 def test_bodies_above_every_limit_are_refused_before_they_arrive(proxied: Proxied) -> None:

@@ -3,8 +3,9 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tornado.web import Application
 
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.http.connections import Connection, Connections
+from web.http.connections import Connection, Connections, too_many_connections
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT, Server
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
@@ -23,8 +24,6 @@ CONTINUE = b"HTTP/1.1 100 (Continue)\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 FORMATS = b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\n\r\n"
 PATIENT = ConnectionTimeouts(crowded=60, stall=1)  # a quarter of the shortest time passes between checks
-
-Opened = Callable[..., Connection]
 
 
 def half_sent(head: str, *more: str) -> bytes:
@@ -145,9 +144,11 @@ def test_bodies_without_an_account_end_at_once_when_there_are_many(server: Runni
         kept = opened(server.posting)
         assert kept.recv(100) == CONTINUE
         crowd(server, closing, b"", 384)
-        for path in ("/nothing", "/api/v1/convert", "/api/v1/register", "/try/convert"):
-            with opened(f"POST {path} HTTP/1.1\r\nHost: here\r\nOrigin: {server.url}\r\n").makefile("rb") as answer:
-                assert answer.read().removeprefix(CONTINUE).startswith(b"HTTP/1.1 4")
+        refused = {"/nothing": 404, "/api/v1/convert": 401}
+        anonymous = {"/api/v1/register": 429, "/try/convert": 429}
+        for path, status in (refused | anonymous).items():
+            with opened(f"POST {path} HTTP/1.1\r\nHost: here\r\nOrigin: http://here\r\n").makefile("rb") as answer:
+                assert parsed(answer.read().removeprefix(CONTINUE)).status_code == status
         assert received(kept) is None
 
 
@@ -161,68 +162,112 @@ def test_silent_connections_are_closed_sooner_when_there_are_many(servers: Serve
         assert eventually(lambda: received(first) == b"")
 
 
-class TestLeastValuable:
-    """Connections of several clients, of which one has to be closed."""
+class Clock:
+    now = 0.0
 
-    @pytest.fixture
-    def connections(self) -> Connections:
-        return Connections()
+    def __call__(self) -> float:
+        return self.now
 
-    @pytest.fixture
-    def opened(self, connections: Connections) -> Iterator[Opened]:
-        with ExitStack() as closing:
-            now = 0.0
 
-            def opened(
-                client: str, state: Timeout, *, account: bool = True, responded: bool = False, proxy: bool = False
-            ) -> Connection:
-                nonlocal now
-                now += 1
-                ours, theirs = socket.socketpair()
-                closing.enter_context(theirs)
-                moment = now
-                timer = ConnectionTimer(ConnectionTimeouts(), lambda: moment)
-                made = Connection(
-                    ours, client, client, timer, 60, socket.socket.close, is_proxy=proxy, only_health=False
-                )
-                closing.callback(made.close)
-                timer.restart(state)
-                made.has_account, made.responded = account, responded
-                connections.add(made)
-                return made
+@dataclass
+class Opened:
+    """Connections that are opened one second after the other, and the other ends of them."""
 
-            yield opened
+    closing: ExitStack
+    clock: Clock = field(default_factory=Clock)
+    connections: Connections = field(default_factory=Connections)
+    clients: dict[Connection, socket.socket] = field(default_factory=dict)
+    lingering: list[socket.socket] = field(default_factory=list)
 
-    async def test_it_is_of_the_client_with_most(self, connections: Connections, opened: Opened) -> None:
-        opened("a", Timeout.IDLE)
-        bodies = [opened("b", Timeout.BODY) for _ in range(2)]
-        assert connections.least_valuable(0) is bodies[0]
-        assert connections.least_valuable(1) is None  # the client would have fewer than the other then
-        assert opened("b", Timeout.HEADERS) is connections.least_valuable(1)
-        assert connections.least_valuable(2) is None
-        connections.remove(bodies[0])
-        connections.remove(bodies[0])
-        assert (connections.count("b"), len(connections)) == (2, 3)
+    def __call__(
+        self, client: str, state: Timeout, *, account: bool = True, responded: bool = False, proxy: bool = False
+    ) -> Connection:
+        self.clock.now += 1
+        ours, theirs = map(self.closing.enter_context, socket.socketpair())
+        timer = ConnectionTimer(ConnectionTimeouts(window=20), self.clock)
+        made = Connection(ours, client, client, timer, 60, self.lingering.append, is_proxy=proxy, only_health=False)
+        timer.restart(state)
+        made.has_account, made.responded = account, responded
+        self.connections.add(made)
+        self.clients[made] = theirs
+        return made
 
-    async def test_the_order_of_values(self, connections: Connections, opened: Opened) -> None:
-        expected = [
-            opened("a", Timeout.HEADERS),
-            opened("a", Timeout.BODY),
-            opened("a", Timeout.BODY),
-            opened("a", Timeout.IDLE),
-            opened("a", Timeout.BODY, account=False),
-            opened("a", Timeout.BODY, responded=True),
-        ]
-        expected = [expected[index] for index in (5, 4, 3, 0, 1, 2)]
-        opened("a", Timeout.RESPONSE)  # the server has not sent it
-        opened("a", Timeout.IDLE, proxy=True)
-        processed = opened("a", Timeout.BODY)
-        with processed.timer.processing():
-            for connection in expected:
-                assert connections.least_valuable(0) is connection
-                connections.remove(connection)
-            assert connections.least_valuable(0) is None
-        assert connections.least_valuable(0) is processed
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    with ExitStack() as closing:
+        opened = Opened(closing)
+        yield opened
+        for connection in opened.clients:
+            connection.close()
+        for left in opened.lingering:
+            left.close()
+
+
+async def test_the_connection_to_give_up_is_of_the_client_with_most(opened: Opened) -> None:
+    opened("a", Timeout.IDLE)
+    bodies = [opened("b", Timeout.BODY) for _ in range(2)]
+    connections = opened.connections
+    assert connections.least_valuable(0) is bodies[0]
+    assert connections.least_valuable(1) is None  # the client would have fewer than the other then
+    assert opened("b", Timeout.HEADERS) is connections.least_valuable(1)
+    assert connections.least_valuable(2) is None
+    connections.remove(bodies[0])
+    connections.remove(bodies[0])
+    assert (connections.count("b"), len(connections)) == (2, 3)
+
+
+async def test_the_order_in_which_connections_are_given_up(opened: Opened) -> None:
+    expected = [
+        opened("a", Timeout.HEADERS),
+        opened("a", Timeout.BODY),
+        opened("a", Timeout.BODY),
+        opened("a", Timeout.IDLE),
+        opened("a", Timeout.BODY, account=False),
+        opened("a", Timeout.BODY, responded=True),
+    ]
+    opened("a", Timeout.RESPONSE)  # the server has not sent it
+    opened("a", Timeout.IDLE, proxy=True)
+    processed, connections = opened("a", Timeout.BODY), opened.connections
+    with processed.timer.processing():
+        for index in (5, 4, 3, 0, 1, 2):
+            assert connections.least_valuable(0) is expected[index]
+            connections.remove(expected[index])
+        assert connections.least_valuable(0) is None
+    assert connections.least_valuable(0) is processed
+
+
+@pytest.mark.parametrize(
+    ("state", "responded", "sent", "lingers"),
+    [
+        (Timeout.IDLE, False, b"", False),
+        (Timeout.HEADERS, False, b"HTTP/1.1 429 ", True),
+        (Timeout.BODY, False, b"HTTP/1.1 429 ", True),
+        (Timeout.BODY, True, b"", True),  # the client may not have received the response
+        (Timeout.RESPONSE, True, b"", False),
+    ],
+)
+async def test_a_connection_that_is_given_up(
+    opened: Opened, state: Timeout, responded: bool, sent: bytes, lingers: bool
+) -> None:
+    connection = opened("a", state, responded=responded)
+    connection.give_up(too_many_connections())
+    assert connection.closed()
+    assert len(opened.lingering) == lingers
+    assert (received(opened.clients[connection]) or b"").startswith(sent)
+
+
+async def test_only_slow_clients_are_given_up_for_space(opened: Opened) -> None:
+    body, processed, idle = opened("a", Timeout.BODY), opened("a", Timeout.BODY), opened("a", Timeout.IDLE)
+    opened.clock.now += 17  # 19 seconds since the first was opened
+    with body.timer.processing(1 << 30):
+        opened.clock.now += 100
+    assert not body.give_up_if_slow()
+    opened.clock.now += 1
+    with processed.timer.processing():
+        assert [one.give_up_if_slow() for one in (body, processed, idle)] == [True, False, False]
+    assert [one.closed() for one in (body, processed, idle)] == [True, False, False]
+    problem(parsed(opened.clients[body].recv(4096)), 429, "rate_limit_exceeded", reason="queue_full")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
