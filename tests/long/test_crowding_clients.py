@@ -110,8 +110,8 @@ def _conversions(api: str, key: str, trust: ssl.SSLContext | bool = False) -> Ca
 
 
 def _uploads(api: str, key: str) -> Callable[[], Awaitable[int]]:
-    """An upload of 2 MB on a new connection."""
-    return _posts(f"{api}/files/upload", key, False, {"file": ("a.png", picture((1600, 1200)))}, {})
+    """An upload of 8 MB on a new connection."""
+    return _posts(f"{api}/files/upload", key, False, {"file": ("a.png", picture((64, 48)) + bytes(8 * MIB))}, {})
 
 
 def _posts(
@@ -181,7 +181,7 @@ async def _send_slowly(port: int, head: bytes) -> None:
                 await writer.drain()
             writer.write(b"\r\n")
         writer.write(part(b"", 'name="files[]"; filename="a.pdf"')[:-2])
-        writer.write(bytes(MIB // 2))
+        writer.write(bytes(MIB * 5 // 4))
         for _ in range(_BODY // _BLOCK):
             writer.write(bytes(_BLOCK))
             await writer.drain()

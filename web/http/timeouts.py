@@ -84,7 +84,8 @@ class ConnectionTimer:
     @property
     def waits_long(self) -> bool:
         """Whether the body or the response takes its client longer than the window of a body."""
-        return self._earlier_waited + self._waited >= self._timeouts.window
+        waited = self._earlier_waited + self._waited + self._clock() - self._since
+        return waited >= self._timeouts.window
 
     def exceeded(self, *, writing: bool, crowded: bool = False) -> Timeout | None:
         """The exceeded timeout, if any. `writing`: a response is being sent. Must be called regularly.
