@@ -5,6 +5,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.processes import ConvertdServer
 from config.pricing import MIB
 from tests.support.samples.forms import FORM, TARGET, form, part
 from tests.support.samples.generated import saved
+from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts, picture, sqlite_url
 from tests.support.servers.nginx_server import NginxServer
 
@@ -25,6 +27,7 @@ _ADDRESSES, _CONNECTIONS = 8, 64  # of each address: together, as many as a serv
 _BLOCK = 3000  # bytes that slow clients send or read at a time
 _READ_RATE, _SEND_RATE = 30_000, 17_000  # bytes per second
 _READERS, _SENDERS = 4, 6  # of each of two accounts
+_START_TIMEOUT = 300  # seconds in which all readers have a result
 _SIDE = 9458  # pixels: a BMP has 268 MB, and eight of them have as much as a server has space for
 _BODY, _AT_ONCE = 190 * MIB, 85  # the size of each body; MiB of each of its first two files, sent without a pause
 
@@ -62,9 +65,12 @@ def test_slow_readers_leave_space_for_others(tmp_path: Path, seconds: float) -> 
     content = part(saved(Image.new("RGB", (_SIDE, _SIDE)), "PNG"), 'name="file"; filename="a.png"')
     body = form(content, TARGET.replace(b"png", b"bmp"))
     *slow, key = create_accounts(sqlite_url(tmp_path), 3)
+    reading: set[str] = set()
     with ConvertdServer(tmp_path) as server:
-        attack = [_read_slowly(server.port, _head("/api/v1/convert", len(body), one) + body) for one in slow * _READERS]
-        statuses = asyncio.run(_beside(attack, _uploads(server.api, key), seconds))
+        requests = [_head("/api/v1/convert", len(body), one) + body for one in slow * _READERS]
+        attack = [_read_slowly(server.port, one, f"127.0.2.{number}", reading) for number, one in enumerate(requests)]
+        others, begun = _uploads(server.api, key), partial(_have_begun, reading, len(attack))
+        statuses = asyncio.run(_beside(attack, others, seconds, begun))
     assert {*statuses} == {200}
 
 
@@ -89,12 +95,16 @@ def _half_sent(path: str, key: str) -> bytes:
 
 
 async def _beside(
-    attack: list[Coroutine[Any, Any, None]], request: Callable[[], Awaitable[int]], seconds: float
+    attack: list[Coroutine[Any, Any, None]],
+    request: Callable[[], Awaitable[int]],
+    seconds: float,
+    begun: Callable[[], bool] = lambda: True,
 ) -> Counter[int]:
-    """Sends requests during the attack, after it has lasted a while. Returns how many had each status."""
+    """Sends requests during the attack, after it has lasted a while and has begun. Returns how many had each status."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one) for one in attack]
         await asyncio.sleep(seconds / 3)
+        assert await asyncio.to_thread(eventually, begun, _START_TIMEOUT)
         deadline, statuses = asyncio.get_running_loop().time() + seconds, Counter[int]()
         while asyncio.get_running_loop().time() < deadline:
             statuses[await request()] += 1
@@ -162,13 +172,20 @@ def _half_sent_bodies(
     return [_repeat(port, address, send, trust) for address in addresses]
 
 
-async def _read_slowly(port: int, request: bytes) -> None:
+def _have_begun(reading: set[str], number: int) -> bool:
+    return len(reading) == number
+
+
+async def _read_slowly(port: int, request: bytes, address: str, reading: set[str]) -> None:
+    """Adds the address to `reading` when it receives a result."""
+
     async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(request)
-        async for _block in _blocks(reader, pause=_BLOCK / _READ_RATE):
-            pass
+        async for block in _blocks(reader, pause=_BLOCK / _READ_RATE):
+            if block.startswith(b"HTTP/1.1 200 "):
+                reading.add(address)
 
-    await _repeat(port, "127.0.0.2", read)
+    await _repeat(port, address, read)
 
 
 async def _send_slowly(port: int, head: bytes) -> None:
