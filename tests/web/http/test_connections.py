@@ -121,17 +121,24 @@ def test_health_is_checked_while_no_connection_can_be_given_up(server: Running) 
 
 
 def test_requests_of_a_proxy_count_for_their_clients(server: Running) -> None:
+    """Until they have their responses: then the connection is of the proxy again."""
+
     def forwarded(address: str) -> str:
         return f"X-Forwarded-For: {address}"
 
+    def reading(address: str) -> bytes:
+        return FORMATS[:-2] + f"{forwarded(address)}\r\n\r\n".encode()
+
     with ExitStack() as closing:
-        attackers = crowd(server, closing, half_sent(server.posting, forwarded("192.0.2.1")), 300, "127.0.3")
-        others = crowd(server, closing, half_sent(server.posting, forwarded("192.0.2.2")), 212, "127.0.3")
+        idle = crowd(server, closing, b"", 300, "127.0.3")
+        assert {status_of(connection, reading("192.0.2.2")) for connection in idle} == {200}
+        attackers = crowd(server, closing, half_sent(server.posting, forwarded("192.0.2.1")), 200, "127.0.3")
+        others = crowd(server, closing, half_sent(server.posting, forwarded("192.0.2.2")), 12, "127.0.3")
         for _ in range(20):
             with server.connect("127.0.3.1") as another:
-                assert status_of(another, FORMATS[:-2] + f"{forwarded('192.0.2.3')}\r\n\r\n".encode()) == 200
+                assert status_of(another, reading("192.0.2.3")) == 200
         assert any(received(attacker) is not None for attacker in attackers)
-        assert {received(other) for other in others} == {None}
+        assert {received(other) for other in (*others, *idle)} == {None}
 
 
 def test_bodies_without_an_account_end_at_once_when_there_are_many(server: Running) -> None:
