@@ -150,6 +150,7 @@ class Settings(BaseModel):
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
     log_format: Literal["text", "json"] = "text"
+    work_space_mib: int = Field(2048, ge=8)  # uploads and results in progress on the disk
     file_retention_seconds: int = Field(86_400, ge=1)
     store_timeout: int = Field(6, ge=1)  # seconds
     blob_url: Annotated[SecretStr, _secret_url("s3", "file")] | None = None  # None: data_dir

@@ -30,6 +30,7 @@ from web.services.maintenance import lock_data_folder
 log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
+_BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
 CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
@@ -54,7 +55,7 @@ async def listening(
     """
     settings = services.settings
     server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
-    sockets = bind_sockets(port, host)
+    sockets = bind_sockets(port, host, backlog=_BACKLOG)
     server.listen_on(sockets)
     services.readiness.start()
     await services.maintenance.recover()

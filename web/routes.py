@@ -38,7 +38,7 @@ from web.handlers.pages import (
 )
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
 from web.http.handler import BaseHandler
-from web.http.responses import TextCompression
+from web.http.responses import TextCache, TextCompression
 from web.metrics.conversions import OTHER
 from web.openapi import DocumentedOperation
 from web.services.container import Services
@@ -110,6 +110,7 @@ def build_application(services: Services) -> Application:
         static_handler_class=StaticFile,
         static_handler_args={"services": services, "route": Route("/static/{}")},
         template_loader=load_templates(),
+        texts=TextCache(),
         default_handler_class=PageNotFound,
         default_handler_args={"services": services, "route": Route(OTHER)},
     )

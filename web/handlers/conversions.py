@@ -13,10 +13,10 @@ from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operati
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
-from web.http.downloads import send_file, send_stored, set_validator
+from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
-from web.services.conversion_request import ChargedConversion, ConversionRequest
+from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
 from web.services.trials import credits_used_up, trial_result
 
 _PREVIEW_FORMAT = "webp"
@@ -99,11 +99,14 @@ def _stores_result(handler: BaseHandler) -> bool:
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
     services = handler.services
-    with services.work_files.create(request.account.id) as output:
+    with handler.create_work_file() as output:
         converted = await services.conversions.convert(request, output)
+        for upload in request.uploads:
+            upload.file.close()  # the client may read the result slowly
         if isinstance(converted, ChargedConversion):
             handler.authorization.set_balance(converted.balance)
-            if converted.response is None or not request.store_result:
+            is_large = converted.outcome.processed_size > LARGE_RESULT
+            if converted.response is None or not (request.store_result or is_large):
                 if converted.response is not None:  # a repeated request gets the stored file, with the same headers
                     set_validator(handler, converted.response.file_id or "")
                 await send_file(handler, converted.file.blocks(), converted.outcome)
@@ -114,13 +117,15 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
             response = handler.unwrap_replay(converted)
     if request.store_result:
         handler.respond(response.data)
-    else:
+    elif request.idempotency is not None:
         await send_stored(handler, response.file_id or "")
+    else:
+        await send_and_delete(handler, response.file_id or "")
 
 
 async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
-    with handler.services.work_files.create(request.account.id) as output:
+    with handler.create_work_file() as output:
         handler.respond(await handler.services.conversions.foresee(request, output))
 
 
@@ -146,7 +151,7 @@ class TryConvert(PageHandler):
             await _foresee_and_respond(self, request)
             return
         remaining = await self.services.trials.count(self.authorization.address)
-        with self.services.work_files.create(request.account.id) as output:
+        with self.create_work_file() as output:
             try:
                 converted = await self.services.conversions.convert(request, output)
             except NoCredits:
@@ -177,7 +182,7 @@ class TryPreview(PageHandler):
     async def post(self) -> None:
         password = {name: value for name, value in self.input.options_given().items() if name == "password"}
         request = _conversion_request(self, _PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
-        with self.services.work_files.create(request.account.id) as output:
+        with self.create_work_file() as output:
             outcome = await self.services.conversions.preview(request, output)
             await send_file(self, output.blocks(), outcome)
 

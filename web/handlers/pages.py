@@ -1,12 +1,14 @@
 """Pages for people: landing, documentation, registration, status, and static files."""
 
 import json
+from collections.abc import Hashable
 from functools import partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from tornado.escape import xhtml_escape
 from tornado.template import Loader
@@ -34,7 +36,7 @@ from web.api.fields import RegistrationFields, validate
 from web.api.operations import Access, Route
 from web.api.values import API
 from web.http.handler import BaseHandler
-from web.http.responses import wants_html
+from web.http.responses import TextCache, wants_html
 from web.services.api_reference import Endpoint
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.container import Services
@@ -51,6 +53,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+_HTML = "text/html; charset=utf-8"
 _FOREVER = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -71,7 +74,7 @@ _TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
 class PageHandler(BaseHandler):
     """An HTML page. It loads nothing from other origins, and caches must not store it."""
 
-    access: ClassVar[Access] = "open"
+    access: ClassVar[Access] = "address"
     any_host: ClassVar[bool] = False
     fixed_headers = MappingProxyType(
         {
@@ -86,8 +89,24 @@ class PageHandler(BaseHandler):
 
     def write_page(self, template: str, **values: Any) -> None:
         """Responds with the rendered template."""
-        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Content-Type", _HTML)
         self.write(self.render_string(template, **values))
+
+    def write_known_page(self, key: Hashable) -> bool:
+        """Responds with a page that was rendered with this key. Returns whether there is one."""
+        if (text := self._texts.get(key)) is not None:
+            self.set_header("Content-Type", _HTML)
+            text.write(self)
+        return text is not None
+
+    def write_new_page(self, key: Hashable, template: str, **values: Any) -> None:
+        """Responds with the rendered template, and remembers it."""
+        self._texts.add(key, self.render_string(template, **values))
+        self.write_known_page(key)
+
+    @property
+    def _texts(self) -> TextCache:
+        return cast(TextCache, self.settings["texts"])
 
     def write_error_page(self, error: PublicError, template: str, **values: Any) -> None:
         """Responds with the rendered template, which shows the error, and with the error's status."""
@@ -118,9 +137,13 @@ class Landing(PageHandler):
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
+        trials_left = await services.trials.remaining(self.authorization.address)
+        if self.write_known_page(("landing.html", trials_left)):
+            return
         form, file = {"output_format": "webp"}, (("file", "photo.heic"),)
         example = Call("POST", f"{url}/convert", form, file, saves="photo.webp")
-        self.write_page(
+        self.write_new_page(
+            ("landing.html", trials_left),
             "landing.html",
             targets_of=services.formats.data["by_input_format"],
             total=services.formats.data["total"],
@@ -131,7 +154,7 @@ class Landing(PageHandler):
             describe_price=describe_price,
             free_credits=FREE_CREDITS,
             trials=TRIALS_PER_ADDRESS,
-            trials_left=await services.trials.remaining(self.authorization.address),
+            trials_left=trials_left,
             trial_mib=TRIAL_TIER.max_file_size // MIB,
             max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
             hours=services.settings.file_retention_seconds / 3600,
@@ -169,7 +192,10 @@ class Docs(PageHandler):
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
-        self.write_page(
+        if self.write_known_page("docs.html"):
+            return
+        self.write_new_page(
+            "docs.html",
             "docs.html",
             url=url,
             variable=VARIABLE,
@@ -281,13 +307,17 @@ class VerifyPage(PageHandler):
 
 
 class StatusPage(PageHandler):
-    """The state of the service."""
+    """The state of the service, at most a second old."""
 
     fixed_headers = _PUBLIC_PAGE
 
     async def get(self) -> None:
+        key = ("status.html", int(monotonic()))
+        if self.write_known_page(key):
+            return
         state = await self.services.readiness.state()
-        self.write_page(
+        self.write_new_page(
+            key,
             "status.html",
             reasons=state.reasons,
             cluster=state.cluster,
@@ -301,6 +331,8 @@ class StatusPage(PageHandler):
 
 class StaticFile(PageHandler, StaticFileHandler):
     """A file of the static folder. Browsers cache it for as long as its versioned URL is current."""
+
+    access = "open"
 
     def initialize(self, services: Services, route: Route, path: str) -> None:  # type: ignore[override]
         PageHandler.initialize(self, services, route)
@@ -333,8 +365,6 @@ class StaticFile(PageHandler, StaticFileHandler):
 
 class PageNotFound(PageHandler):
     """All other paths without a resource."""
-
-    access = "address"
 
 
 def load_templates() -> Loader:

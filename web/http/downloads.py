@@ -1,5 +1,6 @@
 """Responses with a file. Stored results: whole, conditional (ETag), or a range (RFC 9110, section 14)."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -36,6 +37,16 @@ async def send_file(
         remaining -= len(block)
         if remaining > 0:  # the last block is sent with the end, and with the headers if it is the only one
             await handler.flush()
+
+
+async def send_and_delete(handler: BaseHandler, file_id: str) -> None:
+    """Sends the stored result of a file, and deletes the file, even if the client disconnects."""
+    files, account = handler.services.files, handler.client().id
+    try:
+        outcome, blob = await files.processed(account, file_id)
+        await send_file(handler, files.read(blob, 0, outcome.processed_size), outcome)
+    finally:
+        await asyncio.shield(files.delete(account, file_id))  # the disconnection may cancel the request meanwhile
 
 
 def set_validator(handler: BaseHandler, file_id: str) -> str:

@@ -31,13 +31,15 @@ from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_header
 from web.api.operations import METHODS, Access, Route
 from web.api.values import to_json
 from web.http.authorization import Authorization
+from web.http.connections import connection_of
 from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
-from web.http.server import UNKNOWN_METHOD, connection_of
+from web.http.server import UNKNOWN_METHOD
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.idempotency import Replayed, ResponseData
+from web.services.work_files import WorkFile
 
 log = logging.getLogger("convertd.web")
 
@@ -105,6 +107,9 @@ class BaseHandler(RequestHandler):
                 self.authorization.check_host()
             if method != "OPTIONS":
                 await self.authorization.check(self.access, queued=queued)
+                connection_of(self.request.server_connection).has_account = (
+                    self.authorization.credits_remaining is not None
+                )
             if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
                 message = "The body must be sent without a Content-Encoding."
                 raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
@@ -139,6 +144,11 @@ class BaseHandler(RequestHandler):
         """The authenticated account."""
         assert self.authorization.account is not None
         return self.authorization.account
+
+    def create_work_file(self) -> WorkFile:
+        """An empty file of the account, for the result of the request. Raises RateLimited."""
+        give_up = connection_of(self.request.server_connection).give_up_if_slow
+        return self.services.work_files.create(self.client().tenant.id, give_up)
 
     # Responding
 

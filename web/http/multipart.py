@@ -20,11 +20,14 @@ from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile
 
 _MAX_PARTS = 100
+_MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes long for those that do not end a part
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_TOTAL = 512 << 20  # bytes of all files together
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
+MAX_BODY = _MAX_TOTAL + _FRAMING
+"""Bytes of the largest body that any account may send."""
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
 """Creates an empty file. Raises RateLimited."""
@@ -87,7 +90,11 @@ class MultipartBody:
         if length > self._max_size:
             raise FileTooLarge(max_file_size)
         self._received = 0
-        self._parser = self._multipart_parser(content_type)
+        boundary = _boundary_of(content_type)
+        self._parser = self._multipart_parser(boundary)
+        self._delimiter = b"\r\n--" + boundary
+        self._latest = b""  # bytes received, in which a delimiter may have begun
+        self._boundaries = 0
         self._part_headers: list[tuple[bytearray, bytearray]] = []  # names and values
         self._append: Callable[[bytes], None]  # receives the data of the current part
         self._parts = 0
@@ -102,6 +109,7 @@ class MultipartBody:
         if self._received > self._max_size:
             raise FileTooLarge(self._max_file_size)
         was_complete = self._parser.state == MultipartState.END
+        self._count_boundaries(chunk)
         try:
             self._parser.write(chunk)
         except FormParserError as error:
@@ -145,11 +153,15 @@ class MultipartBody:
             identified = error
         return Upload(file, name, part.size, identified)
 
-    def _multipart_parser(self, content_type: str) -> MultipartParser:
-        media_type, parameters = parse_header(content_type)
-        boundary = parameters.get(b"boundary")
-        if media_type != b"multipart/form-data" or not boundary:
-            raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
+    def _count_boundaries(self, chunk: bytes) -> None:
+        """Refuses bodies with too many. Parts must not contain a line that begins with the boundary (RFC 2046)."""
+        searched = self._latest + chunk
+        self._boundaries += searched.count(self._delimiter)
+        if self._boundaries > _MAX_BOUNDARIES:
+            raise malformed(f"The form has more than {_MAX_BOUNDARIES} boundaries.", reason="too_many_parts")
+        self._latest = searched[1 - len(self._delimiter) :]
+
+    def _multipart_parser(self, boundary: bytes) -> MultipartParser:
         try:
             return MultipartParser(
                 boundary,
@@ -199,6 +211,14 @@ class MultipartBody:
         self._texts[field] += data
         if len(self._texts[field]) > _MAX_TEXT:
             raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
+
+
+def _boundary_of(content_type: str) -> bytes:
+    media_type, parameters = parse_header(content_type)
+    boundary = parameters.get(b"boundary")
+    if media_type != b"multipart/form-data" or not boundary:
+        raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
+    return boundary
 
 
 def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:

@@ -15,6 +15,7 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
 from web.api.operations import JSON_FORM, Operation
+from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
@@ -105,13 +106,14 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
+        connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(
             self._request.headers.get("Content-Type", ""),
             operation.form.files,
             (*operation.form.text_names, *self.options),
             max_file_size=account.tier.max_file_size,
             length=length,
-            create_file=partial(services.work_files.create, account.id),
+            create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
             registry=services.registry,
         )
 

@@ -5,7 +5,9 @@ import json
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 from http.client import responses
 from typing import Any
 
@@ -22,6 +24,7 @@ log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
 _WEIGHT = re.compile(r"0(\.\d*)?|1(\.0*)?", re.ASCII)
+_MAX_TEXTS = 16
 _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
@@ -49,7 +52,7 @@ class TextCompression(OutputTransform):
 
     Tornado's own transform would also compress files that clients save, ranges, and responses that must not be stored.
     The latter can contain secrets, whose compressed size would reveal them to an attacker who adds text to the
-    response (BREACH).
+    response (BREACH). Responses that are compressed already stay as they are.
     """
 
     def __init__(self, request: HTTPServerRequest) -> None:
@@ -62,18 +65,59 @@ class TextCompression(OutputTransform):
         is_text = media_type == _JSON or media_type.startswith("text/")
         is_whole = status_code != 206 and headers.get("Content-Length") == str(len(chunk))
         is_secret = "no-store" in headers.get("Cache-Control", "")
-        is_file = "Content-Disposition" in headers
-        if not is_text or not is_whole or is_secret or is_file or len(chunk) < _MIN_COMPRESSED:
+        is_finished = "Content-Disposition" in headers or "Content-Encoding" in headers
+        if not is_text or not is_whole or is_secret or is_finished or len(chunk) < _MIN_COMPRESSED:
             return status_code, headers, chunk
         headers["Vary"] = ", ".join(filter(None, (headers.get("Vary"), "Accept-Encoding")))
         if accepts_gzip(self._accepted):
-            chunk = gzip.compress(chunk, compresslevel=6, mtime=0)
+            chunk = _compressed(chunk)
             headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(chunk))
             headers.pop("Accept-Ranges", None)
             etag = headers.get("ETag")
             if etag is not None and not etag.startswith("W/"):
                 headers["ETag"] = f"W/{etag}"  # a strong one identifies the uncompressed bytes
         return status_code, headers, chunk
+
+
+def _compressed(text: bytes) -> bytes:
+    return gzip.compress(text, compresslevel=6, mtime=0)
+
+
+@dataclass(frozen=True)
+class Text:
+    """The body of responses that are the same for many requests, and its compressed form."""
+
+    plain: bytes
+    compressed: bytes
+
+    def write(self, handler: RequestHandler) -> None:
+        """Responds with the text."""
+        if accepts_gzip(handler.request.headers.get("Accept-Encoding", "")):
+            handler.set_header("Content-Encoding", "gzip")
+            handler.set_header("Vary", "Accept-Encoding")
+            handler.write(self.compressed)
+        else:
+            handler.write(self.plain)
+
+
+class TextCache:
+    """The 16 texts that were used last."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[Hashable, Text] = OrderedDict()
+
+    def get(self, key: Hashable) -> Text | None:
+        """The text with this key, if it is known."""
+        if key in self._texts:
+            self._texts.move_to_end(key)
+        return self._texts.get(key)
+
+    def add(self, key: Hashable, text: bytes) -> Text:
+        """Compresses a text and remembers it."""
+        added = self._texts[key] = Text(text, _compressed(text))
+        if len(self._texts) > _MAX_TEXTS:
+            self._texts.popitem(last=False)
+        return added
 
 
 def _weights(header: str) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from tornado.http1connection import HTTP1ServerConnection
 from tornado.httpserver import HTTPServer
 from tornado.httputil import (
     HTTPConnection,
@@ -22,11 +20,11 @@ from tornado.httputil import (
     ResponseStartLine,
 )
 from tornado.ioloop import PeriodicCallback
-from tornado.iostream import IOStream, UnsatisfiableReadError
 from tornado.web import Application, RequestHandler
 
-from web.api.errors import ApiError, RateLimited, RequestTimeout, malformed
-from web.http.authorization import client_network, is_trusted
+from web.api.errors import RequestTimeout, malformed
+from web.http.authorization import client_address, client_network, is_trusted
+from web.http.connections import Connection, Connections, Value, connection_of, too_many_connections
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
@@ -34,89 +32,20 @@ log = logging.getLogger("convertd.server")
 
 UNKNOWN_METHOD = "UNKNOWN"
 
-_TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-_CONTINUE = b"HTTP/1.1 100 "
 _LINGER_SECONDS = 2
+_MAX_LINGERING = 512  # further sockets are closed at once
 _BLOCK = 64 << 10  # bytes
 _MAX_HEADERS = 16 << 10  # bytes
 _MAX_URL = 4 << 10  # bytes
 _MAX_CONNECTIONS = 512
-_CROWDED = 384  # connections; with more, silent ones are closed sooner
+_CROWDED = 384  # connections; with more, slow ones are closed sooner
 MAX_CONNECTIONS_PER_CLIENT = 64
 _MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
 _MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
 _HEALTH_PATHS = ("/healthz", "/readyz")
 _BACKLOG = 128  # connections accepted in a row
 _ACCEPT_PAUSE = 1  # seconds without accepting connections when resources are exhausted
-_RETRY_AFTER = 5  # seconds
 _UNLIMITED = 1 << 60  # handlers limit the size of bodies
-
-
-class Connection(IOStream):
-    """A client connection with timeouts. Replaces Tornado's 400 without a body by an error in the envelope.
-
-    `receiving`: a request is incomplete. `responded`: it has a response. `rate_limit` is for the headers of errors.
-    `linger` closes the socket of a client that may still be sending. `only_health`: requests other than health checks
-    are refused.
-    """
-
-    def __init__(
-        self,
-        socket: socket.socket,
-        client: str,
-        timer: ConnectionTimer,
-        rate_limit: int,
-        linger: Callable[[socket.socket], None],
-        *,
-        only_health: bool,
-    ) -> None:
-        super().__init__(socket)
-        self.client = client
-        self.only_health = only_health
-        self.timer = timer
-        self.receiving = False
-        self._rate_limit = rate_limit
-        self._linger = linger
-        self.responded = False
-
-    def send_error(self, error: ApiError) -> None:
-        """Sends the error, unless the request has a response already or the client has disconnected."""
-        if self.closed() or self.responded:
-            return
-        self.responded = True
-        super().write(error_response(error, self._rate_limit))
-        if not self.writing():
-            # If the socket were closed while the client is sending, the client might not receive the response.
-            self._linger(self.socket.dup())
-
-    def write(self, data: bytes | memoryview) -> asyncio.Future[None]:
-        # Tornado writes this response directly to the stream: it can be recognized by its bytes only.
-        if data == _TORNADO_400:
-            self.send_error(malformed("The request is malformed."))
-            return super().write(b"")
-        self.responded |= bytes(data[: len(_CONTINUE)]) != _CONTINUE
-        return super().write(data)
-
-    def close(self, exc_info: Any = False) -> None:
-        if isinstance(exc_info, UnsatisfiableReadError):
-            self.send_error(malformed("The headers, or the header line of a chunk, are too long."))
-        super().close(exc_info)
-
-    def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
-        count = super().read_from_fd(buf)
-        if count:
-            self.timer.bytes_received()
-        return count
-
-    def write_to_fd(self, data: memoryview) -> int:
-        count = super().write_to_fd(data)
-        self.timer.bytes_sent()
-        return count
-
-
-def connection_of(server_connection: object) -> Connection:
-    """The Connection of a request's `server_connection`."""
-    return cast(Connection, cast(HTTP1ServerConnection, server_connection).stream)
 
 
 class Server(HTTPServer):
@@ -135,11 +64,10 @@ class Server(HTTPServer):
         self._rate_limit = rate_limit
         self._trusted = trusted
         self._timeouts = timeouts
-        self._clients: Counter[str] = Counter()  # connections by client, without those for health checks
-        self._health_clients: Counter[str] = Counter()
+        self._clients = Connections()
+        self._health_checks = Connections()
         self._listeners: list[socket.socket] = []
         self._accept_failed = False
-        self._open: set[Connection] = set()
         self._lingering: set[asyncio.Task[None]] = set()
         super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
         self.conn_params.header_timeout = None  # ConnectionTimer measures it
@@ -184,36 +112,41 @@ class Server(HTTPServer):
             self._open_connection(accepted, address)
 
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
-        client = client_network(str(address[0]))
-        clients, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
-        if is_trusted(str(address[0]), self._trusted):
-            limit = _MAX_CONNECTIONS
-        if only_health := clients.total() >= total:
-            clients, total = self._health_clients, _MAX_HEALTH_CONNECTIONS
-            limit = _MAX_HEALTH_CONNECTIONS_PER_CLIENT
-        if clients.total() >= total or clients[client] >= limit:
+        peer = str(address[0])
+        client, is_proxy = client_network(peer), is_trusted(peer, self._trusted)
+        connections, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
+        count = 0 if is_proxy else connections.count(client)
+        if len(connections) >= total and count < limit and (other := connections.least_valuable(count)) is not None:
+            self._give_up(other)
+        if only_health := len(connections) >= total:
+            connections, total, limit = self._health_checks, _MAX_HEALTH_CONNECTIONS, _MAX_HEALTH_CONNECTIONS_PER_CLIENT
+            count = connections.count(client)
+        if len(connections) >= total or count >= limit:
             self._reject(accepted)
             return
-        clients[client] += 1
-        timer = ConnectionTimer(self._timeouts)
-        connection = Connection(accepted, client, timer, self._rate_limit, self._linger, only_health=only_health)
-        self._open.add(connection)
+        connection = Connection(
+            accepted,
+            peer,
+            client,
+            ConnectionTimer(self._timeouts),
+            self._rate_limit,
+            self._linger,
+            is_proxy=is_proxy,
+            only_health=only_health,
+        )
+        connections.add(connection)
         self.handle_stream(connection, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         connection = connection_of(server_conn)
-        connection.responded, connection.receiving = False, True
-        connection.timer.restart(Timeout.IDLE)
-        return _TimedRequest(super().start_request(server_conn, request_conn), connection)
+        connection.begin_request()
+        self._clients.reassign(connection, client_network(connection.peer))
+        return _TimedRequest(super().start_request(server_conn, request_conn), connection, self._assign_client)
 
     def on_close(self, server_conn: object) -> None:
         super().on_close(server_conn)
         connection = connection_of(server_conn)
-        self._open.discard(connection)
-        clients = self._health_clients if connection.only_health else self._clients
-        clients[connection.client] -= 1
-        if not clients[connection.client]:
-            del clients[connection.client]
+        (self._health_checks if connection.only_health else self._clients).remove(connection)
 
     async def close_all_connections(self) -> None:
         self._check.stop()
@@ -224,19 +157,36 @@ class Server(HTTPServer):
         """Sends an error without blocking, and closes the connection."""
         with suppress(OSError):
             connection.setblocking(False)
-            connection.send(error_response(_too_many_connections(), self._rate_limit))
+            connection.send(error_response(too_many_connections(), self._rate_limit))
             connection.recv(_MAX_HEADERS)  # closing with unread data would reset the connection
         connection.close()
 
     def _linger(self, connection: socket.socket) -> None:
+        if len(self._lingering) >= _MAX_LINGERING:
+            connection.close()
+            return
         task = asyncio.ensure_future(_drain_and_close(connection))
         self._lingering.add(task)
         task.add_done_callback(self._lingering.discard)
 
+    def _assign_client(self, connection: Connection, headers: HTTPHeaders) -> None:
+        """Counts the connection of a proxy for the client whose request it sends."""
+        if connection.is_proxy:
+            address = client_address(connection.peer, headers.get("X-Forwarded-For"), self._trusted)
+            self._clients.reassign(connection, client_network(address))
+
+    def _give_up(self, connection: Connection) -> None:
+        self._clients.remove(connection)
+        connection.give_up(too_many_connections())
+
     def _check_timeouts(self) -> None:
-        crowded = len(self._open) >= _CROWDED
-        for connection in list(self._open):
-            match connection.timer.exceeded(writing=connection.writing(), crowded=crowded):
+        crowded = len(self._clients) >= _CROWDED
+        for connection in (*self._clients, *self._health_checks):
+            if crowded and connection.value in (Value.REFUSED_BODY, Value.ANONYMOUS_BODY):
+                self._give_up(connection)
+                continue
+            dispensable = crowded and connection.value is not None
+            match connection.timer.exceeded(writing=connection.writing(), crowded=dispensable):
                 case None:
                     continue
                 case Timeout.HEADERS:
@@ -252,15 +202,17 @@ class _TimedRequest(HTTPMessageDelegate):
 
     request: HTTPMessageDelegate
     connection: Connection
+    assign_client: Callable[[Connection, HTTPHeaders], None]
     started: bool = False
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
         line = cast(RequestStartLine, start_line)
+        self.assign_client(self.connection, headers)
         if len(line.path) > _MAX_URL:
             self.connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
             raise HTTPInputError
         if self.connection.only_health and line.path not in _HEALTH_PATHS:
-            self.connection.send_error(_too_many_connections())
+            self.connection.send_error(too_many_connections())
             raise HTTPInputError
         if not line.path.startswith("/"):
             line = _origin_form(line)
@@ -287,10 +239,6 @@ class _TimedRequest(HTTPMessageDelegate):
     def on_connection_close(self) -> None:
         if self.started:
             self.request.on_connection_close()
-
-
-def _too_many_connections() -> RateLimited:
-    return RateLimited("Too many connections.", retry_after=_RETRY_AFTER, reason="too_many_connections")
 
 
 def _origin_form(line: RequestStartLine) -> RequestStartLine:

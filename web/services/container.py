@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
+from config.pricing import MIB
 from config.settings import Settings, is_loopback
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
@@ -57,7 +58,7 @@ class Services:
     ) -> None:
         self.settings = settings
         self.registry = registry
-        self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs")
+        self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs", space=settings.work_space_mib * MIB)
         self.work_files.prepare()
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)

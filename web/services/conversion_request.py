@@ -11,6 +11,9 @@ from web.services.accounts import Account
 from web.services.idempotency import IdempotentRequest, ResponseData
 from web.services.work_files import WorkFile
 
+LARGE_RESULT = 32 << 20
+"""Bytes of a result in a work file; a larger one is sent from where results are stored."""
+
 
 @dataclass(frozen=True)
 class Upload:
@@ -64,6 +67,13 @@ class ConversionRequest:
     def is_stored(self) -> bool:
         """Whether the result is stored: for the client, or because the request may be repeated."""
         return self.store_result or self.idempotency is not None
+
+    def stores(self, size: int) -> bool:
+        """Whether a result of `size` bytes is stored: a large one, too, for as long as it is sent.
+
+        A client that reads it slowly then uses the storage of its account, if that has any, not the work space of all.
+        """
+        return self.is_stored or (size > LARGE_RESULT and self.account.tier.max_stored > 0)
 
     @property
     def size(self) -> int:

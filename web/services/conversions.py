@@ -188,7 +188,7 @@ class Conversions:
     ) -> ChargedConversion:
         """Stores the result if the request requires it, and settles the charge. Raises StorageFull."""
         started = perf_counter()
-        if not request.is_stored:
+        if not request.stores(outcome.processed_size):
             balance, response = await charge.settle(outcome.processed_size)
         else:
             blob = await self._files.put(output)

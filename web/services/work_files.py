@@ -26,7 +26,7 @@ MEMORY_LIMIT = 1 << 20
 
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
-_SHARE = 2  # an account may use 1/2 of the space, which is enough for the largest request and its result
+_SCARCE = 4  # if less than 1/4 of the space is free, files of slow clients are given up
 DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
@@ -68,16 +68,19 @@ class StoredContent:
 class WorkFile(AbstractContextManager["WorkFile"]):
     """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
 
-    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space. The content
-    may be in the blob store instead, as `stored`, until it is written to the descriptor, too.
+    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space, and `on_disk`
+    how much of it in bytes. `give_up` ends the request of the file if its client is slow, and returns whether it is.
+    The content may be in the blob store instead, as `stored`, until it is written to the descriptor, too.
     """
 
-    def __init__(self, work_files: WorkFiles, account: str) -> None:
+    def __init__(self, work_files: WorkFiles, account: str, give_up: Callable[[], bool]) -> None:
         self.descriptor = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         self._work_files = work_files
-        self._account = account
+        self.account = account
+        self.give_up = give_up
+        self.given_up = False
         self._memory = 0  # bytes written to memory
-        self._on_disk = 0  # bytes counted as written to the disk
+        self.on_disk = 0
         self._pending = bytearray()  # not yet written to the disk
         self.in_memory = True
         self.stored: StoredContent | None = None
@@ -106,7 +109,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
         """Writes buffered bytes to the disk. Raises as `write` does."""
         if self._pending and self.descriptor >= 0:
             data, self._pending = self._pending, bytearray()
-            self._count(len(data))
+            self._work_files.take_disk(self, len(data))
             await run_in_thread(self.descriptor, self._work_files.append, data)
 
     async def load(self, blobs: BlobStore) -> None:
@@ -165,10 +168,10 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             self._pending.clear()
             if self.stored is not None:
                 self.stored.delete()
-            self._work_files.release(self._account, self._on_disk, self._memory)
+            self._work_files.release(self, self._memory)
 
     async def _move_to_disk(self) -> None:
-        self._count(self.size)
+        self._work_files.take_disk(self, self.size)
         moving = asyncio.ensure_future(run_in_thread(self.descriptor, self._work_files.copy_to_disk))
         try:
             disk = await asyncio.shield(moving)
@@ -183,15 +186,14 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             self._memory = 0
         os.close(disk)
 
-    def _count(self, size: int) -> None:
-        self._work_files.take_disk(self._account, size)
-        self._on_disk += size
-
 
 class WorkFiles:
     """Creates work files, those on the disk in `folder`, and limits their number and size.
 
-    Files on the disk have at most `space` bytes in all. An account may use a share of it and of the open files.
+    Files on the disk have at most `space` bytes in all. An account may use as much of the space, and of the open files,
+    as it leaves to all others: its share shrinks as the space does. If little space is free, the accounts that use more
+    than an equal share lose their largest files whose clients are slow.
+
     `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
     `open_files` the number of files by account.
     """
@@ -204,19 +206,23 @@ class WorkFiles:
         self.used_memory = 0
         self.used_space: Counter[str] = Counter()
         self.open_files: Counter[str] = Counter()
+        self._on_disk: set[WorkFile] = set()
 
     def prepare(self) -> None:
         """Creates the folder, and deletes files of an earlier server. Blocks."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def create(self, account: str) -> WorkFile:
-        """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open."""
+    def create(self, account: str, give_up: Callable[[], bool] = lambda: False) -> WorkFile:
+        """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open.
+
+        `give_up` ends the request of the file if its client is slow, and returns whether it is.
+        """
         _take(self.open_files, account, 1, self._files)
         try:
-            return WorkFile(self, account)
+            return WorkFile(self, account, give_up)
         except OSError:
-            self.release(account)
+            _release(self.open_files, account, 1)
             raise
 
     def take_memory(self, size: int) -> bool:
@@ -226,17 +232,31 @@ class WorkFiles:
         self.used_memory += size
         return True
 
-    def take_disk(self, account: str, size: int) -> None:
+    def take_disk(self, file: WorkFile, size: int) -> None:
         """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
-        _take(self.used_space, account, size, self._space)
+        if (self._space - self.used_space.total() - size) * _SCARCE < self._space:
+            self._reclaim()
+        _take(self.used_space, file.account, size, self._space)
+        file.on_disk += size
+        self._on_disk.add(file)
 
-    def release(self, account: str, on_disk: int = 0, in_memory: int = 0) -> None:
-        """Counts a file as closed, with its bytes on the disk and in memory."""
+    def release(self, file: WorkFile, in_memory: int) -> None:
+        """Counts a file as closed, with its bytes in memory."""
         self.used_memory -= in_memory
-        for used, amount in ((self.used_space, on_disk), (self.open_files, 1)):
-            used[account] -= amount
-            if not used[account]:
-                del used[account]
+        self._on_disk.discard(file)
+        _release(self.used_space, file.account, file.on_disk)
+        _release(self.open_files, file.account, 1)
+
+    def _reclaim(self) -> None:
+        """Gives up a file, unless the space of the last one is not free yet."""
+        if any(file.given_up for file in self._on_disk):
+            return
+        equal_share = self._space // (len(self.used_space) + 1)
+        candidates = [file for file in self._on_disk if self.used_space[file.account] > equal_share]
+        for file in sorted(candidates, key=lambda file: (-self.used_space[file.account], -file.on_disk)):
+            file.given_up = file.give_up()
+            if file.given_up:
+                return
 
     def append(self, descriptor: int, data: bytearray) -> None:
         """Writes bytes to a file on the disk. Raises NoSpace. Blocks."""
@@ -260,10 +280,22 @@ class WorkFiles:
             raise NoSpace
 
 
+def too_many_uploads() -> RateLimited:
+    """The error of a request for whose files there is no space."""
+    return RateLimited("Too many uploads at once.", retry_after=_RETRY_AFTER, reason="queue_full")
+
+
 def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
-    if used.total() + amount > limit or used[account] + amount > limit // _SHARE:
-        raise RateLimited("Too many uploads at once.", retry_after=_RETRY_AFTER, reason="queue_full")
+    free = limit - used.total() - amount
+    if used[account] + amount > free:
+        raise too_many_uploads()
     used[account] += amount
+
+
+def _release(used: Counter[str], account: str, amount: int) -> None:
+    used[account] -= amount
+    if not used[account]:
+        del used[account]
 
 
 def _digest(descriptor: int) -> str:

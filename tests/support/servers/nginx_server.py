@@ -17,7 +17,7 @@ master_process off;
 daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
-events {{}}
+events {{ worker_connections 4096; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;

@@ -5,7 +5,8 @@ import hashlib
 import mmap
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,10 @@ def work_files(tmp_path: Path) -> Iterator[WorkFiles]:
     assert open_work_files(tmp_path) == []
 
 
-async def written(work_files: WorkFiles, size: int, account: str = "account") -> WorkFile:
-    file = work_files.create(account)
+async def written(
+    work_files: WorkFiles, size: int, account: str = "account", give_up: Callable[[], bool] = lambda: False
+) -> WorkFile:
+    file = work_files.create(account, give_up)
     try:
         for start in range(0, size, 65_536):
             await file.write(os.urandom(min(65_536, size - start)))
@@ -98,23 +101,86 @@ async def test_a_result_that_a_process_can_still_write_is_refused(work_files: Wo
             await file.seal(10)
 
 
-async def test_files_share_a_limit_of_space(work_files: WorkFiles) -> None:
-    with await written(work_files, 6 * MIB, "a"), await written(work_files, 9 * MIB, "b"):
+async def test_the_share_of_an_account_shrinks_as_the_space_does(work_files: WorkFiles) -> None:
+    """An account may use as much as it leaves to all others."""
+    with await written(work_files, 10 * MIB, "a"):
         with pytest.raises(RateLimited) as refused:
-            await written(work_files, 6 * MIB, "c")
+            await written(work_files, 2 * MIB, "a")
         assert refused.value.reason == "queue_full"
-        with await written(work_files, MEMORY_LIMIT, "c"):
-            pass
-    with await written(work_files, 6 * MIB, "c"):
+        with await written(work_files, 5 * MIB, "b"):
+            with pytest.raises(RateLimited):
+                await written(work_files, 3 * MIB, "c")
+            with await written(work_files, 2 * MIB, "c"), await written(work_files, MEMORY_LIMIT, "c"):
+                pass
+    with await written(work_files, 10 * MIB, "c"):
         pass
 
 
-async def test_an_account_may_use_half_of_the_space(work_files: WorkFiles) -> None:
-    with await written(work_files, 6 * MIB, "a"):
-        with pytest.raises(RateLimited):
-            await written(work_files, 6 * MIB, "a")
-        with await written(work_files, 6 * MIB, "b"):
-            pass
+class TestSlowClients:
+    """Files that are given up while less than a quarter of the space is free."""
+
+    @pytest.fixture
+    def slow(self) -> list[str]:
+        """The names of the clients that are slow."""
+        return []
+
+    @pytest.fixture
+    def given_up(self) -> list[str]:
+        """The names of the clients whose files were given up."""
+        return []
+
+    @pytest.fixture
+    async def files(self, work_files: WorkFiles, slow: list[str], given_up: list[str]) -> AsyncIterator[list[WorkFile]]:
+        """Files of 6 and 4 MiB of the account a, and of 3 and 1 MiB of b, of which 1 MiB is in memory."""
+
+        def give_up(name: str) -> bool:
+            if name in slow:
+                given_up.append(name)
+            return name in slow
+
+        sizes = {"a6": 6, "a4": 4, "b3": 3, "b1": 1}
+        made = [await written(work_files, size * MIB, name[0], partial(give_up, name)) for name, size in sizes.items()]
+        yield made
+        for file in made:
+            file.close()
+
+    @pytest.mark.parametrize(
+        ("are_slow", "expected"),
+        [
+            ((), []),
+            (("a6", "a4", "b3"), ["a6"]),  # the largest file of the account with most
+            (("a4", "b3"), ["a4"]),
+            (("b3",), []),  # the account uses less than an equal share
+        ],
+    )
+    async def test_files_of_accounts_above_their_share(
+        self,
+        work_files: WorkFiles,
+        files: list[WorkFile],
+        slow: list[str],
+        given_up: list[str],
+        are_slow: tuple[str, ...],
+        expected: list[str],
+    ) -> None:
+        slow += are_slow
+        with await written(work_files, 2 * MIB, "c"):  # leaves a quarter
+            assert given_up == []
+            with await written(work_files, 2 * MIB, "d"):
+                assert given_up == expected
+
+    async def test_one_file_at_a_time(
+        self, work_files: WorkFiles, files: list[WorkFile], slow: list[str], given_up: list[str]
+    ) -> None:
+        slow += ["a6", "a4"]
+        with await written(work_files, 2 * MIB, "c"), await written(work_files, 2 * MIB, "d"):
+            assert given_up == ["a6"]
+            with pytest.raises(RateLimited):
+                await written(work_files, 2 * MIB, "e")
+            assert given_up == ["a6"]  # its space is not free yet
+            files[0].close()
+            with pytest.raises(RateLimited):
+                await written(work_files, 5 * MIB, "e")
+            assert given_up == ["a6", "a4"]
 
 
 async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Path) -> None:
@@ -128,16 +194,17 @@ async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Pa
             assert fourth.in_memory
 
 
-def test_an_account_may_use_half_of_the_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_account_may_open_as_many_files_as_it_leaves_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _limit: (40, 40))
     work_files = WorkFiles(tmp_path / "jobs")
-    files = [work_files.create("a") for _ in range(10)]
-    with pytest.raises(RateLimited):
-        work_files.create("a")
-    files += [work_files.create("b") for _ in range(10)]
-    with pytest.raises(RateLimited):
-        work_files.create("c")
-    for file in files:
+    opened = []
+    for account, most in (("a", 10), ("b", 5), ("c", 2)):
+        opened += [work_files.create(account) for _ in range(most)]
+        with pytest.raises(RateLimited):
+            work_files.create(account)
+    for file in opened:
         file.close()
     work_files.create("c").close()
 

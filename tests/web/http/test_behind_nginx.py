@@ -4,6 +4,7 @@ import re
 import socket
 import ssl
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,12 +15,15 @@ import httpx
 import pytest
 
 from benchmarks.processes import free_port
-from config.pricing import TIERS
+from config.pricing import MIB
 from tests.support.requests import http
+from tests.support.requests.log_lines import captured_log
 from tests.support.samples.forms import picture
 from tests.support.servers import nginx_server
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from tests.support.servers.nginx_server import NginxServer
+from web.api.headers import common_headers
+from web.http.multipart import MAX_BODY
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT
 
 _LARGE = (4000, 3000)  # pixels: 36 MB
@@ -75,22 +79,42 @@ def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:
     assert len(large.content) == len(content) == int(large.headers["Content-Length"])
 
 
-def test_the_service_refuses_large_bodies_before_they_arrive(proxied: Proxied) -> None:
-    key = proxied.server.account()
-    length = TIERS["free"].max_file_size * 2
-    head = (
+def sending(key: str, length: int) -> str:
+    """The headers of a conversion request with a body of `length` bytes."""
+    return (
         f"POST /api/v1/convert HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n"
     )
 
-    with proxied.send(head) as connection:
-        response = parsed(read_response(connection))
 
-    assert response.status_code == 413
+def is_an_error_of_nginx(response: httpx.Response, status: int, code: str, reason: str | None) -> None:
+    """Asserts the format of the API and the headers that every response has."""
     error = response.json()["error"]
-    assert error["code"] == "file_too_large"
-    assert error["details"] == {"max_file_size": TIERS["free"].max_file_size}
+    assert (response.status_code, error["code"], error.get("reason")) == (status, code, reason)
+    assert error["message"].endswith(".")
     assert error["request_id"] == response.headers["X-Request-Id"]
+    assert error["retryable"] is ("Retry-After" in response.headers)
+    assert (response.headers["X-RateLimit-Limit"], response.headers["X-RateLimit-Remaining"]) == ("64", "0")
+    assert abs(int(response.headers["X-RateLimit-Reset"]) - time.time()) < 2
+    assert response.headers["RateLimit-Policy"] == '"connections";q=64;w=1'
+    assert response.headers["RateLimit"] == '"connections";r=0;t=1'
+    assert "max-age" in response.headers["Strict-Transport-Security"]
+    for name, value in common_headers("").items():
+        assert name in ("Server", "X-Request-Id") or response.headers[name] == value
+
+
+def test_half_sent_bodies_stop_at_nginx(proxied: Proxied) -> None:
+    with captured_log() as lines, ExitStack() as stack, proxied.client("127.0.0.9") as client:
+        for _ in range(10):
+            stack.enter_context(proxied.send(sending("none", 60_000) + "a", "127.0.0.9"))
+        assert client.get("/formats").status_code == 200
+    assert not any(entry.get("code") == "invalid_api_key" for entry in lines.entries)
+
+
+def test_bodies_above_every_limit_are_refused_before_they_arrive(proxied: Proxied) -> None:
+    assert 512 * MIB < MAX_BODY <= 513 * MIB
+    with proxied.send(sending(proxied.server.account(), 513 * MIB + 1)) as connection:
+        is_an_error_of_nginx(parsed(read_response(connection)), 413, "file_too_large", "bytes")
 
 
 def test_forged_forwarded_headers_do_not_change_the_rate_limit(proxied: Proxied) -> None:
@@ -115,19 +139,14 @@ def test_a_request_keeps_its_id(proxied: Proxied) -> None:
 
 
 def test_a_client_has_as_many_connections_as_without_a_proxy(proxied: Proxied) -> None:
-    head = (
-        f"POST /api/v1/files/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {proxied.server.key}\r\n"
-        "Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n"
-    )
+    head = sending(proxied.server.key, 1000)
     with ExitStack() as stack, proxied.client("127.0.0.7") as same, proxied.client("127.0.0.8") as other:
         for _ in range(MAX_CONNECTIONS_PER_CLIENT):
             stack.enter_context(proxied.send(head, "127.0.0.7"))
         assert eventually(lambda: same.get("/formats").status_code == 429)
         refused = same.get("/formats")
 
-        assert refused.json()["error"]["reason"] == "too_many_connections"
-        assert refused.json()["error"]["request_id"] == refused.headers["X-Request-Id"]
-        assert int(refused.headers["Retry-After"]) > 0
+        is_an_error_of_nginx(refused, 429, "rate_limit_exceeded", "too_many_connections")
         assert other.get("/formats").status_code == 200
 
 
@@ -167,11 +186,7 @@ def test_an_error_has_the_envelope_while_the_service_is_down(tmp_path_factory: p
     with NginxServer(tmp_path_factory.mktemp("nginx"), free_port()) as nginx:
         response = httpx.get(f"{nginx.url}/api/v1/formats", verify=nginx.trust)
 
-    assert response.status_code == 503
-    assert response.json()["error"]["code"] == "not_ready"
-    assert response.json()["error"]["retryable"] is True
-    assert response.json()["error"]["request_id"] == response.headers["X-Request-Id"]
-    assert int(response.headers["Retry-After"]) > 0
+    is_an_error_of_nginx(response, 503, "not_ready", None)
 
 
 def test_requests_for_other_hosts_are_dropped(proxied: Proxied) -> None:
@@ -199,3 +214,20 @@ def test_an_ipv6_network_is_one_client(address: str, client: str) -> None:
     patterns = re.findall(r'"~(.+)" \$convertd_network', nginx_server.CONFIGURATION.read_text())
     found = [match[1] for pattern in patterns if (match := re.match(pattern.replace("?<", "?P<"), address))]
     assert (found or [address])[0] == client
+
+
+@pytest.mark.parametrize(
+    ("now", "following"),
+    [
+        *(("1795238640.001", "1795238641"), ("1795238648.999", "1795238649"), ("1795238609.000", "1795238610")),
+        *(("1795238689.120", "1795238690"), ("1795238699.500", "1795238699")),
+    ],
+)
+def test_the_next_second(now: str, following: str) -> None:
+    (table,) = re.findall(r"map \$msec .*?\n}", nginx_server.CONFIGURATION.read_text(), re.DOTALL)
+    assert table.count("\n") == 9 + 9 + 2
+    for pattern, value in re.findall(r'"~(\S+)" (\S+);', table):
+        if match := re.match(pattern.replace("?<", "?P<"), now):
+            assert re.sub(r"\$\{?\w+\}?", lambda _: match[1], value) == following
+            return
+    pytest.fail("no line of the table matches")

@@ -196,6 +196,17 @@ def test_contents_do_not_depend_on_chunk_boundaries(
         assert read_form.texts == {"output_format": "png"}
 
 
+@pytest.mark.parametrize("step", [7, 1 << 16])
+def test_lines_that_begin_with_the_boundary_are_limited(tmp_path: Path, step: int) -> None:
+    """The parser examines what follows each of them, which takes long if there are many."""
+    line = f"\r\n--{BOUNDARY}y".encode()
+    with read(tmp_path / "few", form(part(line * 900, 'name="file"; filename="a.bin"')), step) as read_form:
+        assert read_form.file("file").file.read() == line * 900
+    with pytest.raises(InvalidParameter) as many, read(tmp_path / "many", form(part(line * 1001, 'name="file"')), step):
+        pass
+    assert many.value.reason == "too_many_parts"
+
+
 @given(noise=st.binary(max_size=200), at=st.integers(0, 400))
 def test_noise_is_refused_or_read_but_never_crashes(
     tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int

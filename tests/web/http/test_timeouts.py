@@ -1,4 +1,4 @@
-"""Timeouts of slow clients, and limits on connections."""
+"""Timeouts of slow clients, and a server that cannot accept connections."""
 
 import asyncio
 import errno
@@ -6,19 +6,15 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from tornado.web import Application
 
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import FORM
-from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.http.server import MAX_CONNECTIONS_PER_CLIENT, Server
+from tests.support.servers.in_process import Running, Servers, eventually, parsed
+from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
 SHORT_TIMEOUTS = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, stall=0.4)
@@ -38,7 +34,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def pace(clock: Clock) -> ConnectionTimer:
-    return ConnectionTimer(ConnectionTimeouts(idle=60, head=20, window=20, rate=100, stall=30), clock)
+    timeouts = ConnectionTimeouts(idle=60, head=20, window=20, stall=30, rate=100, average=200, grace=60, crowded=3)
+    return ConnectionTimer(timeouts, clock)
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +71,58 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
     assert pace.exceeded(writing=False) is Timeout.BODY
 
 
+@pytest.mark.parametrize(("last", "exceeded"), [(4000, None), (3999, Timeout.BODY)])
+def test_a_whole_body_keeps_an_average(
+    pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None
+) -> None:
+    pace.restart(Timeout.BODY)
+    for size in (2000, 2000, last + 4000):
+        assert pace.exceeded(writing=False) is None
+        clock.now += 20
+        with pace.processing(size):
+            pass
+    assert pace.exceeded(writing=False) is exceeded  # 60 seconds have passed
+
+
+def test_a_slow_body_ends_sooner_when_there_are_many_connections(pace: ConnectionTimer, clock: Clock) -> None:
+    pace.restart(Timeout.BODY)
+    clock.now += 3
+    with pace.processing(299):
+        pass
+    assert pace.exceeded(writing=False) is None
+    assert pace.exceeded(writing=False, crowded=True) is Timeout.BODY
+
+
 def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clock) -> None:
     pace.restart(Timeout.RESPONSE)
     clock.now += 1000
     assert pace.exceeded(writing=False) is None
+    clock.now += 30
+    pace.bytes_sent(3000)
+    assert pace.exceeded(writing=True) is None
     clock.now += 29
-    pace.bytes_sent()
-    clock.now += 29
+    pace.bytes_sent(2999)
     assert pace.exceeded(writing=True) is None
     clock.now += 1
     assert pace.exceeded(writing=True) is Timeout.RESPONSE
+
+
+@pytest.mark.parametrize(("last", "exceeded"), [(3000, None), (2999, Timeout.RESPONSE)])
+def test_a_whole_response_keeps_an_average(
+    pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None
+) -> None:
+    pace.restart(Timeout.RESPONSE)
+    for size in (9000, last):
+        assert pace.exceeded(writing=True) is None
+        clock.now += 15
+        assert pace.exceeded(writing=True) is None
+        clock.now += 15
+        pace.bytes_sent(size)
+    assert pace.exceeded(writing=True) is exceeded  # 60 seconds have passed
+    pace.restart(Timeout.RESPONSE)
+    clock.now += 30
+    pace.bytes_sent(3000)
+    assert pace.exceeded(writing=True) is None  # the next response of the connection
 
 
 def test_silent_clients_are_disconnected(strict: Running) -> None:
@@ -110,59 +149,6 @@ def test_an_unread_response(strict: Running) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises(ConnectionError):
             connection.sendall(b"GET /api/v1/formats HTTP/1.1\r\nHost: here\r\n\r\n" * 1_000_000)
-
-
-def test_connections_of_a_client_are_bounded(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir) as server:
-        crowd = [server.connect() for _ in range(64)]
-        try:
-            for connection in crowd:
-                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-                assert parsed(read_response(connection)).status_code == 200
-            response = parsed(server.raw(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"))
-            problem(response, 429, "rate_limit_exceeded", reason="too_many_connections")
-        finally:
-            for connection in crowd:
-                connection.close()
-        again = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
-        assert eventually(lambda: parsed(server.raw(again)).status_code == 200)
-
-
-def test_connections_of_all_clients_are_bounded(servers: Servers, data_dir: Path) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
-
-    def status_of(connection: socket.socket) -> int:
-        connection.sendall(request)
-        return parsed(read_response(connection)).status_code
-
-    timeouts = ConnectionTimeouts(crowded=60)  # the first connection is silent until all are open
-    with servers.running(data_dir, timeouts=timeouts) as server, ExitStack() as closing:
-        crowd = [closing.enter_context(server.connect(f"127.0.1.{number % 16}")) for number in range(512)]
-        assert {status_of(connection) for connection in crowd} == {200}
-        with server.connect("127.0.2.1") as checking:
-            assert status_of(checking) == 200
-        with server.connect("127.0.2.1") as another:
-            another.sendall(request.replace(b"/healthz", b"/api/v1/formats"))
-            problem(parsed(read_response(another)), 429, "rate_limit_exceeded", reason="too_many_connections")
-        crowd[0].close()
-
-        def welcome() -> bool:
-            with server.connect("127.0.2.1") as another:
-                another.sendall(request.replace(b"/healthz", b"/api/v1/formats"))
-                return parsed(read_response(another)).status_code == 200
-
-        assert eventually(welcome)
-
-
-def test_silent_connections_are_closed_sooner_when_there_are_many(servers: Servers, data_dir: Path) -> None:
-    with servers.running(data_dir, timeouts=ConnectionTimeouts(crowded=0.4)) as server, ExitStack() as closing:
-        first = closing.enter_context(server.connect("127.0.1.0"))
-        time.sleep(1.5)
-        assert httpx.get(f"{server.url}/healthz").status_code == 200  # and `first` is still open
-        for number in range(1, 512):
-            closing.enter_context(server.connect(f"127.0.1.{number % 8}"))
-        assert eventually(lambda: httpx.get(f"{server.api}/formats").status_code == 200)
-        assert first.recv(1) == b""
 
 
 def test_the_server_pauses_when_it_cannot_accept(caplog: pytest.LogCaptureFixture) -> None:
@@ -201,20 +187,3 @@ class ExhaustedListener(socket.socket):
         if self.exhausted:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return super().accept()
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-async def test_connections_of_a_trusted_proxy_are_not_limited_per_client(address: str) -> None:
-    listener = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-    listener.setblocking(False)
-    server = Server(Application([]), 60, trusted=(ip_network(address),))
-    server.listen_on([listener])
-    port = listener.getsockname()[1]
-    crowd = [await asyncio.open_connection(address, port) for _ in range(MAX_CONNECTIONS_PER_CLIENT + 1)]
-    reader, writer = crowd[-1]
-    writer.write(b"GET / HTTP/1.0\r\n\r\n")
-    assert await reader.readline() == b"HTTP/1.1 404 Not Found\r\n"
-    for _, connection in crowd:
-        connection.close()
-    server.stop_listening()
-    await server.close_all_connections()

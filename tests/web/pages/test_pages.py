@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tornado.escape import xhtml_escape
+from tornado.template import Loader, Template
 
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS
 from tests.support.requests import http
@@ -12,9 +14,10 @@ from tests.support.requests.account_requests import posted
 from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import BROWSER_HEADERS
-from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.outbox import emails_to, token_sent_to
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
+from web.http.responses import TextCache
 
 PUBLIC_PAGES = ("/", "/docs", "/status")
 PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
@@ -41,6 +44,43 @@ def test_security_headers(server: Running, path: str) -> None:
     assert response.headers["Cache-Control"] == ("no-cache" if path in PUBLIC_PAGES else "no-store")
     assert "Set-Cookie" not in response.headers
     assert http.head(server.url + path).status_code == 200
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages_have_the_rate_limit_of_addresses(servers: Servers, data_dir: Path, path: str) -> None:
+    with servers.running(data_dir, rate_limit_anonymous=2) as limited:
+        answers = [http.get(limited.url + path, headers=BROWSER_HEADERS) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert [answer.headers["X-RateLimit-Remaining"] for answer in answers] == ["1", "0", "0"]
+        assert "<h1>Too many requests</h1>" in answers[2].text
+        assert http.get(f"{limited.url}/static/site.css").status_code == 200
+
+
+@pytest.mark.parametrize("path", PUBLIC_PAGES)
+def test_public_pages_are_rendered_once(server: Running, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(encoding: str = "gzip") -> str:
+        response = http.get(server.url + path, headers={"Accept-Encoding": encoding})
+        assert response.headers["Vary"] == "Accept-Encoding"
+        assert response.headers.get("Content-Encoding", "identity") == encoding
+        return response.text
+
+    def remembered() -> bool:
+        """Whether two pages were made in the same second."""
+        with monkeypatch.context() as changed:
+            before = answer()
+            changed.setattr(Loader, "load", lambda _loader, _name: Template("another page"))
+            return answer() == before == answer("identity")
+
+    assert eventually(remembered)
+
+
+def test_the_texts_that_were_used_last_are_kept() -> None:
+    texts = TextCache()
+    for number in range(16):
+        texts.add(number, b"text")
+    assert texts.get(0) is not None
+    texts.add(16, b"another")
+    assert [number for number in range(17) if texts.get(number) is None] == [1]
 
 
 def test_verify_page_sends_no_referrer(server: Running) -> None:
