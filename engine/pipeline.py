@@ -137,16 +137,12 @@ def _convert(
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
-                caught[checked:] = [record for record in caught[checked:] if _is_of_original(record.message)]
+                caught[checked:] = [one for one in caught[checked:] if getattr(one.message, "of_original", False)]
                 message = "The original is the result, because converting it makes it larger."
                 FidelityWarning.issue("kept_original", message)
                 yield EncodedFile(payload)
             else:
                 yield file
-
-
-def _is_of_original(warning: Warning | str) -> bool:
-    return isinstance(warning, FidelityWarning) and warning.of_original
 
 
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:

@@ -75,11 +75,11 @@ def locked_scans(connection: peewee.Database, script: Migration, caplog: pytest.
 
 @pytest.fixture
 def connection(new_postgres_url: MakeUrl) -> Iterator[peewee.Database]:
-    connection = open_postgresql(new_postgres_url(), 1)
+    connection = open_postgresql(new_postgres_url())
     connection.connect()
     connection.execute_sql("CREATE TABLE backfill (name TEXT PRIMARY KEY, position TEXT NOT NULL)")
     yield connection
-    connection.close_all()
+    connection.close()
 
 
 def test_no_migration_scans_under_a_lock(connection: peewee.Database, caplog: pytest.LogCaptureFixture) -> None:

@@ -33,8 +33,7 @@ LAUNCHER = FileFormat("launcher", media_type="x/launcher", extensions=("launcher
 
 @conversion(TROUBLE, RASTER)
 def decode(data: bytes) -> Raster:
-    _, deed, argument = f"{data.decode()} ".split(" ", 2)
-    argument = argument.strip()
+    _, deed, argument = (part.strip() for part in f"{data.decode()} ".split(" ", 2))
     if attacks.is_attack(deed):
         return Raster([Frame(Image.new("RGB", (8, 8), attacks.outcome(deed, argument)))])
     if leftovers.is_leftover(deed):
