@@ -10,7 +10,7 @@ import pytest
 from storage.database import Database, Transaction
 from storage.tables import backfills, files, ledger, ledger_audit, models, usage
 from tests.storage.conftest import OpenEarlier
-from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account, run_backfills
+from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_earlier_account, run_backfills
 
 pytestmark = pytest.mark.both_databases
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.both_databases
 def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tuple[Database, Database]]:
     """The database as the earlier release has opened it, without sums per day, and opened by this one."""
     earlier = open_earlier(5)
-    account = open_account(earlier, 1000).id
-    other = open_account(earlier, 0).id
+    account = open_earlier_account(earlier, 1000)
+    other = open_earlier_account(earlier, 0)
     values: dict[str, Any] = {
         "account": account,
         "operation": "convert",

@@ -13,7 +13,7 @@ from storage.database import Database, Transaction
 from storage.database.transaction import Statement
 from storage.tables import backfills, files, ledger, ledger_audit, models, totals, usage
 from tests.storage.conftest import OpenEarlier
-from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account, read_totals
+from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_earlier_account, read_totals
 from tests.support.servers.in_process import eventually
 
 ACCOUNTS, DAYS = 1_000, 25
@@ -56,7 +56,7 @@ class Charging:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.account = open_account(database, 10**6).id
+        self.account = open_earlier_account(database, 10**6)
         self._ended = Event()
         self.longest, self.charges = 0.0, 0
 

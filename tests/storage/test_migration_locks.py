@@ -15,7 +15,7 @@ from storage.database.connections import open_postgresql
 from storage.tables import ledger
 from tests.conftest import MakeUrl
 from tests.storage.conftest import OpenEarlier
-from tests.support.samples.storage import OWNER, USE, Clock, open_account
+from tests.support.samples.storage import OWNER, USE, Clock, open_earlier_account
 
 ROWS = 50
 VALUES = {  # of columns with a constraint
@@ -125,7 +125,7 @@ def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
 ) -> None:
     """Statements queue behind one that waits for the lock of a table."""
     earlier = open_earlier(5)
-    account = open_account(earlier, 50).id
+    account = open_earlier_account(earlier, 50)
 
     def charge() -> None:
         earlier.run_blocking(ledger.settle, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
