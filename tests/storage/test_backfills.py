@@ -20,7 +20,7 @@ def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tupl
     """The database as the earlier release has opened it, without sums per day, and opened by this one."""
     earlier = open_earlier(5)
     account = open_earlier_account(earlier, 1000)
-    other = open_earlier_account(earlier, 0)
+    other = open_earlier_account(earlier, 1)
     values: dict[str, Any] = {
         "account": account,
         "operation": "convert",
@@ -47,7 +47,7 @@ def all_rows(database: Database, table: type[Any]) -> list[Any]:
 def test_usage_is_summed_in_batches_while_both_releases_charge(
     upgraded: tuple[Database, Database], clock: Clock
 ) -> None:
-    account = next(row.id for row in all_rows(upgraded[1], models.Account) if row.credits_remaining)
+    account = next(row.id for row in all_rows(upgraded[1], models.Account) if row.credits_remaining > 1)
     summed = Event()
 
     def charge_meanwhile(database: Database) -> int:
@@ -79,7 +79,7 @@ def test_ended_holds_are_deleted_until_no_earlier_release_adds_any(
     upgraded: tuple[Database, Database], clock: Clock
 ) -> None:
     database = upgraded[1]
-    account = next(row.id for row in all_rows(database, models.Account) if row.credits_remaining)
+    account = next(row.id for row in all_rows(database, models.Account) if row.credits_remaining > 1)
     now = int(clock.now)
     common: dict[str, Any] = {
         "account": account,

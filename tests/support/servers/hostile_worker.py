@@ -19,6 +19,7 @@ from engine.executor.jobs import result_reply
 from engine.outcome import Outcome
 from storage.blobs.url_transfers import UrlTransfers
 from tests.support.executors.fake import EndlessExecutor
+from tests.support.servers.cluster import SECONDS
 from web.cluster.connection import INSTALLATION, MEMORY
 from web.cluster.jobs import MAX_INLINE, ClusterJob, Installation, JobRunner
 from web.metrics.service import ClusterWorkerMetrics
@@ -117,7 +118,7 @@ class HostileRunner(JobRunner):
 
 def _reply(job: ClusterJob, data: bytes, size: int | None = None) -> tuple[bytes, bytes, int, str]:
     size = len(data) if size is None else size
-    result = JobResult(Outcome(job.job.target, size))
+    result = JobResult(Outcome(job.job.target, size), seconds=SECONDS)
     return result_reply(result, reusable=True), data, size, hashlib.sha256(data).hexdigest()
 
 

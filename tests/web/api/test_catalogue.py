@@ -96,7 +96,7 @@ def test_tools_lists_the_tools(server: Running) -> None:
     assert (merge["id"], merge["endpoint"]) == ("pdf-merge", "/api/v1/pdf/merge")
     assert merge["files"] == {"minimum": 2, "maximum": 20}
     assert (delete["id"], delete["endpoint"]) == ("pdf-delete-pages", "/api/v1/pdf/delete-pages")
-    assert [option["name"] for option in delete["options"]] == ["pages", "password"]
+    assert [option["name"] for option in delete["options"]] == ["pages", "password", "sanitize"]
     assert {tool["credits"] for tool in (merge, delete)} == {1}
     assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
 

@@ -154,7 +154,9 @@ def test_bodies_without_an_account_end_at_once_when_there_are_many(server: Runni
         refused = {"/nothing": 404, "/api/v1/convert": 401}
         anonymous = {"/api/v1/register": 429, "/try/convert": 429}
         for path, status in (refused | anonymous).items():
-            with opened(f"POST {path} HTTP/1.1\r\nHost: here\r\nOrigin: http://here\r\n").makefile("rb") as answer:
+            with opened(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\n").makefile(
+                "rb"
+            ) as answer:
                 assert parsed(answer.read().removeprefix(CONTINUE)).status_code == status
         assert received(kept) is None
 
