@@ -227,9 +227,9 @@ def test_long_statements_end_on_the_server(impatient: Database, postgres: str) -
 
     with pytest.raises(DatabaseBusy):
         impatient.run_blocking(sleep)
-    with psycopg.connect(postgres) as connection:
-        found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'")
-        assert found.fetchone() == (0,)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        running = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active'"
+        assert eventually(lambda: connection.execute(running).fetchone() == (0,))
 
 
 def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None:

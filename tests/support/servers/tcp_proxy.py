@@ -33,14 +33,18 @@ class TcpProxy:
         started.set()
         self._loop.run_forever()
         server.close()
-        for task in (tasks := asyncio.all_tasks(self._loop)):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(self._end_connections())
         self._loop.close()
 
     def stop(self) -> None:
         """Ends all connections."""
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _end_connections(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._forwarding.wait()
