@@ -16,7 +16,7 @@ R = TypeVar("R")
 class Call(Generic[R]):
     """A function to run in a transaction. `future` receives its result or its error, and is cancelled with the call.
 
-    `expired` tells that the caller has given the call up.
+    `expired` is set when the caller no longer waits for the call.
     """
 
     def __init__(self, function: Callable[[Transaction], R]) -> None:

@@ -39,7 +39,8 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
     remaining, held = account.credits_remaining, account.credits_held
     sums, charges = _entry_sums(transaction, account.id), _charges_of_holds(transaction, account.id)
     holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
-    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}  # of the previous release
+    # Releases before 1.1.0 keep settled holds.
+    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
     open_holds = {hold.id: hold.amount for hold in holds if hold.state == "held"}
     charged = -sums["charge"] - sums["archived"]
     usage_days, summed_days = _usage(transaction, account.id), _usage_per_day(transaction, account.id)
