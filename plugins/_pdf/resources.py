@@ -38,6 +38,28 @@ def drop_unused_resources(page: Page) -> None:
             resources[key] = Dictionary({name: entry for name, entry in resources[key].items() if name in used})
 
 
+def has_nested_patterns(page: Object, levels: int) -> bool:
+    """Whether patterns on a page are nested in more levels than these."""
+    patterns = [page]
+    for _ in range(levels + 1):
+        patterns = _patterns(patterns)
+    return bool(patterns)
+
+
+def _patterns(items: list[Any]) -> list[Any]:
+    """The patterns that the pages or patterns draw with, also in forms, without those in patterns."""
+    drawn, patterns = [*items], dict[Any, Any]()
+    forms: set[Any] = set()
+    for item in drawn:  # the loop adds forms
+        resources = item.get("/Resources") or Dictionary()
+        patterns |= {pattern.objgen: pattern for _, pattern in (resources.get("/Pattern") or Dictionary()).items()}
+        for _, form in (resources.get("/XObject") or Dictionary()).items():
+            if form.objgen not in forms:
+                forms.add(form.objgen)
+                drawn.append(form)
+    return [pattern for pattern in patterns.values() if isinstance(pattern, Stream)]
+
+
 def _names(*contents: Any) -> set[str]:
     """The names in content streams and in arrays of them."""
     streams = [part for content in contents for part in as_list(content) if isinstance(part, Stream)]
