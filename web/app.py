@@ -23,6 +23,7 @@ from web.http.timeouts import ConnectionTimeouts
 from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
+from web.services.closing import CLOSE_TIMEOUT, complete
 from web.services.container import Services
 from web.services.file_executor import DescriptorExecutor, FileExecutor
 from web.services.maintenance import lock_data_folder
@@ -32,8 +33,6 @@ log = logging.getLogger("convertd.server")
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 _BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
-CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
 
 
 def assemble(
@@ -51,7 +50,7 @@ async def listening(
 ) -> AsyncIterator[str]:
     """Serves requests during the block and drains afterwards; port 0 selects a free port.
 
-    Yields the URL of the server. The caller starts and closes the executor.
+    Yields the URL of the server. The caller starts and closes the executor, and closes the services.
     """
     settings = services.settings
     server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
@@ -76,22 +75,16 @@ async def listening(
 
 
 async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
-    """Drains requests, closes connections, then closes the services in the order of their dependencies."""
+    """Drains requests, closes connections, then completes emails and what is to be written to the database."""
     server.stop_listening()
     await services.in_flight.drain(DRAIN_TIMEOUT)
-    await server.close_all_connections()
+    connections = [server.close_all_connections()]
     if metrics_listener is not None:
         metrics_listener.stop()
-        await metrics_listener.close_all_connections()
-    await services.in_flight.drain(CANCEL_TIMEOUT)
-    users = (services.request_log, services.email_queue, services.charges, services.accounts)
-    closing = [asyncio.ensure_future(service.close()) for service in users]
-    _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-    for task in late:
-        task.cancel()
-    await services.payments.checkout.close()
-    await services.limiter.close()
-    await asyncio.to_thread(services.database.close)
+        connections.append(metrics_listener.close_all_connections())
+    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # which cancels its requests
+    users = (services.request_log, services.email_queue, services.releases, services.accounts)
+    await complete(*(service.close() for service in users))
 
 
 async def serve(settings: Settings, host: str, port: int) -> None:
@@ -131,7 +124,7 @@ async def _serve(settings: Settings, host: str, port: int) -> None:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
     finally:
-        await executor.close()
+        await asyncio.gather(executor.close(), services.close())
     log.info("stopped")
 
 

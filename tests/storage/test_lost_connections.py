@@ -175,6 +175,25 @@ async def test_a_stopped_process_does_not_block_a_transaction(impatient: Databas
     assert await impatient.run(ledger.balance, account.id) == 0
 
 
+async def test_a_transaction_ends_when_its_task_is_cancelled_again(url: str) -> None:
+    database = Database(url, timeout=60)
+    started = threading.Event()
+
+    def never_ends(transaction: Transaction) -> None:
+        stop(transaction)
+        started.set()
+        accounts.any_exists(transaction)
+
+    with stopping() as stop:
+        task = asyncio.create_task(database.run(never_ends))
+        await asyncio.to_thread(started.wait, 30)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(database.close)
+
+
 async def test_a_server_that_is_cut_off_fails_all_transactions_in_time(url: str) -> None:
     opened = 3
     with tcp_proxy(urlsplit(url).port or 0) as proxy:

@@ -18,6 +18,7 @@ from tests.support.samples.storage import Clock, open_account
 from tests.support.servers.in_process import Running
 from web.services.accounts import Account, AccountCache, Accounts
 from web.services.charging import Charges
+from web.services.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 
@@ -142,14 +143,15 @@ async def test_a_key_is_invalid_when_its_grace_period_ends(
 async def test_a_key_revoked_elsewhere_reserves_nothing(
     database: CountingDatabase, service: Accounts, clock: Clock
 ) -> None:
-    issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
+    issued, releases = issue(database), Releases(database)
+    charges = Charges(database, ServerInstance("server", "boot"), releases)
     account = await service.authenticate(bearer(issued), cached=True)
     database.run_blocking(api_keys.revoke, account.id, issued.key.key_id)
     account = await service.authenticate(bearer(issued), cached=True)  # from the cache
     with pytest.raises(InvalidKey):
         async with charges.hold(account.id, account.key_id, 1, USE, None):
             raise AssertionError
-    await charges.close()
+    await releases.close()
     stored = await database.run(accounts.get, account.id)
     assert (stored.credits_remaining, stored.credits_held, stored.credits_used_total) == (7, 0, 0)
     clock.now += 10
