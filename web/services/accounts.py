@@ -99,7 +99,7 @@ class Accounts:
     def _record_use(self, account_id: str, key_id: str) -> None:
         """Updates `last_used_at` of the account and the key. No request waits for the write."""
         if key_id not in self._uses:
-            use = asyncio.create_task(self._database.run(api_keys.record_use, account_id, key_id))
+            use = asyncio.create_task(self._database.run_unsynced(api_keys.record_use, account_id, key_id))
             self._uses[key_id] = use
             use.add_done_callback(partial(self._on_use_recorded, key_id))
 
