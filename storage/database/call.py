@@ -25,7 +25,7 @@ class Mode(Enum):
 class Call(Generic[R]):
     """A function to run in a transaction. `future` receives its result or its error, and is cancelled with the call.
 
-    `expired` tells that the caller has given the call up.
+    `expired` is set when the caller no longer waits for the call.
     """
 
     def __init__(self, function: Callable[[Transaction], R], mode: Mode = Mode.DURABLE) -> None:

@@ -201,8 +201,8 @@ class SqliteWriter:
                 error = failure
         if error is not None:
             outcomes = [partial(call.fail, translate(error)) for call in calls]
-        for tell in outcomes:
-            tell()
+        for deliver in outcomes:
+            deliver()
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Callable[[], None]]:
         """Runs the calls and commits the transaction. Nothing is committed if this raises.

@@ -31,7 +31,8 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
         if entry.kind == "charge":
             charges[entry.ref] = -entry.amount
     holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
-    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}  # of the previous release
+    # Releases before 1.1.0 keep settled holds.
+    settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
     open_holds = {hold.id: hold.amount for hold in holds if hold.state == "held"}
     charged = -sums["charge"] - sums["archived"]
     usage_days, summed_days = _usage(transaction, account.id), _usage_per_day(transaction, account.id)

@@ -192,7 +192,8 @@ class ClusterConnection:
             )
             await self._client
             self._client.subscribe_topic(_ECHO, lambda _event: self._echoed.set())
-            for topic in ("print", "warn"):  # with texts of workers
+            # Workers could write any text to the log of the server.
+            for topic in ("print", "warn"):
                 self._client.unsubscribe_topic(topic)
             await _check_scheduler(self._client)
         return self._client
@@ -297,8 +298,9 @@ def check_tls(scheduler: str, process: Literal["client", "worker"], *, insecure:
         raise SettingsError(f"the address of the scheduler begins with tls://, which requires {variables}")
     if not (uses_tls or insecure or is_loopback(urlsplit(scheduler).hostname)):
         raise SettingsError(
-            "the scheduler is on another machine, and its address begins with tcp://: whoever reaches the cluster can "
-            "run code in it. Use tls:// and 'convertd cluster certificates', or set CONVERTD_CLUSTER_INSECURE=true"
+            "the scheduler is on another machine, and its address begins with tcp://: any client that reaches the "
+            "cluster can run code in it. Use tls:// and 'convertd cluster certificates', or set "
+            "CONVERTD_CLUSTER_INSECURE=true"
         )
     if not uses_tls and connection["require_encryption"]:
         raise SettingsError(

@@ -236,7 +236,7 @@ class ClusterExecutor:
             raise
         except OSError as error:
             raise _WorkerLost(str(error)) from error
-        except Exception as error:  # of the many parts of Dask that read it
+        except Exception as error:  # Dask documents no errors of deserialization
             raise ExecutorUnavailable(_UNREADABLE) from error
 
     def _delete(self, blobs: list[str]) -> None:

@@ -151,7 +151,7 @@ class SimulatedCheckout:
     """A provider whose payment pages are served below `root`. Its signing secret never leaves this process.
 
     To pay, a client needs the `code`, which is new at each start: any client that reaches the server can be someone
-    else, because a proxy need not tell that it forwards a request.
+    else, because a proxy need not send a header that says so.
     """
 
     live = False
