@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import peewee
 
-from storage.database.call import Call
+from storage.database.call import Call, Mode
 from storage.database.connections import limit_statements, sqlstate, translate
 from storage.database.transaction import Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
@@ -73,7 +73,7 @@ class ConnectionPool:
                     raise DatabaseBusy
                 if is_new and self._timeout is not None:
                     limit_statements(connection, self._timeout)
-                with _transaction(connection, call.mode.value if self._is_postgresql else "BEGIN"):
+                with _transaction(connection, call.mode if self._is_postgresql else Mode.DURABLE):
                     result = call.function(Transaction(connection, int(self._clock())))
                     committing = True
                 return result
@@ -92,9 +92,12 @@ class ConnectionPool:
 
 
 @contextmanager
-def _transaction(connection: peewee.Database, begin: str) -> Iterator[None]:
-    """A transaction that this statement begins. Commits it, or rolls it back if the block raises."""
-    connection.execute_sql(begin)
+def _transaction(connection: peewee.Database, mode: Mode) -> Iterator[None]:
+    """A transaction. Commits it, or rolls it back if the block raises."""
+    if mode is Mode.STATEMENT:
+        yield
+        return
+    connection.execute_sql(mode.value)
     try:
         yield
         connection.execute_sql("COMMIT")

@@ -51,11 +51,11 @@ def set_synced(connection: peewee.SqliteDatabase, synced: bool) -> None:
     connection.execute_sql(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
 
 
-def open_sqlite_reader(path: Path) -> peewee.SqliteDatabase:
-    """Opens a connection that cannot write, for one thread at a time."""
+def open_sqlite_reader(path: Path, timeout: float = TIMEOUT) -> peewee.SqliteDatabase:
+    """Opens a connection that cannot write, for one thread at a time. It waits up to `timeout` seconds for a lock."""
     pragmas = {"query_only": 1}
     return peewee.SqliteDatabase(
-        str(path), pragmas=pragmas, timeout=TIMEOUT, check_same_thread=False, thread_safe=False
+        str(path), pragmas=pragmas, timeout=timeout, check_same_thread=False, thread_safe=False
     )
 
 
