@@ -167,9 +167,9 @@ async def test_a_stopped_process_does_not_block_a_transaction(impatient: Databas
         ledger.credit(transaction, account.id, "grant", 1, "never")
 
     with stopping() as stop:
-        async with asyncio.timeout(10):
-            with pytest.raises(DatabaseBusy):
-                await impatient.run(run_when_stopped)
+        attempt = asyncio.create_task(impatient.run(run_when_stopped))
+        await asyncio.wait([attempt], timeout=10)
+        assert isinstance(attempt.exception(), DatabaseBusy)
         assert await impatient.run(ledger.balance, account.id) == 0
         with pytest.raises(CommitUnknown):
             await impatient.run(stop)  # does not answer COMMIT
@@ -250,6 +250,14 @@ def test_long_statements_end_on_the_server(impatient: Database, postgres: str) -
     with psycopg.connect(postgres, autocommit=True) as connection:
         running = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active'"
         assert eventually(lambda: connection.execute(running).fetchone() == (0,))
+
+
+def test_without_a_timeout_statements_have_no_limit(postgres: str, url: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {_name(url)} SET statement_timeout = 100".encode())
+    database = Database(url)
+    database.read_blocking(lambda transaction: transaction.connection.execute_sql("SELECT pg_sleep(0.2)"))
+    database.close()
 
 
 def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None:

@@ -18,7 +18,7 @@ from storage.tables.usage import UsageRecord
 from web.services.idempotency import ResponseData, stored_response
 from web.services.releases import LEASE, Releases, retry_while_busy
 
-SETTLE_TIMEOUT = 8.0  # seconds after which no further attempt is made to find out whether a charge was committed
+SETTLE_TIMEOUT = 7.0  # seconds after which no further attempt is made to find out whether a charge was committed
 
 SaveResult = Callable[[Transaction], ResponseData]
 """Saves the rows of a result and returns the response. Idempotent."""

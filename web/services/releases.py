@@ -31,6 +31,7 @@ class Releases:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._running: set[asyncio.Task[object]] = set()
+        self._responds = True
 
     async def run(
         self, function: Callable[Concatenate[Transaction, P], object], /, *args: P.args, **kwargs: P.kwargs
@@ -38,13 +39,20 @@ class Releases:
         """Starts a transaction, and waits for it for a second. Raises nothing but CancelledError.
 
         It goes on if the caller is cancelled, and is repeated while the database is unavailable, until the lease of
-        what it releases has ended.
+        what it releases has ended. Once one has taken longer, none is waited for until one succeeds: a request may have
+        several.
         """
         attempt: Callable[[], Coroutine[Any, Any, object]] = partial(self._database.run, function, *args, **kwargs)
         release = asyncio.create_task(retry_while_busy(attempt, monotonic() + LEASE))
         self._running.add(release)
         release.add_done_callback(self._on_end)
-        await asyncio.wait([release], timeout=WAIT)
+        _, late = await asyncio.wait([release], timeout=WAIT if self._responds else 0)
+        self._responds &= not late
+
+    @property
+    def running(self) -> int:
+        """Number of releases that have not ended."""
+        return len(self._running)
 
     async def close(self) -> None:
         """Waits for running releases."""
@@ -53,7 +61,11 @@ class Releases:
 
     def _on_end(self, release: asyncio.Task[object]) -> None:
         self._running.discard(release)
-        if not release.cancelled() and (error := release.exception()) is not None:
+        if release.cancelled():
+            return
+        if (error := release.exception()) is None:
+            self._responds = True
+        else:
             log.error("a release failed: what it is for is held until its lease expires", exc_info=error)
 
 

@@ -157,6 +157,22 @@ async def test_an_error_does_not_wait_long_for_the_release(
     assert await _left(background, unreliable, account) == 3
 
 
+async def test_only_the_first_release_of_an_outage_is_waited_for(
+    unreliable: UnreliableDatabase, background: Releases, account: Payer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "WAIT", 0.1)
+    unreliable.away = 1000
+    await background.run(ledger.balance, account[0])
+    monkeypatch.setattr(releases, "WAIT", 60)
+    async with asyncio.timeout(2):
+        await background.run(ledger.balance, account[0])
+    unreliable.away = 0
+    await background.close()
+    started = threading.Event()
+    await background.run(lambda _transaction: started.wait(0.1))
+    assert background.running == 0
+
+
 async def test_a_claim_that_may_exist_is_abandoned(unreliable: UnreliableDatabase, background: Releases) -> None:
     service, request = IdempotencyService(unreliable, OWNER, background), open_request(unreliable)
     unreliable.loses = idempotency.begin
