@@ -4,14 +4,10 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes.util import find_library
-from itertools import zip_longest
 from pathlib import Path
 from random import Random
 
-_OPEN = ctypes.CFUNCTYPE(
-    *(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
-    *(ctypes.c_int, ctypes.POINTER(ctypes.c_int)),
-)
+_OPEN = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int, ctypes.c_void_p)
 _SYNC = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _SUFFIXES = ("", "-wal")  # the index in shared memory is built again
 _BLOCK = 4096  # bytes that a disk writes as a whole
@@ -44,7 +40,7 @@ class _Methods(ctypes.Structure):
 
 
 class SyncedFiles:
-    """The contents of a database's files when they were last synced. `syncs` is the number of all syncs.
+    """The contents of a database's files when they were last synced. `syncs` is their number.
 
     `before_sync` is called before each, when all that was written since the previous one may be lost.
     """
@@ -57,9 +53,9 @@ class SyncedFiles:
 
     def record(self, path: Path) -> int:
         """Records the content of a file, which is on the disk now. Returns the status SQLITE_OK."""
-        self.before_sync()
-        self.syncs += 1
         if path in self._paths:
+            self.before_sync()
+            self.syncs += 1
             self._synced[path] = path.read_bytes()
         return 0
 
@@ -73,12 +69,9 @@ class SyncedFiles:
 
 def _mixed(synced: bytes, path: Path, random: Random) -> bytes:
     written = path.read_bytes() if path.exists() else b""
-    blocks = zip_longest(_blocks(synced), _blocks(written), fillvalue=b"")
-    return b"".join(random.choice(block) for block in blocks)
-
-
-def _blocks(content: bytes) -> list[bytes]:
-    return [content[start : start + _BLOCK] for start in range(0, len(content), _BLOCK)]
+    size = random.choice((len(synced), len(written)))
+    contents = [content.ljust(size, b"\0") for content in (synced, written)]
+    return b"".join(random.choice(contents)[start : start + _BLOCK] for start in range(0, size, _BLOCK))[:size]
 
 
 @contextmanager
@@ -91,11 +84,12 @@ def recorded_syncs(database: Path) -> Iterator[SyncedFiles]:
     vfs = _Vfs.from_buffer_copy(default.contents)
     kept: list[object] = []  # what the library has pointers to
 
-    def open_file(own: int, name: bytes, file: int, flags: int, opened: object) -> int:
+    def open_file(own: int, name: int | None, file: int, flags: int, opened: int | None) -> int:
+        # The name is passed on as an address, because SQLite keeps it while the file is open.
         status: int = default.contents.open(own, name, file, flags, opened)
         place = ctypes.cast(file, ctypes.POINTER(ctypes.POINTER(_Methods)))
         if status == 0 and place.contents and name is not None:
-            path, methods = Path(name.decode()), _Methods.from_buffer_copy(place.contents.contents)
+            path, methods = Path(ctypes.string_at(name).decode()), _Methods.from_buffer_copy(place.contents.contents)
             methods.sync = _SYNC(lambda _file, _flags: files.record(path))
             kept.append(methods)
             place[0] = ctypes.pointer(methods)
