@@ -2,6 +2,7 @@
 
 import logging
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, server_instance
+from web.services.processes import ServerProcess
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -44,7 +46,7 @@ class Services:
     """The services that handlers use.
 
     Creates the data folder and the database if they do not exist. `openapi` is the OpenAPI document. `cluster` returns
-    the state of the cluster, if there is one. The constructor blocks.
+    the state of the cluster, if there is one. `process` is the process of the server. The constructor blocks.
     """
 
     def __init__(
@@ -55,21 +57,21 @@ class Services:
         blobs: BlobStore,
         openapi: dict[str, Any],
         cluster: ReadState | None,
+        process: ServerProcess,
     ) -> None:
-        self.settings = settings
-        self.registry = registry
-        self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs", space=settings.work_space_mib * MIB)
-        self.work_files.prepare()
-        self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None)
+        self.settings, self.registry, self.process = settings, registry, process
+        folder = process.folder(settings.data_dir.absolute())
+        self.work_files = _open_work_files(folder / "jobs", settings, process)
+        self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
-        owner = server_instance(settings.data_dir)
+        owner = server_instance(folder)
         idempotency = IdempotencyService(database, owner)
         self.accounts = Accounts(database)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.trials = Trials(database, limiter)
-        self.payments = open_payments(settings, database, idempotency, metrics.credits)
+        self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner)
         self.job_queue = JobQueue(settings.workers, memory=memory_budget())
         retention = settings.file_retention_seconds
@@ -78,8 +80,7 @@ class Services:
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, owner, settings.max_batch_files
         )
-        self.formats = cached_json(formats_catalogue(registry))
-        self.tools = cached_json(tools_catalogue(registry))
+        self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
         self.openapi = cached_json(openapi)
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
@@ -97,6 +98,13 @@ class Services:
     def options(self) -> tuple[DocumentedOption, ...]:
         """The table of options for the docs page."""
         return documented_options(self.registry)
+
+
+def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -> WorkFiles:
+    usage = process.memory, process.space
+    work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=usage)
+    work_files.prepare()
+    return work_files
 
 
 def _open_rate_limiter(settings: Settings) -> RateLimiter:
