@@ -98,6 +98,7 @@ async def listening(
     ]
     if services.process.count > 1:
         background.append(asyncio.create_task(metrics_server.keep_sampled(services)))
+    sharing = asyncio.create_task(services.job_queue.run())
     try:
         hostname = f"[{host}]" if ":" in host else host
         yield f"http://{hostname}:{listeners.requests[0].getsockname()[1]}"
@@ -106,11 +107,16 @@ async def listening(
             task.cancel()
         services.readiness.stop()
         services.job_queue.close()
-        await _shut_down(services, server, metrics_listener)
+        await _shut_down(services, server, metrics_listener, sharing)
 
 
-async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
-    """Drains requests, closes connections, then closes the services in the order of their dependencies."""
+async def _shut_down(
+    services: Services, server: Server, metrics_listener: HTTPServer | None, sharing: asyncio.Task[None]
+) -> None:
+    """Drains requests, closes connections, then closes the services in the order of their dependencies.
+
+    `sharing` shares the slots of running jobs with other processes.
+    """
     server.stop_listening()
     await services.in_flight.drain(DRAIN_TIMEOUT)
     await server.close_all_connections()
@@ -118,6 +124,8 @@ async def _shut_down(services: Services, server: Server, metrics_listener: HTTPS
         metrics_listener.stop()
         await metrics_listener.close_all_connections()
     await services.in_flight.drain(CANCEL_TIMEOUT)
+    sharing.cancel()
+    await asyncio.wait([sharing])
     users = (services.request_log, services.email_queue, services.charges, services.accounts)
     closing = [asyncio.ensure_future(service.close()) for service in users]
     _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)

@@ -12,6 +12,7 @@ from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from storage.tables.ledger import ServerInstance
 from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts import Accounts, Registrations
@@ -73,7 +74,7 @@ class Services:
         self.trials = Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner)
-        self.job_queue = JobQueue(settings.workers, memory=memory_budget())
+        self.job_queue = _open_job_queue(settings, process, owner)
         retention = settings.file_retention_seconds
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
@@ -105,6 +106,15 @@ def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -
     work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=usage)
     work_files.prepare()
     return work_files
+
+
+def _open_job_queue(settings: Settings, process: ServerProcess, owner: ServerInstance) -> JobQueue:
+    """Opens the job queue, which servers share through Redis. Those with one data folder or cluster share its slots."""
+    job_queue = JobQueue(settings.workers, memory=memory_budget(), processes=process.count)
+    if settings.redis_url is not None:
+        pool = settings.cluster or server_instance(settings.data_dir.absolute()).server
+        job_queue.share(settings.redis_url.get_secret_value(), pool, owner.boot)
+    return job_queue
 
 
 def _open_rate_limiter(settings: Settings) -> RateLimiter:
