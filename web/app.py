@@ -84,7 +84,8 @@ async def listening(
     the `listeners`.
     """
     settings = services.settings
-    server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
+    application, usage = build_application(services), services.process.connections
+    server = Server(application, settings.rate_limit_anonymous, settings.trusted_proxies, timeouts, usage)
     listeners = listeners or Listeners.open(settings, host, port)
     server.listen_on(listeners.requests)
     services.readiness.start()
