@@ -2,7 +2,7 @@
 
 The rules are those of a queue within one process: a tenant runs at most a number of jobs, on all servers together, and
 the tenant that was served longest ago is next. Slots and memory are those of a pool, which is a machine or a cluster.
-A process tells Redis of its jobs and renews them every second. Jobs of a process that was killed end 5 s later.
+A process tells Redis of its jobs, and renews them as long as it lives: those of a killed process end with their lease.
 """
 
 import asyncio
@@ -21,10 +21,11 @@ from redis.backoff import NoBackoff
 log = logging.getLogger("convertd.queue")
 
 _PREFIX = "convertd:queue:"
-_LEASE = 5  # seconds without a sign after which a process is taken as gone
-_RENEWAL = 1.0  # seconds
+LEASE = 5.0
+"""Seconds without a sign after which a process is taken as gone."""
+
+_RENEWALS = 5  # per lease
 _TIMEOUT = 1.0  # seconds
-_RETRY_INTERVAL = 2.0  # seconds
 _UNUSED = 600  # seconds after which keys of tenants and pools without jobs are deleted
 
 # KEYS[1]  the jobs of the calling process by id, as JSON; a process is alive as long as it has this key
@@ -36,7 +37,7 @@ _UNUSED = 600  # seconds after which keys of tenants and pools without jobs are 
 # ARGV[3]  slots of the pool for jobs of each standing and those below it, lowest standing first, as JSON
 # ARGV[4]  jobs that are new or have ended, as JSON
 # ARGV[5]  1 if the jobs are all that the process has
-# ARGV[6]  seconds of a lease
+# ARGV[6]  milliseconds of a lease
 # ARGV[7]  seconds after which unused keys are deleted
 # Returns the ids of the jobs of the calling process that have started. Other processes are told by a message.
 _SCRIPT = """
@@ -176,7 +177,7 @@ for _, job in ipairs(cjson.decode(ARGV[4])) do
     local name = process .. ' ' .. job.id
     if job.ended then remove(name, job) else add(name, job) end
 end
-redis.call('EXPIRE', KEYS[1], ARGV[6])
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
 while start_next() do end
 return started
 """
@@ -208,7 +209,7 @@ class RedisQueue:
 
     `pool_name` and `process` are unique texts without spaces. `pool` returns the current limits, `on_start` is called
     with the id of a job that has started, and `on_failure` when Redis fails: until `failing` is false again, the caller
-    decides, and tells which jobs run with `add`.
+    decides which jobs start, and tells it with `set_running`. `lease` is in seconds.
     """
 
     def __init__(
@@ -219,8 +220,11 @@ class RedisQueue:
         pool: Callable[[], Pool],
         on_start: Callable[[str], None],
         on_failure: Callable[[], None],
+        lease: float = LEASE,
     ) -> None:
         self.failing = False
+        self._lease = lease
+        self._renewal = lease / _RENEWALS
         self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=True)
         self._script = self._redis.register_script(_SCRIPT)
         names = (f"process:{process}", f"pool:{pool_name}", f"turns:{pool_name}", f"waiting:{pool_name}:")
@@ -253,7 +257,7 @@ class RedisQueue:
         try:
             while True:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_RETRY_INTERVAL if self.failing else _RENEWAL):
+                    async with asyncio.timeout(self._renewal):
                         await self._changed.wait()
                 self._changed.clear()
                 if self._jobs or self._changes or self.failing:
@@ -275,11 +279,11 @@ class RedisQueue:
 
     async def _exchange(self) -> None:
         """Sends the changes, or from time to time all jobs, and starts those that may run."""
-        complete = self.failing or monotonic() - self._renewed_at >= _RENEWAL
+        complete = self.failing or monotonic() - self._renewed_at >= self._renewal
         jobs, self._changes = list(self._jobs.values()) if complete else self._changes, []
         pool = self._pool()
         limits = (pool.memory, json.dumps(list(pool.slots)))
-        arguments = (self._process, *limits, json.dumps(jobs), int(complete), _LEASE, _UNUSED)
+        arguments = (self._process, *limits, json.dumps(jobs), int(complete), round(self._lease * 1000), _UNUSED)
         try:
             async with asyncio.timeout(_TIMEOUT):
                 started = await self._script(keys=self._keys, args=arguments)
@@ -306,4 +310,4 @@ class RedisQueue:
                         self._on_start(message["data"])
             except Exception as error:
                 log.debug("no messages from Redis: %s", error)
-            await asyncio.sleep(_RETRY_INTERVAL)
+            await asyncio.sleep(self._renewal)

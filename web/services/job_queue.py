@@ -67,14 +67,15 @@ class JobQueue:
         self.refused: Counter[str] = Counter()
         self.resize(slots, memory)
 
-    def share(self, url: str, pool: str, process: str) -> None:
+    def share(self, url: str, pool: str, process: str, lease: float | None = None) -> None:
         """Shares the limits of tenants with all processes that use the Redis, slots and memory with those of the pool.
 
-        `process` names this process. Jobs start only during `run`.
+        `process` names this process, whose jobs end `lease` seconds after it was killed. Jobs start only during `run`.
         """
-        from storage.redis_queue import RedisQueue  # noqa: PLC0415, slow to import and rarely used
+        from storage.redis_queue import LEASE, RedisQueue  # noqa: PLC0415, slow to import and rarely used
 
-        self._shared = RedisQueue(url, pool, process, self._pool, self._start_shared, self._start_next)
+        callbacks = (self._pool, self._start_shared, self._start_next)
+        self._shared = RedisQueue(url, pool, process, *callbacks, LEASE if lease is None else lease)
 
     async def run(self) -> None:
         """Exchanges jobs with the processes that share the limits, until cancelled."""
