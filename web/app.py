@@ -29,7 +29,7 @@ from web.services.container import Services
 from web.services.file_executor import DescriptorExecutor, FileExecutor
 from web.services.maintenance import lock_data_folder
 from web.services.processes import ServerProcess
-from web.supervisor import Supervisor
+from web.supervisor import Supervisor, remove_metrics
 
 log = logging.getLogger("convertd.server")
 
@@ -203,6 +203,7 @@ def _stop_event(process: ServerProcess) -> asyncio.Event:
 
 def _stop_without_parent(parent: int, stop: asyncio.Event) -> None:
     asyncio.get_running_loop().remove_reader(parent)  # it stays readable
+    remove_metrics()
     stop.set()
 
 

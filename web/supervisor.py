@@ -20,10 +20,8 @@ from web.services.processes import ProcessGroup, ServerProcess
 
 log = logging.getLogger("convertd.server")
 
-METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that lets prometheus_client keep metrics in files. It reads the variable when it is imported."""
-
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT)
+_METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client reads it when it is imported
 _SHARED_MEMORY = Path("/dev/shm")  # a full disk would kill processes that write to a mapped file
 _SHORT_LIFE = 2.0  # seconds; a process that ends sooner is replaced after a pause
 _PAUSE = 1.0  # seconds
@@ -35,10 +33,8 @@ class Supervisor:
 
     def __init__(self, count: int) -> None:
         self._group = ProcessGroup(count)
-        self._metrics = tempfile.mkdtemp(
-            prefix="convertd-metrics-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-        )
-        os.environ[METRICS_VARIABLE] = self._metrics
+        folder = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+        os.environ[_METRICS_VARIABLE] = tempfile.mkdtemp(prefix="convertd-metrics-", dir=folder)
         self._parent_is_gone, self._parent_lives = os.pipe()  # the second end is open in the parent only
         self._running: dict[int, tuple[int, float]] = {}  # number and start by process ID
         self._due: dict[int, float] = {}  # the numbers of missing processes, with the times to start them
@@ -63,7 +59,7 @@ class Supervisor:
             log.info("all processes have stopped")
             raise SystemExit(0)
         except BaseException:
-            shutil.rmtree(self._metrics, ignore_errors=True)
+            remove_metrics()
             raise
 
     def _fork_first(self) -> ServerProcess | None:
@@ -111,7 +107,7 @@ class Supervisor:
         return caught is not None and caught.si_signo != signal.SIGCHLD
 
     def _note_end(self, pid: int, exitcode: int) -> None:
-        from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415, see METRICS_VARIABLE
+        from prometheus_client.multiprocess import mark_process_dead  # noqa: PLC0415, see _METRICS_VARIABLE
 
         mark_process_dead(pid)  # its counters stay
         number, started = self._running.pop(pid)
@@ -139,3 +135,8 @@ class Supervisor:
             if self._wait(None if deadline is None else max(deadline - monotonic(), 0)):
                 for pid in self._running:
                     os.kill(pid, signal.SIGKILL)
+
+
+def remove_metrics() -> None:
+    """Removes the files of the metrics, after or instead of the parent."""
+    shutil.rmtree(os.environ[_METRICS_VARIABLE], ignore_errors=True)
