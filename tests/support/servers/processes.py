@@ -8,9 +8,9 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from benchmarks.processes import ConvertdServer, child_processes, free_port, process_tree
+from benchmarks.redis_server import RedisServer
 from tests.support.requests import http
 from tests.support.servers.load import running_jobs
-from tests.support.servers.redis_server import RedisServer
 
 _MOST_CONNECTIONS = 60  # of a client
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.processes import ServerProcess
+from benchmarks.redis_server import RedisServer
 from engine.errors import OutOfMemory
 from storage.ids import new_id
-from tests.support.servers.redis_server import RedisServer
 from web.api.errors import RateLimited
 from web.services.fair_queue import Tenant
 from web.services.job_queue import JobQueue

@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from benchmarks.processes import free_port
+from benchmarks.redis_server import RedisServer
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from storage.ids import new_id
@@ -23,7 +24,6 @@ from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.redis_server import RedisServer
 from tests.support.servers.stripe_server import StripeServer, event, send
 from web.api.schemas.service import Cluster
 from web.metrics import Metrics

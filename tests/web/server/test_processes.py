@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer
+from benchmarks.redis_server import RedisServer
 from config.pricing import TIERS
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually, parsed, read_response
 from tests.support.servers.load import charged, create_accounts, sqlite_url
 from tests.support.servers.processes import ServerOfProcesses
-from tests.support.servers.redis_server import RedisServer
 
 pytestmark = pytest.mark.slow
 
