@@ -37,13 +37,15 @@ R = TypeVar("R")
 
 _MAX_CREDITS = 1_000_000_000  # per call
 
-account_cli = typer.Typer(
-    no_args_is_help=True, help="Create, list and delete accounts, grant credits, and check the ledger."
+cli = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Create, list and delete accounts, grant credits, and check the ledger.",
 )
 Email = Annotated[str, typer.Argument(help="The email address of the account.")]
 
 
-@account_cli.command()
+@cli.command()
 def create(
     email: Annotated[str, typer.Option(help="The email address of the owner.")],
     name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
@@ -73,7 +75,7 @@ def create(
     return print_message(f"the account is in the database {settings.masked_database_url()}")
 
 
-@account_cli.command("list")
+@cli.command("list")
 def list_accounts(as_json: Json = False) -> None:
     """List all accounts with their credits."""
     from storage.tables import accounts
@@ -88,7 +90,7 @@ def list_accounts(as_json: Json = False) -> None:
     return print_table(headers, ([fields[column] for column in columns] for fields in found), fold=False)
 
 
-@account_cli.command()
+@cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
     from storage.tables import api_keys, files
@@ -107,7 +109,7 @@ def show(email: Email, as_json: Json = False) -> None:
     return print_table(("field", "value"), rows, fold=False)
 
 
-@account_cli.command()
+@cli.command()
 def delete(
     email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
 ) -> None:
@@ -133,7 +135,7 @@ def delete(
     print_message(f"deleted the account {account.email}; stored files erased: {len(blobs)}.")
 
 
-@account_cli.command()
+@cli.command()
 def grant(
     email: Email,
     credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
@@ -146,7 +148,7 @@ def grant(
     print(_run_transaction(load_settings_or_exit(), lambda transaction: accounts.grant(transaction, address, credits)))
 
 
-@account_cli.command()
+@cli.command()
 def audit() -> None:
     """Check the ledger for inconsistencies. Reads the whole database, one account after the other."""
     from storage.tables import ledger_audit

@@ -16,6 +16,7 @@ import pytest
 
 from storage.database import Database, Transaction
 from storage.database import database as database_module
+from storage.database.call import Call
 from storage.database.connection_pool import ConnectionPool
 from storage.database.connections import open_postgresql
 from storage.errors import CommitUnknown, DatabaseBusy
@@ -282,7 +283,8 @@ def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None
         resumed.wait(30)
         return ledger.balance(transaction, account.id)
 
-    call = pool.submit(hold_a_lock)
+    call = Call(hold_a_lock)
+    pool.submit(call)
     locked.wait(30)
     database.run_blocking(ledger.credit, account.id, "grant", 2, "meanwhile")
     resumed.set()

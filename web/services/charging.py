@@ -75,7 +75,7 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run(_reserve, account, key_id, amount, self._owner, hold_id)
+            hold = await self._database.run_unsynced(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
             with suppress(asyncio.CancelledError):  # the task may be cancelled again
