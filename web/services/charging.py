@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from engine.errors import ConversionError
 from storage.database import Database, Transaction
-from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy
+from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy, NoCredits
 from storage.ids import new_id
 from storage.tables import api_keys, idempotency, ledger
 from storage.tables.idempotency import Claim, StoredResponse
@@ -126,8 +126,11 @@ async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]], deadl
 def _reserve(
     transaction: Transaction, account: str, key_id: str, amount: int, owner: ServerInstance, hold_id: str
 ) -> Hold:
-    api_keys.check_valid(transaction, account, key_id)
-    return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id)
+    try:
+        return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id, key_id)
+    except NoCredits:
+        api_keys.check_valid(transaction, account, key_id)
+        raise
 
 
 def _settle(
