@@ -262,8 +262,13 @@ def deadline_seconds(plan: Plan, size: int) -> float:
 
 def memory_budget(root: Path = Path("/")) -> int:
     """The memory in bytes for all jobs together: a share of the machine's memory or of the control group's limit."""
+    return round(_MEMORY_SHARE * machine_memory(root))
+
+
+def machine_memory(root: Path = Path("/")) -> int:
+    """The memory in bytes that this process can use: of the machine, or the limit of its control group."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return round(_MEMORY_SHARE * min([machine, *_control_group_limits(root)]))
+    return min([machine, *_control_group_limits(root)])
 
 
 def _control_group_limits(root: Path) -> Iterator[int]:
