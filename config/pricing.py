@@ -38,7 +38,8 @@ TIERS: Mapping[str, Tier] = MappingProxyType(
     }
 )
 
-TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)  # of an address
+TRIAL_TIER = Tier("free", max_file_size=5 * MIB, max_stored=0, max_concurrent=2)
+"""The limits of an address for conversions without an account."""
 
 CURRENCY: Final = "eur"
 

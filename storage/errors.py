@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The error numbers of an OSError that tells that a disk is full."""
+"""The error numbers of an OSError that means that a disk is full."""
 
 
 class StorageError(Exception):

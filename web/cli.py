@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from engine.registry import Registry
     from engine.sandbox import SandboxReport
+    from web.supervisor import Supervisor
 
 
 _MODULES = {"account": "web.cli_account", "archive": "web.cli_archive", "cluster": "web.cli_cluster"}
@@ -115,20 +116,26 @@ def main() -> None:
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that serve. More than one need CONVERTD_REDIS_URL.")
+    ] = 1,
 ) -> None:
     """Serve the API until stopped.
 
     With CONVERTD_SIMULATED_CHECKOUT=true, the log has the code for the simulated payment page at the start.
     """
     from config.settings import SettingsError
+
+    settings = load_settings_or_exit().at_port(port)
+    supervisor = _supervisor(settings, processes) if processes > 1 else None
+
     from web import app
     from web.executor_setup import SandboxIncomplete
     from web.services.maintenance import DataFolderInUse
 
-    settings = load_settings_or_exit().at_port(port)
     with exit_on_storage_errors():
         try:
-            asyncio.run(app.serve(settings, host, port))
+            app.serve(settings, host, port, supervisor)
         except SettingsError as error:
             exit_with(str(error), WRONG_USAGE)
         except (SandboxIncomplete, DataFolderInUse) as error:
@@ -137,6 +144,15 @@ def serve(
             if error.filename is not None:
                 raise  # a file is the cause, not the address
             exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
+
+
+def _supervisor(settings: Settings, processes: int) -> Supervisor:
+    """Returns what forks the processes. Exits if they could not share their limits."""
+    if settings.redis_url is None:
+        exit_with("--processes requires CONVERTD_REDIS_URL: processes share the limits of accounts there", WRONG_USAGE)
+    from web.supervisor import Supervisor
+
+    return Supervisor(processes)
 
 
 @cli.command()

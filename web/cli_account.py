@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -27,7 +28,7 @@ from web.cli_output import (
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from storage.database.transaction import Transaction
+    from storage.database import Database, Transaction
     from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
     from web.api.fields import Model
@@ -149,13 +150,17 @@ def grant(
 
 @cli.command()
 def audit() -> None:
-    """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
+    """Check the ledger for inconsistencies. Reads the whole database, one account after the other."""
     from storage.tables import ledger_audit
 
-    problems = _run_transaction(load_settings_or_exit(), ledger_audit.check, read_only=True)
-    for problem in problems:
-        print(problem)
-    if problems:
+    consistent, last = True, ""
+    with _database(load_settings_or_exit()) as database:
+        while accounts := database.read_blocking(ledger_audit.next_accounts, last):
+            for last in accounts:
+                for problem in database.read_blocking(ledger_audit.check, last):
+                    consistent = False
+                    print(problem)
+    if not consistent:
         raise typer.Exit(FAILED)
     print_message("the ledger is consistent.")
 
@@ -198,11 +203,18 @@ def _validate(model: type[Model], **values: str) -> Model:
 
 def _run_transaction(settings: Settings, work: Callable[[Transaction], R], *, read_only: bool = False) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
+    with _database(settings) as database:
+        return database.read_blocking(work) if read_only else database.run_blocking(work)
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[Database]:
+    """The configured database. Exits if it cannot be used, in the block too."""
     from storage.database import Database
 
     with exit_on_storage_errors():
         database = Database(settings.resolved_database_url())
         try:
-            return database.read_blocking(work) if read_only else database.run_blocking(work)
+            yield database
         finally:
             database.close()

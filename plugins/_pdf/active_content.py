@@ -17,8 +17,9 @@ from plugins._pdf.name_trees import Ids, as_list, read_name_tree
 
 _ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
 _AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
-_SCRIPTED = ("/JavaScript", "/Rendition")  # with a script under /JS
-_CONTENTS = {"/RichMediaContent": "Flash", "/OnInstantiate": "JavaScript"}  # of annotations, and of 3D models
+_ACTIONS_WITH_SCRIPTS = ("/JavaScript", "/Rendition")
+# Entries of annotations and of 3D models.
+_ACTIVE_KEYS = {"/RichMediaContent": "Flash", "/OnInstantiate": "JavaScript"}
 _FILE_NAMES = ("/UF", "/F", "/DOS", "/Mac", "/Unix")
 # Files that systems run when a user opens them.
 _PROGRAM_SUFFIXES = (
@@ -65,14 +66,16 @@ def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
 
 def _active_entries(document: Pdf) -> Iterator[_Entry]:
     """The active entries of all objects that the saved file has."""
-    seen: tuple[Ids, Ids] = set(), set()  # of objects, and of the actions among them that run by themselves
+    seen_objects: Ids = set()
+    seen_automatic_actions: Ids = set()
     pending: list[tuple[Any, bool]] = [(document.trailer, False)]
     while pending:
         holder, automatic = pending.pop()
         if holder.is_indirect:
-            if holder.objgen in seen[automatic]:
+            seen = seen_automatic_actions if automatic else seen_objects
+            if holder.objgen in seen:
                 continue
-            seen[automatic].add(holder.objgen)
+            seen.add(holder.objgen)
         for key, value in enumerate(holder) if isinstance(holder, Array) else holder.items():
             if isinstance(value, _HOLDERS):
                 runs = _runs_by_itself(holder, key, value, automatic=automatic)
@@ -85,7 +88,8 @@ def _runs_by_itself(holder: Any, key: Any, value: Any, *, automatic: bool) -> bo
     """Whether a value is an action that runs by itself, or holds such actions, as its holder does if `automatic`."""
     if key in ("/OpenAction", "/AA"):
         return isinstance(value, Dictionary)  # an array is a destination
-    is_group = isinstance(holder, Array) or "/S" not in holder  # of successors, or of actions by event
+    # An array holds successors, a dictionary without a type holds actions by event.
+    is_group = isinstance(holder, Array) or "/S" not in holder
     return automatic and (is_group or key == "/Next")
 
 
@@ -93,7 +97,7 @@ def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
     """What an entry is to users if it is active. `automatic`: it runs by itself if it is an action."""
     # Looking up a key that is missing takes several times as long.
     if isinstance(value, Dictionary) and "/S" in value and isinstance(action := value["/S"], Name):
-        if str(action) in _SCRIPTED:
+        if str(action) in _ACTIONS_WITH_SCRIPTS:
             return "JavaScript" if "/JS" in value else None
         return (_AUTOMATIC_ACTIONS if automatic else _ACTIONS).get(str(action))
     match key:
@@ -103,7 +107,7 @@ def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
             return "JavaScript"
         case "/EF" if _is_program(holder, value):
             return "embedded program"
-    return _CONTENTS.get(key)
+    return _ACTIVE_KEYS.get(key)
 
 
 def _is_program(specification: Any, streams: Any) -> bool:

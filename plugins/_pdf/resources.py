@@ -34,7 +34,8 @@ def drop_unused_resources(page: Page) -> None:
     fonts = [font for _, font in (resources.get("/Font") or Dictionary()).items() if "/CharProcs" in font]
     glyphs = [glyph for font in fonts for _, glyph in font.CharProcs.items()]
     pictures = [item for item in drawn if isinstance(item, Stream) and item.get("/Subtype") == Name.Image]
-    with suppress(PdfError):  # of content that cannot be decoded, whose names are unknown
+    # The names in content that cannot be decoded are unknown.
+    with suppress(PdfError):
         used = _names(page.obj.get("/Contents"), *glyphs, *(item for item in drawn if item not in pictures))
         for key in others:
             resources[key] = Dictionary({name: entry for name, entry in resources[key].items() if name in used})

@@ -141,7 +141,8 @@ def _parse(svg: bytes) -> etree._Element:
     except etree.XMLSyntaxError as error:
         if error.code in _UNREADABLE_TEXT or not _is_in_its_encoding(svg):
             raise UnknownFormat("The text of the SVG is not in its encoding, or that is not supported.") from error
-        if error.code == etree.ErrorTypes.ERR_RESOURCE_LIMIT:  # of the parser: it reads deeper nesting than is allowed
+        # The parser reads deeper nesting than is allowed.
+        if error.code == etree.ErrorTypes.ERR_RESOURCE_LIMIT:
             raise _nested_too_deeply() from error
         raise CorruptInput("The SVG is not well-formed XML.") from error
     if root.tag == "svg":  # without a namespace, as some programs write it
@@ -201,7 +202,7 @@ def _check_nesting(root: etree._Element) -> None:
 
 
 def _is_in_its_encoding(svg: bytes) -> bool:
-    """Whether the text can be UTF-16 if it says so. The parser does not tell all errors of UTF-16."""
+    """Whether the text can be UTF-16 if it is declared so. The parser does not report all errors of UTF-16."""
     if svg[:2] not in _UTF_16_MARKS:
         return not _UTF_16_DECLARATION.match(svg)
     try:

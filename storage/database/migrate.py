@@ -57,7 +57,8 @@ def create_index(connection: peewee.Database, name: str, columns: str) -> None:
     log.info("creating the index %s; waits for open transactions, such as backups", name)
     connection.execute_sql("SET lock_timeout = 0")
     connection.execute_sql("SET statement_timeout = 0")
-    connection.execute_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")  # of an attempt that was interrupted
+    # An attempt that was interrupted leaves an invalid index.
+    connection.execute_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
     connection.execute_sql(f"CREATE INDEX CONCURRENTLY {name} ON {columns}")
 
 

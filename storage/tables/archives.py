@@ -13,7 +13,7 @@ from storage.database.transaction import Statement, Transaction
 from storage.tables import backfills, models
 
 _DAY = 86_400  # seconds
-MAX_ROWS = 1000  # of a batch, about
+BATCH_SIZE = 1000  # rows, about
 
 NEXT_ACCOUNT = Statement(
     "SELECT id FROM account WHERE id > :account"
@@ -86,7 +86,7 @@ def read(transaction: Transaction, position: Position, before: int) -> Batch:
         ):
             own = (table.account == account) & (table.at >= day * _DAY) & (table.at < (day + 1) * _DAY)
             rows += transaction.dicts(table.select().where(own & charges).order_by(table.at))
-        if len(batch.usage) + len(batch.entries) >= MAX_ROWS:
+        if len(batch.usage) + len(batch.entries) >= BATCH_SIZE:
             return Batch(batch.usage, batch.entries, (account, day))
     return batch
 
@@ -103,7 +103,7 @@ def remove(transaction: Transaction, position: Position, before: int) -> Positio
         if charges:
             transaction.execute_statement(ADD_TO_MONTH, **entry, amount=sum(charges))
         rows += 10 + len(charges)  # a day has the cost of about ten rows, too
-        if rows >= MAX_ROWS:
+        if rows >= BATCH_SIZE:
             return account, day
     return None
 

@@ -15,7 +15,7 @@ Batch: TypeAlias = Callable[[Transaction, str], str | None]
 """Makes the changes of a batch that begins at a position. Returns the position of the next one, None at the end."""
 
 _DAY = 86_400  # seconds
-_ROWS = 500  # of a batch, about
+_BATCH_SIZE = 500  # rows, about
 _UNDECIDED = 600  # seconds after which no server asks whether a hold was settled
 
 NEXT_DAY = Statement(
@@ -67,7 +67,7 @@ def _usage_day(transaction: Transaction, position: str) -> str | None:
     """Sums the usage of each account and day again, including what the trigger has added meanwhile."""
     account, day = json.loads(position) if position else ("", -1)
     rows = 0
-    while rows < _ROWS:
+    while rows < _BATCH_SIZE:
         found = transaction.execute_statement(NEXT_DAY, account=account, at=day * _DAY + _DAY - 1)
         if not found:
             return None
@@ -85,7 +85,7 @@ def _result_size(transaction: Transaction, position: str) -> str | None:
     """Reads the sizes of results from their JSON."""
     table = models.File
     query = table.select(table.file_id, table.outcome, table.result_size)
-    rows = transaction.rows(query.where(table.file_id > position).order_by(table.file_id).limit(_ROWS))
+    rows = transaction.rows(query.where(table.file_id > position).order_by(table.file_id).limit(_BATCH_SIZE))
     missing = ((file_id, outcome) for file_id, outcome, size in rows if outcome is not None and size is None)
     sizes = ({"file": file_id, "size": json.loads(outcome)["size"]} for file_id, outcome in missing)
     transaction.execute_many(SET_SIZE, sizes)
@@ -94,7 +94,7 @@ def _result_size(transaction: Transaction, position: str) -> str | None:
 
 def _ended_holds(transaction: Transaction, position: str) -> str | None:
     """Deletes ended holds, again from the start (an empty position) while a server of the previous release runs."""
-    ((end,),) = transaction.execute_statement(LAST_HOLD, position=position, count=_ROWS)
+    ((end,),) = transaction.execute_statement(LAST_HOLD, position=position, count=_BATCH_SIZE)
     if end is not None:
         until = transaction.now - _UNDECIDED
         transaction.execute_statement(DELETE_ENDED, position=position, end=end, until=until)

@@ -21,7 +21,7 @@ class Account(Model):
     credits_used_total = BigIntegerField(column_name="used", default=0)
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
-    address = TextField(null=True)  # of the client that registered it, if that is known
+    address = TextField(null=True)  # the IP address that registered it, if that is known
 
 
 class Key(Model):

@@ -23,10 +23,10 @@ from tests.support.servers.nginx_server import NginxServer
 
 pytestmark = pytest.mark.long
 
-_ADDRESSES, _CONNECTIONS = 8, 64  # of each address: together, as many as a server accepts
+_ADDRESSES, _CONNECTIONS_PER_ADDRESS = 8, 64  # together as many as a server accepts
 _BLOCK = 3000  # bytes that slow clients send or read at a time
 _READ_RATE, _SEND_RATE = 30_000, 17_000  # bytes per second
-_READERS, _SENDERS = 4, 6  # of each of two accounts
+_READERS_PER_ACCOUNT, _SENDERS_PER_ACCOUNT = 4, 6
 _START_TIMEOUT = 300  # seconds in which all readers have a result
 _SIDE = 9458  # pixels: a BMP has 268 MB, and eight of them have as much as a server has space for
 _BODY, _AT_ONCE = 190 * MIB, 85  # the size of each body; MiB of each of its first two files, sent without a pause
@@ -67,7 +67,7 @@ def test_slow_readers_leave_space_for_others(tmp_path: Path, seconds: float) -> 
     *slow, key = create_accounts(sqlite_url(tmp_path), 3)
     reading: set[str] = set()
     with ConvertdServer(tmp_path) as server:
-        requests = [_head("/api/v1/convert", len(body), one) + body for one in slow * _READERS]
+        requests = [_head("/api/v1/convert", len(body), one) + body for one in slow * _READERS_PER_ACCOUNT]
         attack = [_read_slowly(server.port, one, f"127.0.2.{number}", reading) for number, one in enumerate(requests)]
         others, begun = _uploads(server.api, key), partial(_have_begun, reading, len(attack))
         statuses = asyncio.run(_beside(attack, others, seconds, begun))
@@ -78,7 +78,9 @@ def test_slow_senders_leave_space_for_others(tmp_path: Path, seconds: float) -> 
     """Two accounts send 12 merge bodies of 190 MiB, the end at 17 KB/s. Every upload of others is accepted."""
     *slow, key = create_accounts(sqlite_url(tmp_path), 3)
     with ConvertdServer(tmp_path) as server:
-        attack = [_send_slowly(server.port, _head("/api/v1/pdf/merge", _BODY, one)) for one in slow * _SENDERS]
+        attack = [
+            _send_slowly(server.port, _head("/api/v1/pdf/merge", _BODY, one)) for one in slow * _SENDERS_PER_ACCOUNT
+        ]
         statuses = asyncio.run(_beside(attack, _uploads(server.api, key), seconds))
     assert {*statuses} == {200}
 
@@ -168,7 +170,7 @@ def _half_sent_bodies(
         async for _block in _blocks(reader):
             pass
 
-    addresses = [f"127.0.4.{number % _ADDRESSES}" for number in range(_ADDRESSES * _CONNECTIONS)]
+    addresses = [f"127.0.4.{number % _ADDRESSES}" for number in range(_ADDRESSES * _CONNECTIONS_PER_ADDRESS)]
     return [_repeat(port, address, send, trust) for address in addresses]
 
 

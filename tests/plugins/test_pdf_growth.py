@@ -11,7 +11,7 @@ from engine.pipeline import PipelineResult
 from tests.support.samples.pdf_documents import at, delete, merge, outline, saved
 
 _SIZES = (200, 800, 3200)
-_MAX_GROWTH = 8  # for four times as much; the square would be 16
+_MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic
 
 
 def _pages(document: Pdf, count: int) -> None:

@@ -99,7 +99,7 @@ def test_credits_that_were_bought_before_are_added_once(database: Database, used
 def test_an_interrupted_removal_is_consistent_and_continues(
     database: Database, used: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MAX_ROWS", 20)
+    monkeypatch.setattr(archives, "BATCH_SIZE", 20)
     before = state(database)
     database.run_blocking(archives.begin, JULY, "digest")
     assert remove_all(database, JULY, batches=2) is not None
@@ -114,7 +114,7 @@ def test_an_interrupted_removal_is_consistent_and_continues(
 
 def test_batches_have_every_row_once(database: Database, used: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_all(database, JULY)
-    monkeypatch.setattr(archives, "MAX_ROWS", 3)
+    monkeypatch.setattr(archives, "BATCH_SIZE", 3)
     assert read_all(database, JULY) == whole
 
 

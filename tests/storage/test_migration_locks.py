@@ -18,7 +18,7 @@ from tests.storage.conftest import OpenEarlier
 from tests.support.samples.storage import OWNER, USE, Clock, open_earlier_account
 
 ROWS = 50
-VALUES = {  # of columns with a constraint
+VALUES = {  # the values that constraints allow
     ("hold", "state"): "held",
     ("idempotency", "state"): "running",
     ("purchase", "state"): "paid",
@@ -39,7 +39,7 @@ WITHOUT_SCANS = ("SET ", "DROP INDEX CONCURRENTLY ", "CREATE INDEX CONCURRENTLY 
 
 def fill(connection: peewee.Database) -> None:
     """Inserts rows into the tables that have none."""
-    connection.execute_sql("SET session_replication_role = replica")  # without foreign keys and triggers
+    connection.execute_sql("SET session_replication_role = replica")  # disables foreign keys and triggers
     tables: dict[str, dict[str, str]] = {}
     for table, column, kind in connection.execute_sql(COLUMNS).fetchall():
         name = "id" if column in ("account", "batch", "api_key", "purchase", "payment") else column

@@ -37,7 +37,7 @@ def change(database: Database, seed: int, *, deletes: bool = True) -> None:
             run(files.mark_processed, account, stored[0].file_id, SOURCE, result, DAY)
         if chosen.random() < 0.3:
             run(files.delete, account, chosen.choice(stored).file_id)
-        if deletes and chosen.random() < 0.2:  # of the current release, which erases columns that earlier ones lack
+        if deletes and chosen.random() < 0.2:  # earlier releases lack the columns that it erases
             run(accounts.delete, account)
 
 

@@ -24,7 +24,7 @@ class Value(IntEnum):
     """What a connection that waits for its client is worth to the server, lowest first."""
 
     REFUSED_BODY = auto()  # the request has its response
-    ANONYMOUS_BODY = auto()  # of a request without an account
+    ANONYMOUS_BODY = auto()  # the request has no account
     IDLE = auto()
     HEADERS = auto()
     BODY = auto()

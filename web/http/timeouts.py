@@ -17,7 +17,7 @@ class ConnectionTimeouts:
 
     idle: float = 60.0  # the pause after a request
     head: float = 20.0  # the time in which the headers of a request arrive
-    window: float = 20.0  # of a body
+    window: float = 20.0  # the time over which the rate of a body is measured
     stall: float = 60.0  # the window of a response: the kernel accepts large amounts at long intervals
     rate: int = 16_000
     average: int = 32_000

@@ -16,7 +16,7 @@ class FileExecutor(Protocol):
     ) -> JobResult:
         """Runs a job of an account and writes its result to `output`, or to the blob store as `output.stored`.
 
-        The result has the size that the outcome tells, and cannot be changed by the job any more. Raises
+        The size of the result is in the outcome, and the result cannot be changed by the job any more. Raises
         ConversionError and the errors of WorkFile. Cancelling ends the job.
         """
 

@@ -1,7 +1,7 @@
 """What the earlier jobs of a tenant say about its next ones: the only place where a tenant is restricted.
 
-A job counts by the time of the process that ran it, as the executor reports it: that a machine stops or a cluster is
-slow counts for nobody. Records are kept in this process.
+A job counts by the time of the process that ran it, as the executor reports it, without the time in which
+a machine stands still or a cluster is slow. Records are kept in this process.
 """
 
 import asyncio

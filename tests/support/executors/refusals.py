@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 EXPECTED_REFUSALS = {
-    "clone3",  # of threads; the C library then uses clone
+    "clone3",  # for threads the C library then uses clone
     "setpriority",  # x265 lowers the priority of its threads
 }
 """Calls that codecs make and that the sandbox refuses, without effect on the result."""

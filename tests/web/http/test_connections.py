@@ -18,7 +18,7 @@ from web.http.connections import Connection, Connections, too_many_connections
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT, Server
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
-ADDRESSES = 8  # that together have as many connections as a server accepts
+ADDRESSES = 8  # together they have as many connections as a server accepts
 PROXIES = (ip_network("127.0.3.0/24"),)
 CONTINUE = b"HTTP/1.1 100 (Continue)\r\n\r\n"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
