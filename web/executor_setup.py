@@ -15,7 +15,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
-from web.services.job_queue import machine_memory
+from web.services.machine import idle_memory
 
 if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
     from storage.blobs.blob_store import BlobStore
@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster
     from web.metrics.service import InstallationMetrics
 
 log = logging.getLogger("convertd.server")
-
-_IDLE_SHARE = 0.05  # share of the machine's memory for idle worker processes
 
 
 class SandboxIncomplete(RuntimeError):
@@ -78,7 +76,7 @@ def local_executor(
         ForkServer(layers, modules, folder),
         workers,
         settings.jobs_per_process,
-        round(machine_memory() * _IDLE_SHARE),
+        idle_memory(),
     )
     return LocalExecutor(workers, pool=pool)
 
