@@ -6,6 +6,7 @@ from engine.conversions import AnyConversion as AnyConversion
 from engine.conversions import AnyTool as AnyTool
 from engine.conversions import AnyTransform as AnyTransform
 from engine.conversions import Conversion as Conversion
+from engine.conversions import EncodedFile as EncodedFile
 from engine.conversions import FidelityWarning as FidelityWarning
 from engine.conversions import Loss as Loss
 from engine.conversions import Requirement as Requirement

@@ -21,6 +21,7 @@ from engine.conversions import (
     AnyTool,
     AnyTransform,
     Conversion,
+    EncodedFile,
     FidelityWarning,
     ToolResult,
 )
@@ -52,21 +53,6 @@ class Timing:
     step: Text
     stage: Text
     seconds: Seconds
-
-
-@dataclass(frozen=True)
-class EncodedFile:
-    """A file of a result, and the payload that its encoder received.
-
-    `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
-    of a tool. `quality` is set if `max_bytes` determined it.
-    """
-
-    data: bytes
-    encoder_input: Any = None
-    name: str | None = None
-    pages: int | None = None
-    quality: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +119,9 @@ def _convert(
     """
     checked = len(caught)
     for name, payload, pages in parts:
+        if isinstance(payload, EncodedFile):
+            yield replace(payload, name=name)
+            continue
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
@@ -222,22 +211,22 @@ def _apply_tool(
     with step_errors(tool):
         returned = tool(payloads, options, files)
     result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
-    counts: list[int] = []
+    counts: list[int | None] = []
     parts = iter(result.files) if result.payload is None else iter([(None, result.payload)])
     while True:
         with step_errors(tool):  # the tool can be a generator of files
             name, payload = next(parts, (None, None))
         if payload is None:
             break
-        if not tool.format.holds(payload):
+        is_file = isinstance(payload, EncodedFile)
+        if is_file != tool.encodes or not (is_file or tool.format.holds(payload)):
             raise StepFailed(f"The tool {tool} returned {type(payload).__name__}, not {tool.format}.")
-        counts += [] if tool.count is None else [tool.count(payload)]
+        counts.append(payload.pages if is_file else tool.count and tool.count(payload))
         trace.append(Timing(str(tool), "tool", perf_counter() - started))
-        yield name, payload, counts[-1] if counts else None
+        yield name, payload, counts[-1]
         started = perf_counter()
-    facts |= result.facts
-    if originals is not None:
-        facts |= {"original_page_count": originals, "page_count": sum(counts)}
+    known = [count for count in counts if count is not None]
+    facts |= {"original_page_count": originals, "page_count": sum(known) if known else None, **result.facts}
 
 
 def decode(
@@ -376,12 +365,11 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
         raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
     except Exception as error:
         # A decoder fails because of the file; later steps get data that a decoder has accepted.
-        if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
-            raise CorruptInput(
-                f"The file is recognized as {step.source} but cannot be decoded.",
-                details={"step": str(step)},
-            ) from error
-        if isinstance(step, Conversion) and step.source is media.DOCUMENT:  # documents are parsed when they are used
+        received = step.source if isinstance(step, Conversion) else step.format
+        if isinstance(received, FileFormat):
+            message = f"The file is recognized as {received} but cannot be decoded."
+            raise CorruptInput(message, details={"step": str(step)}) from error
+        if received.lazy:
             raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 

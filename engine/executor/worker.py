@@ -19,12 +19,12 @@ from typing import BinaryIO, NoReturn
 from zipfile import ZipFile, ZipInfo
 
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
+from engine.conversions import EncodedFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.media import Pictures, Raster
 from engine.options import OptionValues
-from engine.pipeline import EncodedFile
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
@@ -213,6 +213,7 @@ class _ResultWriter:
         self._extension = extension
         self._output: BinaryIO | None = None
         self._zip: ZipFile | None = None
+        self._names: set[str] = set()
 
     def add(self, file: EncodedFile) -> None:
         started = perf_counter()
@@ -223,9 +224,11 @@ class _ResultWriter:
             self._output.write(file.data)
             return
         self._zip = self._zip or ZipFile(self._output, "w")
-        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{self._extension}"
-        if name in self._zip.namelist():
+        extension = file.format.extensions[0] if file.format else self._extension
+        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{extension}"
+        if name in self._names:
             raise StepFailed("Two files of the result have the same name.")
+        self._names.add(name)
         entry = ZipInfo(name)
         entry.external_attr = 0o644 << 16
         self._zip.writestr(entry, file.data)
