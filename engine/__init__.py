@@ -54,5 +54,6 @@ from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
 from engine.options import PageRanges as PageRanges
+from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation

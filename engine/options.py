@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -273,6 +275,16 @@ def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> I
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 
+def split_list(text: str) -> list[str]:
+    """The items of a list as text: separated by commas, or an array of strings and integers in JSON."""
+    if text.strip().startswith("["):
+        with suppress(ValueError):
+            found = json.loads(text)
+            if isinstance(found, list) and all(type(item) in (str, int) for item in found):
+                return list(map(str, found)) or [""]
+    return text.split(",")
+
+
 _ALL = "all"
 _SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
@@ -296,7 +308,7 @@ class PageRanges:
         """
         if text.strip() == _ALL:
             return cls()
-        parts = text.split(",")
+        parts = split_list(text)
         if len(parts) > 1 and not parts[-1].strip():
             parts.pop()
         spans = sorted(map(_parse_span, parts))
