@@ -14,7 +14,15 @@ from pydantic import Field
 from engine.capabilities import TargetCapabilities
 from engine.errors import InvalidOption, UnknownFormat
 from engine.formats import AnyFormat, FileFormat, Format
-from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
+from engine.options import (
+    NO_OPTIONS,
+    InputFile,
+    Option,
+    OptionValues,
+    read_input_files,
+    read_names_parameter,
+    read_options,
+)
 
 QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
 """Options of encoders that the pipeline reads too."""
@@ -250,7 +258,8 @@ class Tool(Generic[T]):
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
     `encodes`, files instead of payloads. `files` are the further files that it can receive, by the name of the
-    parameter. `isolated` is as in `conversion`.
+    parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
+    `isolated` is as in `conversion`.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -271,6 +280,8 @@ class Tool(Generic[T]):
     output_name: str | None = None
     decoded_to: AnyFormat | None = None
     decoded: tuple[FileFormat, ...] = ()
+    opens_with: OptionValues = field(default_factory=dict, compare=False)
+    names_parameter: str | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
 
@@ -344,6 +355,7 @@ def tool(
     archive: bool = False,
     encodes: bool = False,
     output_name: str | None = None,
+    opens_with: OptionValues = NO_OPTIONS,
 ) -> Callable[[Callable[..., Returned[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
@@ -358,7 +370,9 @@ def tool(
         summary = (run.__doc__ or title).strip().splitlines()[0]
         formats = sources, target or sources[0]
         made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
-        return replace(made, decoded_to=decoded_to, options=read_options(run), files=read_input_files(run))
+        names = read_names_parameter(run)
+        made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names)
+        return replace(made, options=read_options(run), files=read_input_files(run))
 
     return declare
 

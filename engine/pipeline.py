@@ -75,6 +75,7 @@ def run(
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
     on_file: Callable[[EncodedFile], object] = lambda _file: None,
+    names: tuple[str, ...] = (),
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
@@ -82,7 +83,7 @@ def run(
     return several files, too.
 
     `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does. `on_file`
-    receives each file of the result before the next page is decoded.
+    receives each file of the result before the next page is decoded. `names` are those of the inputs, for tools.
     """
     trace: list[Timing] = []
     timings: list[Timing] = []
@@ -93,7 +94,7 @@ def run(
         warnings.simplefilter("always")
         check_options(plan, options)
         payloads = open_inputs(plan, inputs, options, trace)
-        parts = _apply_tool(plan, payloads, options, timings, facts)
+        parts = _apply_tool(plan, payloads, options, timings, facts, names)
         for file in _convert(plan, parts, options, timings, on_decoded, caught):
             on_file(file)
             sizes.append(len(file.data))
@@ -181,6 +182,7 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
     """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
     payloads: list[Any] = []
+    options = {**plan.tool.opens_with, **options} if plan.tool else options
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
         try:
@@ -195,7 +197,12 @@ def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trac
 
 
 def _apply_tool(
-    plan: Plan, payloads: list[Any], options: OptionValues, trace: list[Timing], facts: dict[str, Any]
+    plan: Plan,
+    payloads: list[Any],
+    options: OptionValues,
+    trace: list[Timing],
+    facts: dict[str, Any],
+    names: tuple[str, ...],
 ) -> Iterator[tuple[str | None, Any, int | None]]:
     """Yields the payloads of the result: each with its name in an archive, if there is one, and its number of pages.
 
@@ -206,6 +213,7 @@ def _apply_tool(
         yield None, payloads[0], None
         return
     files = {name: payloads.pop() for name in reversed(plan.file_names)}
+    files |= {tool.names_parameter: names} if tool.names_parameter else {}
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
     with step_errors(tool):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from engine import FidelityWarning, TooLarge, tool
+from pydantic import Field
+
+from engine import FidelityWarning, InputNames, TooLarge, tool
 from plugins import pdf_objects
 from plugins.pdf import PDF
 from plugins.pdf_objects import OBJECTS, page_count
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.merge")
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
+Outline = Annotated[bool, Field(description="Adds an outline entry for each file, above the entries of the file.")]
 
 
 @tool(
@@ -26,12 +29,12 @@ _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the page
     inputs=range(2, 21),
     output_name="merged",
 )
-def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
+def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: InputNames = ()) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
     import pikepdf
 
     from plugins._pdf.form_fields import remove_signatures, remove_xfa
-    from plugins._pdf.merge import append
+    from plugins._pdf.merge import append, put_below_item
 
     pages = sum(map(page_count, documents))
     if pages > _MAX_MERGED_PAGES:
@@ -43,16 +46,16 @@ def merge(documents: list[pikepdf.Pdf]) -> pikepdf.Pdf:
     if any(document.is_encrypted for document in documents):
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
     version = max(document.pdf_version for document in documents)
-    merged = _without_encryption(documents.pop(0))
-    merged.Root.Version = pikepdf.Name(f"/{version}")
-    remove_signatures(merged)
-    remove_xfa(merged)
-    # Releases each input after its pages are copied, to limit memory.
-    while documents:
-        document = documents.pop(0)
+    for number, document in enumerate(documents):
         remove_signatures(document)
         remove_xfa(document)
-        append(merged, document)
+        if outline:
+            put_below_item(document, names[number] if names else str(number + 1))
+    merged = _without_encryption(documents.pop(0))
+    merged.Root.Version = pikepdf.Name(f"/{version}")
+    # Releases each input after its pages are copied, to limit memory.
+    while documents:
+        append(merged, documents.pop(0))
     return merged
 
 

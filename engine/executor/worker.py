@@ -125,7 +125,7 @@ class Worker:
             self._forbid_programs()
         if job.dry_run:
             return foresee(plan, job.options, descriptors)
-        return convert(registry, plan, job.options, descriptors, limit_memory, job.name)
+        return convert(registry, plan, job.options, descriptors, limit_memory, job.name, job.input_names)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -151,12 +151,13 @@ def convert(
     descriptors: list[int],
     limit_memory: Callable[[int], None],
     name: str = jobs.DEFAULT_NAME,
+    input_names: tuple[str, ...] = (),
 ) -> JobResult:
     """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
     `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
     with the job's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
-    files in a ZIP, without number and extension.
+    files in a ZIP, without number and extension; `input_names` are those of the inputs.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
@@ -169,7 +170,7 @@ def convert(
 
     verify = partial(verification.verify, registry, plan, options=options)
     writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
-    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add)
+    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add, input_names)
     first = writer.pictures[0]
     width, height = first.size or (None, None)
     pages = sum(one.count for one in writer.pictures)

@@ -70,6 +70,18 @@ def append(document: Pdf, other: Pdf) -> None:
         set_page_labels(document, labels)
 
 
+def put_below_item(document: Pdf, title: str) -> None:
+    """Puts the outline below one item that leads to the first page, and is closed."""
+    below = document.Root.get("/Outlines")
+    item = document.make_indirect(Dictionary(Title=String(title), Dest=[document.pages[0].obj, Name.Fit]))
+    items = [*outline_items(below)] if isinstance(below, Dictionary) else []
+    outline = document.Root.Outlines = document.make_indirect(Dictionary(Type=Name.Outlines))
+    item.Count = -1
+    item.Parent = outline
+    link_items(item, items)
+    link_items(outline, [item])
+
+
 def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
     """Renames the named destinations whose names are in `used`, and all references to them."""
     destinations = named_destinations(document.Root)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -96,3 +96,35 @@ def _drawn_with_resources_of_page(entry: Any) -> list[Any]:
         return [] if entry.get("/Subtype") == Name.Image else [entry]
     glyphs = entry.get("/CharProcs")
     return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else []
+
+
+def drawn_objects(page: Object) -> Iterator[Object]:
+    """The pictures and forms that a page and its forms name, each once. Those of annotations are included."""
+    annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+    looks = [look for item in annotations for look in _appearances(item)]
+    pending: list[tuple[Any, Any]] = [(page, page.get("/Resources")), *((look, None) for look in looks)]
+    seen: Ids = set()
+    while pending:
+        holder, inherited = pending.pop()
+        resources = holder.get("/Resources") or inherited
+        forms = resources.get("/XObject") if isinstance(resources, Dictionary) else None
+        if not isinstance(forms, Dictionary):
+            continue
+        try:
+            names = _names(holder if isinstance(holder, Stream) else holder.get("/Contents"))
+        except PdfError:
+            names = set(forms.keys())
+        for name in sorted(names):
+            drawn = forms.get(name) if name in forms else None
+            if isinstance(drawn, Stream) and drawn.objgen not in seen:
+                seen.add(drawn.objgen)
+                yield drawn
+                if drawn.get("/Subtype") == Name.Form:
+                    pending.append((drawn, resources))
+
+
+def _appearances(annotation: Object) -> Iterator[Object]:
+    looks = annotation.get("/AP")
+    normal = looks.get("/N") if isinstance(looks, Dictionary) else None
+    states = [state for _, state in normal.items()] if isinstance(normal, Dictionary) else [normal]
+    yield from (state for state in states if isinstance(state, Stream))

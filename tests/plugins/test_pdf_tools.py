@@ -49,7 +49,8 @@ def test_results_are_valid(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, request in _REQUESTS.items() if request.same_pages])
 def test_pages_look_the_same(name: str) -> None:
     request = _REQUESTS[name]
-    with pymupdf.open(stream=request.inputs[0]) as before, pymupdf.open(stream=_run(name, request).data) as after:
+    result = _run(name, request).data
+    with pymupdf.open(stream=request.inputs[0]) as before, pymupdf.open(stream=result) as after:
         for old, new in zip(before, after, strict=True):
             assert old.get_pixmap().samples == new.get_pixmap().samples
 

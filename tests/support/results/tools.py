@@ -44,5 +44,6 @@ def run_tool(name: str, *inputs: bytes, files: Mapping[str, bytes] | None = None
         extension = file.format.extensions[0] if file.format else plan.target.extensions[0]
         made[f"{file.name}.{extension}" if file.name else ""] = file.data
 
-    outcome = pipeline.run(plan, [*inputs, *further.values()], given, on_file=keep).outcome
+    names = tuple(f"file {number}" for number in range(1, len(inputs) + 1))
+    outcome = pipeline.run(plan, [*inputs, *further.values()], given, on_file=keep, names=names).outcome
     return ToolRun(outcome, made)
