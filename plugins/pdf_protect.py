@@ -89,10 +89,10 @@ def protect(
     document = open_document(data, password)
     remove_signatures(document)
     names = _PERMISSIONS if allow is None else _allowed(allow)
-    permitted = {field for name in names for field in _PERMISSIONS[name]}
-    denied = dict.fromkeys({field for fields in _PERMISSIONS.values() for field in fields} - permitted, False)
-    encryption = pikepdf.Encryption(
-        user=user_password or "", owner=owner_password or token_urlsafe(), R=6, allow=pikepdf.Permissions(**denied)
-    )
+    granted = {field for name in names for field in _PERMISSIONS[name]}
+    permissions = {field: field in granted for fields in _PERMISSIONS.values() for field in fields}
+    allowed = pikepdf.Permissions(**permissions)
+    owner = owner_password or token_urlsafe()
+    encryption = pikepdf.Encryption(user=user_password or "", owner=owner, R=6, allow=allowed)
     result = save_document(document, sanitize=sanitize, encryption=encryption)
     return EncodedFile(result, pages=len(document.pages), secrets={"password": user_password or ""})
