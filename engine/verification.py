@@ -22,13 +22,15 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     reader = plan.reader if target == plan.target else registry.reader(target)
     if target.is_complete and not target.is_complete(result.data):
         raise StepFailed(f"The result is an incomplete {target} file.")
-    if reader is None:
-        return Pictures(1)
-    if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
+    is_read = bool(registry.targets(target))
+    if is_read and registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
         raise StepFailed(f"The result is not a {target} file.")
+    if reader is None:
+        written = _encoded_pictures(result.encoder_input, paged=target.paged)
+        return Pictures(written.count if written and target.paged else 1)
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
-    secrets = {name: given[name] for name, option in reader.options.items() if option.secret and name in given}
+    secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")

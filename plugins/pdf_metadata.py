@@ -14,7 +14,7 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.information")
+MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.information")
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
 Author = Annotated[str, Field(max_length=1000, description="The author; an empty value removes it.")]

@@ -15,7 +15,7 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.marks")
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.marks")
 
 Template = Annotated[
     str,
