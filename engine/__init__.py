@@ -6,6 +6,7 @@ from engine.conversions import AnyConversion as AnyConversion
 from engine.conversions import AnyTool as AnyTool
 from engine.conversions import AnyTransform as AnyTransform
 from engine.conversions import Conversion as Conversion
+from engine.conversions import EncodedFile as EncodedFile
 from engine.conversions import FidelityWarning as FidelityWarning
 from engine.conversions import Loss as Loss
 from engine.conversions import Requirement as Requirement
@@ -49,9 +50,11 @@ from engine.media import DeepPixels as DeepPixels
 from engine.media import Frame as Frame
 from engine.media import Raster as Raster
 from engine.options import InputFile as InputFile
+from engine.options import InputNames as InputNames
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
 from engine.options import PageRanges as PageRanges
+from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation

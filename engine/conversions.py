@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
@@ -13,8 +13,16 @@ from pydantic import Field
 
 from engine.capabilities import TargetCapabilities
 from engine.errors import InvalidOption, UnknownFormat
-from engine.formats import FileFormat, Format
-from engine.options import NO_OPTIONS, InputFile, Option, OptionValues, read_input_files, read_options
+from engine.formats import AnyFormat, FileFormat, Format
+from engine.options import (
+    NO_OPTIONS,
+    InputFile,
+    Option,
+    OptionValues,
+    read_input_files,
+    read_names_parameter,
+    read_options,
+)
 
 QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
 """Options of encoders that the pipeline reads too."""
@@ -208,6 +216,24 @@ def transform(
 
 
 @dataclass(frozen=True)
+class EncodedFile:
+    """A file of a result, and the payload that its encoder received.
+
+    `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
+    of a tool. `quality` is set if `max_bytes` determined it. `format` is that of a file in an archive if it is not the
+    target. `secrets` are options that open the file, if they are not those of the request.
+    """
+
+    data: bytes
+    encoder_input: Any = None
+    name: str | None = None
+    pages: int | None = None
+    quality: int | None = None
+    format: FileFormat | None = None
+    secrets: OptionValues | None = None
+
+
+@dataclass(frozen=True)
 class ToolResult(Generic[T]):
     """What a tool returns if it is more than a payload: several files, or facts of the outcome.
 
@@ -215,18 +241,25 @@ class ToolResult(Generic[T]):
     files of an archive. Without files, `payload` is the result. `facts` are values of fields of Outcome, by name.
     """
 
-    payload: T | None = None
-    files: Iterable[tuple[str, T]] = ()
+    payload: T | EncodedFile | None = None
+    files: Iterable[tuple[str, T | EncodedFile]] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+Returned: TypeAlias = "T | EncodedFile | ToolResult[T]"
+"""What a tool returns."""
 
 
 @dataclass(frozen=True)
 class Tool(Generic[T]):
     """An operation on payloads of one format, opened from files of the formats in `sources`.
 
+    It also opens files that a step decodes to the format `decoded_to`; the registry sets their formats as `decoded`.
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
-    payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult. `files` are the
-    further files that it can receive, by the name of the parameter. `isolated` is as in `conversion`.
+    payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
+    `encodes`, files instead of payloads. `files` are the further files that it can receive, by the name of the
+    parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
+    `isolated` is as in `conversion`.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -234,7 +267,7 @@ class Tool(Generic[T]):
 
     name: str
     format: Format[T]
-    run: Callable[..., T | ToolResult[T]]
+    run: Callable[..., Returned[T]]
     sources: tuple[FileFormat, ...]
     target: FileFormat
     inputs: range
@@ -243,13 +276,18 @@ class Tool(Generic[T]):
     summary: str
     isolated: bool = False
     archive: bool = False
+    encodes: bool = False
     output_name: str | None = None
+    decoded_to: AnyFormat | None = None
+    decoded: tuple[FileFormat, ...] = ()
+    opens_with: OptionValues = field(default_factory=dict, compare=False)
+    names_parameter: str | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
-    ) -> T | ToolResult[T]:
+    ) -> Returned[T]:
         """Runs the tool with the options that it has, and with further files."""
         given = {**_own(self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
@@ -258,6 +296,17 @@ class Tool(Generic[T]):
     def operation(self) -> str:
         """The name of its runs in usage reports and metrics."""
         return self.name.replace("-", "_")
+
+    @property
+    def reads(self) -> str:
+        """The kinds of files that it reads, for people: `PDF or picture`."""
+        named = [str(source).upper() for source in self.sources]
+        return " or ".join([*named, *(["picture"] if self.decoded_to else [])])
+
+    @property
+    def accepted(self) -> tuple[FileFormat, ...]:
+        """The formats of all files that it reads."""
+        return tuple(dict.fromkeys((*self.sources, *self.decoded)))
 
     @property
     def takes_several(self) -> bool:
@@ -281,11 +330,10 @@ class Tool(Generic[T]):
                 details={"min": minimum, "max": maximum, "count": len(sources)},
             )
         for index, source in enumerate(sources):
-            if source not in self.sources:
-                names = [str(fmt) for fmt in self.sources]
+            if source not in self.accepted:
                 raise UnknownFormat(
-                    f"File {index + 1} is not a {' or '.join(names).upper()}.",
-                    reason=f"not_a_{'_or_'.join(names)}",
+                    f"File {index + 1} is not a {self.reads}.",
+                    reason=f"not_a_{self.reads}".lower().replace(" ", "_"),
                     details={"index": index, "input_format": source and source.name},
                 )
 
@@ -298,39 +346,33 @@ def tool(
     format: Format[T],
     *,
     title: str,
-    sources: tuple[FileFormat, ...],
+    sources: tuple[FileFormat, ...] = (),
+    decoded_to: AnyFormat | None = None,
     target: FileFormat | None = None,
     count: Callable[[T], int] | None = None,
     inputs: range = range(1, 2),
     isolated: bool = False,
     archive: bool = False,
+    encodes: bool = False,
     output_name: str | None = None,
-) -> Callable[[Callable[..., T | ToolResult[T]]], Tool[T]]:
+    opens_with: OptionValues = NO_OPTIONS,
+) -> Callable[[Callable[..., Returned[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
-    Its positional parameter is a payload, or a list of payloads if `inputs` allows several. `name` is its id for
+    Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
+    and `decoded_to` is needed; `decoded_to` stands for the formats of all files that a step decodes to it. A tool that
+    `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
     clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it. The
     default of `target` is the first of the `sources`.
     """
 
-    def declare(run: Callable[..., T | ToolResult[T]]) -> Tool[T]:
+    def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
         summary = (run.__doc__ or title).strip().splitlines()[0]
-        return Tool(
-            name,
-            format,
-            run,
-            sources,
-            target or sources[0],
-            inputs,
-            count,
-            title,
-            summary,
-            isolated,
-            archive,
-            output_name,
-            read_options(run),
-            read_input_files(run),
-        )
+        formats = sources, target or sources[0]
+        made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
+        names = read_names_parameter(run)
+        made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names)
+        return replace(made, options=read_options(run), files=read_input_files(run))
 
     return declare
 

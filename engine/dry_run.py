@@ -54,10 +54,11 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
         holds_all = holds.pages or (payload.animated and holds.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER
         return Pictures(payload.count if holds_all else 1, payload.sizes[0] if payload.sizes and has_pixels else None)
+    before = media.pictures(payload)
     for step in (encoder, *others):
         payload = pipeline.run_step(step, payload, options, [])
     if plan.reader is None:
-        return Pictures(1)
+        return Pictures(before.count if before and plan.target.paged else 1)
     secrets = {
         one.name: options[one.name] for one in plan.reader.options.values() if one.secret and one.name in options
     }

@@ -23,11 +23,13 @@ Sniffer: TypeAlias = Callable[[Content], int]
 class Format(Generic[T]):
     """A format of payloads between two steps.
 
-    `payload` is the type in memory, or the full name of a type that is imported late: "pymupdf.Document".
+    `payload` is the type in memory, or the full name of a type that is imported late: "pymupdf.Document". `lazy`: the
+    file is parsed when the payload is used, so that a failure of a step that receives it is one of the file.
     """
 
     name: str
     payload: type[T] | str
+    lazy: bool = False
 
     def holds(self, payload: object) -> bool:
         """Whether `payload` is an instance of the format's type."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
-DOCUMENT: Format[Document] = Format("document", "pymupdf.Document")
+DOCUMENT: Format[Document] = Format("document", "pymupdf.Document", lazy=True)
 
 
 @dataclass(frozen=True, slots=True)

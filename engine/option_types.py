@@ -88,6 +88,10 @@ Pages: TypeAlias = Annotated[
     Field(max_length=1000, examples=["2-5,8"], description="Pages or frames from 1, such as 1, 2-5,8 or all."),
     AfterValidator(_check_pages),
 ]
+Position: TypeAlias = Annotated[
+    Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"],
+    Field(description="Where something is drawn on the page."),
+]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),

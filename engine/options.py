@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from inspect import Parameter, signature
 from itertools import pairwise
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -21,6 +23,8 @@ OptionValues: TypeAlias = Mapping[str, OptionValue]
 """The values of options by name, as they travel from a request to the steps of a job."""
 
 NO_OPTIONS: OptionValues = {}
+
+M = TypeVar("M")
 
 _JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -37,6 +41,15 @@ class InputFile:
 
     format: Any
     description: str
+
+
+@dataclass(frozen=True)
+class _InputNames:
+    """Marks the parameter that receives the names of the input files."""
+
+
+InputNames: TypeAlias = Annotated[tuple[str, ...], _InputNames()]
+"""The type of a keyword-only parameter of a tool that receives the names of its files, without extensions."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +180,26 @@ def read_options(function: Callable[..., Any]) -> dict[str, Option]:
     """
     keywords = _read_keywords(function)
     return {
-        name: _read_option(parameter, kind) for name, (parameter, kind) in keywords.items() if _input_file(kind) is None
+        name: _read_option(parameter, kind)
+        for name, (parameter, kind) in keywords.items()
+        if _mark(kind, InputFile) is None and _mark(kind, _InputNames) is None
     }
 
 
 def read_input_files(function: Callable[..., Any]) -> dict[str, InputFile]:
     """Returns the keyword-only parameters of a tool that are files, by name."""
-    files = {name: _input_file(kind) for name, (_, kind) in _read_keywords(function).items()}
+    files = {name: _mark(kind, InputFile) for name, (_, kind) in _read_keywords(function).items()}
     return {name: file for name, file in files.items() if file is not None}
 
 
-def _input_file(annotation: Any) -> InputFile | None:
-    return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, InputFile)), None)
+def read_names_parameter(function: Callable[..., Any]) -> str | None:
+    """Returns the name of the parameter that receives the names of the input files, if there is one."""
+    found = _read_keywords(function).items()
+    return next((name for name, (_, kind) in found if _mark(kind, _InputNames) is not None), None)
+
+
+def _mark(annotation: Any, kind: type[M]) -> M | None:
+    return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, kind)), None)
 
 
 def _read_keywords(function: Callable[..., Any]) -> dict[str, tuple[Parameter, Any]]:
@@ -273,6 +294,16 @@ def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> I
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 
+def split_list(text: str) -> list[str]:
+    """The items of a list as text: separated by commas, or an array of strings and integers in JSON."""
+    if text.strip().startswith("["):
+        with suppress(ValueError):
+            found = json.loads(text)
+            if isinstance(found, list) and all(type(item) in (str, int) for item in found):
+                return list(map(str, found)) or [""]
+    return text.split(",")
+
+
 _ALL = "all"
 _SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
@@ -296,7 +327,7 @@ class PageRanges:
         """
         if text.strip() == _ALL:
             return cls()
-        parts = text.split(",")
+        parts = split_list(text)
         if len(parts) > 1 and not parts[-1].strip():
             parts.pop()
         spans = sorted(map(_parse_span, parts))

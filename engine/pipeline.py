@@ -18,6 +18,7 @@ from engine.conversions import (
     AnyConversion,
     AnyTransform,
     Conversion,
+    EncodedFile,
     FidelityWarning,
     ToolResult,
 )
@@ -53,21 +54,6 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class EncodedFile:
-    """A file of a result, and the payload that its encoder received.
-
-    `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
-    of a tool. `quality` is set if `max_bytes` determined it.
-    """
-
-    data: bytes
-    encoder_input: Any = None
-    name: str | None = None
-    pages: int | None = None
-    quality: int | None = None
-
-
-@dataclass(frozen=True)
 class PipelineResult:
     """The last file of the result, the duration of each step, and the outcome, whose size is the sum over all files."""
 
@@ -87,6 +73,7 @@ def run(
     options: OptionValues = NO_OPTIONS,
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
     on_file: Callable[[EncodedFile], object] = lambda _file: None,
+    names: tuple[str, ...] = (),
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
@@ -94,7 +81,7 @@ def run(
     return several files, too.
 
     `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does. `on_file`
-    receives each file of the result before the next page is decoded.
+    receives each file of the result before the next page is decoded. `names` are those of the inputs, for tools.
     """
     trace: list[Timing] = []
     timings: list[Timing] = []
@@ -105,7 +92,7 @@ def run(
         warnings.simplefilter("always")
         check_options(plan, options)
         payloads = open_inputs(plan, inputs, options, trace)
-        parts = _apply_tool(plan, payloads, options, timings, facts)
+        parts = _apply_tool(plan, payloads, options, timings, facts, names)
         for file in _convert(plan, parts, options, timings, on_decoded, caught):
             on_file(file)
             sizes.append(len(file.data))
@@ -131,6 +118,9 @@ def _convert(
     """
     checked = len(caught)
     for name, payload, pages in parts:
+        if isinstance(payload, EncodedFile):
+            yield replace(payload, name=name)
+            continue
         decoded, encoder_input = decode(plan, payload, options, trace, on_decoded)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
@@ -190,6 +180,7 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
     """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
     payloads: list[Any] = []
+    options = {**plan.tool.opens_with, **options} if plan.tool else options
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
         try:
@@ -204,7 +195,12 @@ def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trac
 
 
 def _apply_tool(
-    plan: Plan, payloads: list[Any], options: OptionValues, trace: list[Timing], facts: dict[str, Any]
+    plan: Plan,
+    payloads: list[Any],
+    options: OptionValues,
+    trace: list[Timing],
+    facts: dict[str, Any],
+    names: tuple[str, ...],
 ) -> Iterator[tuple[str | None, Any, int | None]]:
     """Yields the payloads of the result: each with its name in an archive, if there is one, and its number of pages.
 
@@ -215,27 +211,28 @@ def _apply_tool(
         yield None, payloads[0], None
         return
     files = {name: payloads.pop() for name in reversed(plan.file_names)}
+    files |= {tool.names_parameter: names} if tool.names_parameter else {}
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
     with step_errors(tool):
         returned = tool(payloads, options, files)
     result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
-    counts: list[int] = []
+    counts: list[int | None] = []
     parts = iter(result.files) if result.payload is None else iter([(None, result.payload)])
     while True:
         with step_errors(tool):  # the tool can be a generator of files
             name, payload = next(parts, (None, None))
         if payload is None:
             break
-        if not tool.format.holds(payload):
+        is_file = isinstance(payload, EncodedFile)
+        if is_file != tool.encodes or not (is_file or tool.format.holds(payload)):
             raise StepFailed(f"The tool {tool} returned {type(payload).__name__}, not {tool.format}.")
-        counts += [] if tool.count is None else [tool.count(payload)]
+        counts.append(payload.pages if is_file else tool.count and tool.count(payload))
         trace.append(Timing(str(tool), "tool", perf_counter() - started))
-        yield name, payload, counts[-1] if counts else None
+        yield name, payload, counts[-1]
         started = perf_counter()
-    facts |= result.facts
-    if originals is not None:
-        facts |= {"original_page_count": originals, "page_count": sum(counts)}
+    known = [count for count in counts if count is not None]
+    facts |= {"original_page_count": originals, "page_count": sum(known) if known else None, **result.facts}
 
 
 def decode(

@@ -25,8 +25,9 @@ class Plan:
 
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
     and an empty opening. The last inputs are the files of the tool's parameters `file_names`. `steps` lead on to the
-    target; there is at least one conversion. `reader` decodes the result to verify it. `transforms` are those that can
-    run on the way, in their order; those that run are in `steps`. `options` are its options by name.
+    target; there is at least one conversion, but none after a tool that encodes. `reader` decodes the result to verify
+    it. `transforms` are those that can run on the way, in their order; those that run are in `steps`. `options` are its
+    options by name.
     """
 
     sources: tuple[FileFormat, ...]
@@ -83,7 +84,7 @@ class Plan:
         options = join_options(step.options for step in steps)
         for name in _excluded(path):
             options.pop(name, None)
-        holds = path[-1].capabilities(NO_OPTIONS)
+        holds = path[-1].capabilities(NO_OPTIONS) if path else None
         if holds and holds.encoding and self.source == self.target:
             options |= {name: replace(options[name], default=None) for name in ENCODING_OPTIONS & options.keys()}
         return holds.limit(options) if holds else options
@@ -160,7 +161,7 @@ def _has_effect(path: Conversions, index: int) -> bool:
 
 def _excluded(path: Conversions) -> frozenset[str]:
     """The names of options that steps exclude: for payloads in memory, and for files of the format of the result."""
-    target = path[-1].target
+    target = path[-1].target if path else None
     excluding = (step for step in path if step.target == target or not isinstance(step.target, FileFormat))
     return frozenset(name for step in excluding for name in step.without)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement, modules_of
@@ -44,6 +45,14 @@ class Registry:
         for transform in self._transforms:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
+        self.tools = {
+            tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
+        }
+
+    def _decoded_to(self, target: AnyFormat | None) -> tuple[FileFormat, ...]:
+        """The file formats that a step decodes to this format in memory, sorted by name."""
+        steps = {fmt: self._graph.get(fmt, ()) for fmt in self.formats.values()}
+        return tuple(fmt for fmt, found in steps.items() if any(step.target == target for step in found))
 
     def _accept(self, plugin: Plugin) -> Plugin:
         """Adds the declarations of a plugin. Returns a plugin with an error if it contradicts an earlier one."""
@@ -142,12 +151,16 @@ class Registry:
         return next(iter(formats), "" if common is None else common if isinstance(common, str) else json.dumps(common))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
-        """Returns the options of a tool and of the steps that read and write its files; none if it is not installed."""
+        """Returns the options of a tool and of the steps that write its files and read those of `sources`.
+
+        There are none if the tool is not installed.
+        """
         tool = self.tools.get(name)
         if tool is None:
             return {}
-        steps = (*self.path(tool.sources[0], tool.format), *self.path(tool.format, tool.target))
-        return join_options([tool.options, *(step.options for step in steps)])
+        openings = [self._opening(source, tool.format) for source in tool.sources]
+        writing = () if tool.encodes else self.path(tool.format, tool.target)
+        return join_options([tool.options, *(step.options for step in chain(*openings, writing))])
 
     def plan(
         self,
@@ -210,13 +223,15 @@ class Registry:
         declared = self.tools[tool]
         inputs = len(sources) - len(file_names)
         declared.check(sources[:inputs])
-        target, path = self._find_path(declared.format, fmt, name)
+        target, path = (declared.target, ()) if declared.encodes else self._find_path(declared.format, fmt, name)
         formats = [declared.format] * inputs + [declared.files[name].format for name in file_names]
         openings = tuple(self._opening(*pair) for pair in zip(sources, formats, strict=True))
         return replace(self._make_plan(sources, target, path, declared, openings), file_names=file_names)
 
     def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:
         """The path from a file to the payload of a tool. Raises UnknownFormat."""
+        if source == format:
+            return ()
         path = self.path(source, format)
         if not path:
             raise UnknownFormat(f"A {source} file cannot be used here.", details={"input_format": source.name})
@@ -230,7 +245,7 @@ class Registry:
         tool: AnyTool | None = None,
         openings: tuple[Conversions, ...] = ((),),
     ) -> Plan:
-        passed = {path[0].source, *(step.target for step in path)}
+        passed = {step.target for step in path} | {step.source for step in path[:1]}
         transforms = tuple(transform for transform in self._transforms if transform.format in passed)
         plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
         return replace(plan, options=plan.find_options()).with_transforms(NO_OPTIONS)

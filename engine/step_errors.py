@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed, TooLarge
 from engine.formats import FileFormat
-from engine.media import DOCUMENT
 
 _MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
 _MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # of those limits; others are for sizes
@@ -27,12 +26,11 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
             details = {"max_nesting": nesting, "step": str(step)}
             raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
         # A decoder fails because of the file; later steps get data that a decoder has accepted.
-        if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
-            raise CorruptInput(
-                f"The file is recognized as {step.source} but cannot be decoded.",
-                details={"step": str(step)},
-            ) from error
-        if isinstance(step, Conversion) and step.source is DOCUMENT:  # documents are parsed when they are used
+        received = step.source if isinstance(step, Conversion) else step.format
+        if isinstance(received, FileFormat):
+            message = f"The file is recognized as {received} but cannot be decoded."
+            raise CorruptInput(message, details={"step": str(step)}) from error
+        if received.lazy:
             raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 

@@ -3,11 +3,10 @@
 import warnings
 from typing import Any
 
-from engine.conversions import FidelityWarning
+from engine.conversions import EncodedFile, FidelityWarning
 from engine.errors import StepFailed, TooLarge
 from engine.media import DOCUMENT, Pictures, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
-from engine.pipeline import EncodedFile
 from engine.planner import Plan
 from engine.registry import Registry
 
@@ -19,20 +18,24 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     number or size of its pictures differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
     reader, such as a page that is too large to be drawn.
     """
-    target = plan.target
-    if registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
-        raise StepFailed(f"The result is not a {target} file.")
+    target = result.format or plan.target
+    reader = plan.reader if target == plan.target else registry.reader(target)
     if target.is_complete and not target.is_complete(result.data):
         raise StepFailed(f"The result is an incomplete {target} file.")
-    if plan.reader is None:
-        return Pictures(1)
+    is_read = bool(registry.targets(target))
+    if is_read and registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
+        raise StepFailed(f"The result is not a {target} file.")
+    if reader is None:
+        written = _encoded_pictures(result.encoder_input, paged=target.paged)
+        return Pictures(written.count if written and target.paged else 1)
     # Other options select a part of the input, or change it.
-    secrets = {name: value for name, value in options.items() if registry.options[name].secret}
+    given = options if result.secrets is None else result.secrets
+    secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
-            payload = plan.reader(result.data, secrets)
+            payload = reader(result.data, secrets)
     except TooLarge:
         raise
     except Exception as error:

@@ -145,7 +145,9 @@ async def _convert_locally(executor: Executor, task: ConversionTask, plan: Plan,
     try:
         with _temporary_path(task) as path:
             with path.open("x+b") as file:
-                result = await _run_job(executor, task, Job.of(plan, options, Path(task.name).stem), file)
+                names = [path.stem for path in task.inputs]
+                job = Job.of(plan, options, Path(task.name).stem, input_names=names)
+                result = await _run_job(executor, task, job, file)
             return _publish(task, path, result.outcome)
     except (ConversionError, OSError) as error:
         return _failure(task, error)

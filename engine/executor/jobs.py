@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import signal
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -24,6 +25,8 @@ from engine.sandbox import SandboxReport
 
 MAX_MESSAGE = 64 << 10
 """Bytes of a request or a reply; a socket passes about three times as many in one message."""
+
+_MAX_NAME = 200  # characters of the name of an input
 
 DEFAULT_NAME = "page"
 """The name of files in a ZIP whose input has no name."""
@@ -57,8 +60,9 @@ class Job:
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which ends after the job. `name` is the file
-    name, without extension, of files in a ZIP. A `dry_run` finds out what the conversion would result in, and writes
-    nothing. `memory` is the expected use in bytes, by which an executor may place the job; JobLimits has the limit.
+    name, without extension, of files in a ZIP; `input_names` are those of the inputs. A `dry_run` finds out what the
+    conversion would result in, and writes nothing. `memory` is the expected use in bytes, by which an executor may
+    place the job; JobLimits has the limit.
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +74,7 @@ class Job:
     dry_run: bool = False
     memory: int = 0
     file_names: tuple[str, ...] = ()
+    input_names: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -80,11 +85,14 @@ class Job:
         *,
         dry_run: bool = False,
         memory: int = 0,
+        input_names: Iterable[str] = (),
     ) -> Job:
         """Creates the job that runs a plan, or foresees the outcome."""
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
-        return cls(sources, plan.target.name, options, tool, plan.isolated, name, dry_run, memory, plan.file_names)
+        names = tuple(input_name[:_MAX_NAME] for input_name in input_names)
+        described = options, tool, plan.isolated, name, dry_run, memory, plan.file_names, names
+        return cls(sources, plan.target.name, *described)
 
 
 @dataclass(frozen=True)

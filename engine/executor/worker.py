@@ -19,12 +19,12 @@ from typing import BinaryIO, NoReturn
 from zipfile import ZipFile, ZipInfo
 
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
+from engine.conversions import EncodedFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed
 from engine.executor import jobs
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.media import Pictures, Raster
 from engine.options import OptionValues
-from engine.pipeline import EncodedFile
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
@@ -126,7 +126,7 @@ class Worker:
             self._forbid_programs()
         if job.dry_run:
             return foresee(plan, job.options, descriptors)
-        return convert(registry, plan, job.options, descriptors, limit_memory, job.name)
+        return convert(registry, plan, job.options, descriptors, limit_memory, job.name, job.input_names)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -152,12 +152,13 @@ def convert(
     descriptors: list[int],
     limit_memory: Callable[[int], None],
     name: str = jobs.DEFAULT_NAME,
+    input_names: tuple[str, ...] = (),
 ) -> JobResult:
     """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
     `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
     with the job's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
-    files in a ZIP, without number and extension.
+    files in a ZIP, without number and extension; `input_names` are those of the inputs.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
@@ -170,7 +171,7 @@ def convert(
 
     verify = partial(verification.verify, registry, plan, options=options)
     writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
-    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add)
+    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add, input_names)
     first = writer.pictures[0]
     width, height = first.size or (None, None)
     pages = sum(one.count for one in writer.pictures)
@@ -214,6 +215,7 @@ class _ResultWriter:
         self._extension = extension
         self._output: BinaryIO | None = None
         self._zip: ZipFile | None = None
+        self._names: set[str] = set()
 
     def add(self, file: EncodedFile) -> None:
         started = perf_counter()
@@ -224,9 +226,11 @@ class _ResultWriter:
             self._output.write(file.data)
             return
         self._zip = self._zip or ZipFile(self._output, "w")
-        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{self._extension}"
-        if name in self._zip.namelist():
+        extension = file.format.extensions[0] if file.format else self._extension
+        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{extension}"
+        if name in self._names:
             raise StepFailed("Two files of the result have the same name.")
+        self._names.add(name)
         entry = ZipInfo(name)
         entry.external_attr = 0o644 << 16
         self._zip.writestr(entry, file.data)

@@ -52,7 +52,7 @@ def remove_pages(document: Pdf, indices: list[int]) -> int:
     _drop_beads(document, dead)
     for removed in [*deleted, *annotations, *links]:
         empty(removed)
-    _drop_fields(document, dead)
+    drop_fields(document, dead)
     _drop_names(document, dead)
     if "/PageLabels" in document.Root:
         removed_indices = set(indices)
@@ -95,7 +95,8 @@ def _drop_destinations(document: Pdf, dead: Ids, resolve: Change) -> list[Object
     return links
 
 
-def _drop_fields(document: Pdf, dead: Ids) -> None:
+def drop_fields(document: Pdf, dead: Ids) -> None:
+    """Removes the form fields that are dead, and those above them that have no others; the form without any."""
     form = document.Root.get("/AcroForm")
     if form is None:
         return

@@ -12,11 +12,11 @@ from plugins._pdf.name_trees import Ids, unique_name
 
 
 def remove_signatures(document: Pdf) -> None:
-    """Removes signatures and XFA, which are invalid for a changed document. Issues a warning for each."""
+    """Removes signatures, which are invalid for a changed document. Issues a warning if there are any."""
     root = document.Root
     form = root.get("/AcroForm") or Dictionary()
     signed = "/Perms" in root
-    for field, inherited in _walk(form):
+    for field, inherited in walk_fields(form):
         if inherited.get("/FT") == Name.Sig and "/V" in field:
             del field["/V"]
             signed = True
@@ -25,11 +25,10 @@ def remove_signatures(document: Pdf) -> None:
             del holder[key]
     if signed:
         FidelityWarning.issue("signature_invalidated", "Signatures were removed: a changed document invalidates them.")
-    remove_xfa(document)
 
 
 def remove_xfa(document: Pdf) -> None:
-    """Removes the XFA form, which repeats the values of all fields. Issues a warning if there is one."""
+    """Removes the XFA form, which repeats the fields of all pages. Issues a warning if there is one."""
     form = document.Root.get("/AcroForm") or Dictionary()
     if "/XFA" in form:
         del form["/XFA"]
@@ -40,7 +39,7 @@ def merge_forms(ours: Object, theirs: Object) -> None:
     """Adds the fields of another form. Fields with a name in use are renamed, so that each keeps its value."""
     renamed = _merge_resources(ours, theirs)
     roots = [field for field in theirs.get("/Fields") or () if isinstance(field, Dictionary)]
-    for field, inherited in _walk(theirs):
+    for field, inherited in walk_fields(theirs):
         if "/DA" in field and renamed:
             field.DA = _rename_fonts(bytes(field.DA), renamed)
         if "/T" in field and "/Parent" not in field and "/DA" not in field and "/DA" in theirs:
@@ -90,7 +89,7 @@ def _rename_fonts(appearance: bytes, renamed: dict[bytes, bytes]) -> String:
     return String(re.sub(rb"/[^\s/<>()\[\]{}%]+", lambda match: renamed.get(match[0], match[0]), appearance))
 
 
-def _walk(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
+def walk_fields(form: Object) -> Iterator[tuple[Object, dict[str, Any]]]:
     """Every field and widget with its inherited attributes, parents first."""
     seen: Ids = set()
     pending: list[tuple[Any, dict[str, Any]]] = [(field, {}) for field in form.get("/Fields") or ()]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
+from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from plugins._pdf.destinations import (
     change_destinations,
@@ -25,6 +25,7 @@ from plugins._pdf.name_trees import (
     set_page_labels,
     unique_name,
 )
+from plugins._pdf.structure import holders_of_keys
 
 
 def append(document: Pdf, other: Pdf) -> None:
@@ -67,6 +68,18 @@ def append(document: Pdf, other: Pdf) -> None:
         set_named_destinations(document, destinations)
     if labeled:
         set_page_labels(document, labels)
+
+
+def put_below_item(document: Pdf, title: str) -> None:
+    """Puts the outline below one item that leads to the first page, and is closed."""
+    below = document.Root.get("/Outlines")
+    item = document.make_indirect(Dictionary(Title=String(title), Dest=[document.pages[0].obj, Name.Fit]))
+    items = [*outline_items(below)] if isinstance(below, Dictionary) else []
+    outline = document.Root.Outlines = document.make_indirect(Dictionary(Type=Name.Outlines))
+    item.Count = -1
+    item.Parent = outline
+    link_items(item, items)
+    link_items(outline, [item])
 
 
 def _rename_destinations(document: Pdf, used: dict[String | Name, Any]) -> None:
@@ -151,9 +164,8 @@ def _merge_structure(document: Pdf, ours: Object, theirs: Object, pages: Sequenc
 
 def _shift_keys(page: Object, shift: int, shifted: Ids) -> None:
     """Adds `shift` to the structure keys of a page, its annotations and its form XObjects, which pages may share."""
-    xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
-    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):
-        if not isinstance(holder, Dictionary | Stream) or holder.objgen in shifted:
+    for holder in holders_of_keys(page):
+        if holder.objgen in shifted:
             continue
         if holder.is_indirect:
             shifted.add(holder.objgen)

@@ -1,6 +1,8 @@
 """Resources of PDF pages: those that pages share, and removal of what a page does not use."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +12,8 @@ from plugins._pdf.name_trees import Ids, as_list
 
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
 _OTHERS_WITH_TEXT = {"/ExtGState", "/Pattern", "/Properties"}
+_CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
+_DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # which content does not name
 _ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
@@ -69,3 +73,83 @@ def _names(*contents: Any) -> set[str]:
     found = {name for stream in streams for name in _NAME.findall(stream.read_bytes())}
     names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name) for name in found)
     return {f"/{name.decode(errors='surrogateescape')}" for name in names}
+
+
+def shared_resources(pages: Iterable[Object]) -> Ids:
+    """The ids of the dictionaries of resources that several pages have, of whole pages or of a category."""
+    found: Counter[tuple[int, int]] = Counter()
+    for page in pages:
+        resources = page.get("/Resources")
+        if isinstance(resources, Dictionary):
+            dictionaries = (resources, *(resources.get(key) for key in _CATEGORIES))
+            found.update(item.objgen for item in dictionaries if isinstance(item, Dictionary) and item.is_indirect)
+    return {item for item, count in found.items() if count > 1}
+
+
+def keep_used_resources(page: Page, shared: Ids) -> None:
+    """Gives a page resources of its own if it has `shared` ones: those that it or what it draws names.
+
+    Content that cannot be decoded keeps all.
+    """
+    resources = page.obj.get("/Resources")
+    if not isinstance(resources, Dictionary):
+        return
+    found = {key: resources[key] for key in _CATEGORIES if isinstance(resources.get(key), Dictionary)}
+    if not any(item.objgen in shared for item in (resources, *found.values())):
+        return
+    used: dict[str, dict[str, Any]] = {key: {} for key in found}
+    names: set[str] = set()
+    with suppress(PdfError):
+        new = {*_DEFAULT_SPACES, *_names(page.obj.get("/Contents"))}
+        while new:
+            entries = [(key, name, found[key][name]) for name in new for key in found if name in found[key]]
+            for key, name, entry in entries:
+                used[key][name] = entry
+            names |= new
+            new = (
+                _names(*(content for *_, entry in entries for content in _drawn_with_resources_of_page(entry))) - names
+            )
+        others = {key: value for key, value in resources.items() if key not in found}
+        page.obj.Resources = Dictionary({**others, **{key: Dictionary(entries) for key, entries in used.items()}})
+
+
+def _drawn_with_resources_of_page(entry: Any) -> list[Any]:
+    """The content of a form, pattern or font without resources of its own."""
+    if "/Resources" in entry or not isinstance(entry, Dictionary | Stream):
+        return []
+    if isinstance(entry, Stream):
+        return [] if entry.get("/Subtype") == Name.Image else [entry]
+    glyphs = entry.get("/CharProcs")
+    return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else []
+
+
+def drawn_objects(page: Object) -> Iterator[Object]:
+    """The pictures and forms that a page and its forms name, each once. Those of annotations are included."""
+    annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+    looks = [look for item in annotations for look in _appearances(item)]
+    pending: list[tuple[Any, Any]] = [(page, page.get("/Resources")), *((look, None) for look in looks)]
+    seen: Ids = set()
+    while pending:
+        holder, inherited = pending.pop()
+        resources = holder.get("/Resources") or inherited
+        forms = resources.get("/XObject") if isinstance(resources, Dictionary) else None
+        if not isinstance(forms, Dictionary):
+            continue
+        try:
+            names = _names(holder if isinstance(holder, Stream) else holder.get("/Contents"))
+        except PdfError:
+            names = set(forms.keys())
+        for name in sorted(names):
+            drawn = forms.get(name) if name in forms else None
+            if isinstance(drawn, Stream) and drawn.objgen not in seen:
+                seen.add(drawn.objgen)
+                yield drawn
+                if drawn.get("/Subtype") == Name.Form:
+                    pending.append((drawn, resources))
+
+
+def _appearances(annotation: Object) -> Iterator[Object]:
+    looks = annotation.get("/AP")
+    normal = looks.get("/N") if isinstance(looks, Dictionary) else None
+    states = [state for _, state in normal.items()] if isinstance(normal, Dictionary) else [normal]
+    yield from (state for state in states if isinstance(state, Stream))

@@ -1,8 +1,9 @@
 """The structure of a tagged PDF, without the elements of deleted pages."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from pikepdf import Array, Dictionary, Object, Pdf
+from pikepdf import Array, Dictionary, Object, Pdf, Stream
 
 from plugins._pdf.name_trees import (
     Ids,
@@ -85,7 +86,7 @@ class _Pruner:
             return False, True
         if is_changed:
             element.K = Array(kept)
-            _remove_texts(element)
+            remove_texts(element)
         if "/Pg" in element and self._is_dead(element.Pg):
             del element["/Pg"]
         return True, is_changed
@@ -94,9 +95,18 @@ class _Pruner:
         return isinstance(item, Object) and item.is_indirect and item.objgen in self._dead
 
 
-def _remove_texts(element: Object) -> None:
+def remove_texts(element: Object) -> None:
+    """Removes the properties of an element that repeat its content."""
     attributes = [item for item in as_list(element.get("/A")) if isinstance(item, Dictionary)]
     for holder, texts in ((element, _TEXTS), *((item, _TEXTS_OF_ATTRIBUTES) for item in attributes)):
         for key in texts:
             if key in holder:
                 del holder[key]
+
+
+def holders_of_keys(page: Object) -> Iterator[Object]:
+    """A page, its annotations and its form XObjects, which have keys of the structure."""
+    xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
+    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):
+        if isinstance(holder, Dictionary | Stream):
+            yield holder

@@ -42,7 +42,9 @@ def _write_files(folder: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     svg = sample("svg").decode()
-    formats = load_registry().formats.keys() - [*CAMERAS][1:]  # one function decodes all RAW formats
+    formats = {plan.source.name for plan in load_registry().catalogue()} - {
+        *[*CAMERAS][1:]
+    }  # one function decodes all RAW formats
     files = {fmt: sample(fmt) for fmt in formats} | {
         "jpeg-cmyk": saved(picture.convert("CMYK"), "JPEG"),
         "jpeg-exif": saved(picture, "JPEG", exif=exif),

@@ -14,11 +14,12 @@ import tifffile
 from PIL import Image, PngImagePlugin
 
 from engine import RASTER, ConversionError, FileFormat, Frame, Raster, Signature, StepFailed, conversion, pipeline
+from engine.conversions import EncodedFile
 from engine.executor import Job, LocalExecutor, worker
 from engine.mupdf import pymupdf
 from engine.option_types import Pages, Quality
 from engine.options import OptionValue
-from engine.pipeline import EncodedFile, PipelineResult
+from engine.pipeline import PipelineResult
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify

@@ -1,12 +1,16 @@
 """A tool on a test format: number of inputs, order of opening, and the index of an invalid input."""
 
-from typing import Annotated
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+from zipfile import ZipFile
 
 import pytest
 
 from engine import (
     ConversionError,
     CorruptInput,
+    EncodedFile,
     FileFormat,
     Format,
     InputFile,
@@ -19,7 +23,7 @@ from engine import (
     tool,
 )
 from engine.errors import StepFailed
-from engine.pipeline import EncodedFile
+from engine.executor.worker import convert
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
 
@@ -45,6 +49,7 @@ def join(lines: list[bytes]) -> bytes:
     return b"txt:" + b" ".join(lines)
 
 
+_BARE = FileFormat("bare", media_type="x/bare", extensions=("bare",), sniff=lambda _content: 0)
 Lines = Annotated[list[bytes], InputFile(_LINES, "The name.")]
 
 
@@ -75,7 +80,27 @@ def sign(lines: list[bytes], *, upper: bool = False, name: Lines | None = None) 
     return [*lines, *(line.upper() if upper else line for line in added)]
 
 
-_PLUGIN = Plugin("text", "Text", (split, note, join), (chain, words, sign))
+@tool("pack", _LINES, title="Pack", decoded_to=_LINES, target=_TXT, inputs=range(1, 4), encodes=True)
+def pack(payloads: list[list[bytes]], *, upper: Literal["a", "b"] = "a") -> ToolResult[list[bytes]]:
+    """A file of each, in one of two formats; the option `upper` has another type than that of `sign`."""
+    if upper == "b":
+        return ToolResult(payloads[0])
+    formats = (None, _NOTE, _BARE)
+    files = (
+        (str(number), EncodedFile(lines[0], pages=2, format=formats[number])) for number, lines in enumerate(payloads)
+    )
+    return ToolResult(files=files)
+
+
+@tool("same", _TXT, title="Same", sources=(_TXT,), encodes=True)
+def same(data: bytes) -> EncodedFile:
+    """The file itself."""
+    if data == b"txt:odd":
+        raise ValueError("not understood")
+    return EncodedFile(data, pages=data.count(b" ") + 1)
+
+
+_PLUGIN = Plugin("text", "Text", (split, note, join), (chain, words, sign, pack, same))
 _REGISTRY = Registry([_PLUGIN])
 
 
@@ -165,6 +190,48 @@ def test_the_invalid_file_is_named(inputs: tuple[bytes, ...], kind: type[Convers
     assert isinstance(raised.value, kind)
     assert raised.value.details.get("index") == index
     assert raised.value.details["step"] == ("txt -> lines" if index else "chain")
+
+
+def test_a_tool_that_encodes_returns_files_in_several_formats(tmp_path: Path) -> None:
+    inputs = [b"txt:txt:a", b"note:b", b"txt:bare"]
+    paths = [tmp_path / str(number) for number in range(4)]
+    for path, data in zip(paths, [*inputs, b""], strict=True):
+        path.write_bytes(data)
+    plan = _REGISTRY.plan([_TXT, _NOTE, _TXT], "txt", "pack")
+
+    result = convert(_REGISTRY, plan, {}, [os.open(path, os.O_RDWR) for path in paths], lambda _size: None, "x")
+
+    with ZipFile(paths[-1]) as archive:
+        found = {name: archive.read(name) for name in archive.namelist()}
+    assert found == {"x-0.txt": b"txt:a", "x-1.note": b"note:b", "x-2.bare": b"bare"}
+    assert (result.outcome.container, result.outcome.file_count, result.outcome.page_count) == ("zip", 3, 6)
+    with pytest.raises(StepFailed):
+        pipeline.run(_REGISTRY.plan([_TXT], "txt", "pack", {"upper": "b"}), [b"txt:a"], {"upper": "b"})
+
+
+def test_a_tool_reads_all_formats_that_are_decoded_to_another() -> None:
+    packing = _REGISTRY.tools["pack"]
+
+    assert ([fmt.name for fmt in packing.accepted], packing.reads) == (["note", "txt"], "picture")
+    with pytest.raises(UnknownFormat) as raised:
+        _REGISTRY.plan([_BARE], "txt", "pack")
+    assert raised.value.reason == "not_a_picture"
+
+
+def test_a_tool_of_files_opens_nothing() -> None:
+    plan = _REGISTRY.plan([_TXT], "txt", "same")
+
+    result = pipeline.run(plan, [b"txt:a b"])
+    assert (str(plan), result.data, result.outcome.page_count) == ("txt -> same", b"txt:a b", 2)
+    with pytest.raises(CorruptInput):
+        pipeline.run(plan, [b"txt:odd"])
+
+
+def test_options_of_tools_are_their_own() -> None:
+    kinds = [_REGISTRY.tool_options(name)["upper"].schema["type"] for name in ("sign", "pack")]
+
+    assert kinds == ["boolean", "string"]
+    assert "upper" not in _REGISTRY.options
 
 
 def test_tools_of_one_name() -> None:

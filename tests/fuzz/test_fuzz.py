@@ -29,7 +29,7 @@ from web.services.work_files import WorkFiles
 pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
-_SAMPLES = {name: sample(name) for name in _REGISTRY.formats}
+_SAMPLES = {plan.source.name: sample(plan.source.name) for plan in _REGISTRY.catalogue()}
 _LIMITS = JobLimits(seconds=10)
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}

@@ -18,7 +18,8 @@ from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
 
 _REGISTRY = load_registry()
-_PAIRS = _REGISTRY.catalogue()
+_TEXTS = {"html", "txt"}
+_PAIRS = [plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEXTS]
 _TOOLS = _REGISTRY.tools.items()
 _RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
@@ -69,11 +70,11 @@ def _assert_like(seen: tuple[float, ...], expected: tuple[int, int, int], *, exa
 
 
 def test_the_pairs_that_users_expect_are_offered() -> None:
-    offered = {(plan.source.name, plan.target.name) for plan in _PAIRS}
+    offered = {(plan.source.name, plan.target.name) for plan in _REGISTRY.catalogue()}
     rasters = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
     sources = rasters | _RAW | {"pdf", "svg", "psd", "eps"}
     expected = {(source, target) for source in sources for target in rasters | {"pdf", "eps", "psd"}}
-    expected |= {(source, "svg") for source in ("pdf", "eps", "svg")}
+    expected |= {(source, target) for source in ("pdf", "eps", "svg") for target in ("svg", *_TEXTS)}
 
     assert offered == expected
 
@@ -83,7 +84,8 @@ def test_pairs_of_risky_formats_are_isolated() -> None:
 
     pictures = {"jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff"}
     assert shared == {(source, target) for source in pictures for target in pictures | {"eps"}}
-    assert all(_REGISTRY.plan([tool.sources[0]] * tool.inputs[0], "pdf", name).isolated for name, tool in _TOOLS)
+    plans = [_REGISTRY.plan([tool.accepted[0]] * tool.inputs[0], tool.target, name) for name, tool in _TOOLS]
+    assert all(plan.isolated for plan in plans)
 
 
 @pytest.mark.asyncio(loop_scope="session")

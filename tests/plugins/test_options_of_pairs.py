@@ -295,7 +295,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 def _pairs() -> Iterator[Pair]:
     """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
-    for plan in _REGISTRY.catalogue():
+    for plan in (plan for plan in _REGISTRY.catalogue() if _REGISTRY.targets(plan.target)):  # others are only written
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
             # A size is not enough to keep the original.
@@ -304,7 +304,8 @@ def _pairs() -> Iterator[Pair]:
         seen.add(steps)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        yield from (Pair(source, target, data, trait) for target in _REGISTRY.targets(source))
+        targets = (target for target in _REGISTRY.targets(source) if _REGISTRY.targets(target))
+        yield from (Pair(source, target, data, trait) for target in targets)
 
 
 _PAIRS = list(_pairs())

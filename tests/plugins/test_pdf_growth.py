@@ -8,7 +8,8 @@ import pytest
 from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
 
 from engine.pipeline import PipelineResult
-from tests.support.samples.pdf_documents import at, delete, merge, outline, saved
+from tests.support.results.tools import run_tool
+from tests.support.samples.pdf_documents import at, delete, merge, outline, saved, tagged
 
 _SIZES = (200, 800, 3200)
 _MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic
@@ -56,7 +57,48 @@ def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callabl
     assert seconds[2] < seconds[1] * _MAX_GROWTH
 
 
-def _measure(run: Callable[[bytes], PipelineResult], data: bytes) -> float:
+def _full_pages(count: int) -> bytes:
+    """Pages with a name, a bookmark, a link, a field below a common one, a tag, and resources that all share."""
+    made = Pdf.new()
+    forms = {
+        f"/X{number}": made.make_stream(b"0 0 9 9 re f", Subtype=Name.Form, BBox=Array([0, 0, 9, 9]))
+        for number in range(count)
+    }
+    shared = made.make_indirect(Dictionary(XObject=Dictionary(forms)))
+    group = made.make_indirect(Dictionary(T=String("group"), FT=Name.Tx, Kids=Array()))
+    for number in range(count):
+        page = made.add_blank_page(page_size=(200, 200)).obj
+        page.Resources, page.Contents = shared, made.make_stream(b"/X%d Do" % number)
+        keys: dict[str, Any] = {"Type": Name.Annot, "Rect": [0, 0, 9, 9]}
+        link = Dictionary(**keys, Subtype=Name.Link, Dest=String(f"name {(number + count // 2) % count:05}"))
+        widget = Dictionary(**keys, Subtype=Name.Widget, T=String(str(number)), Parent=group)
+        page.Annots = Array([made.make_indirect(link), made.make_indirect(widget)])
+        group.Kids.append(page.Annots[1])
+    made.Root.AcroForm = Dictionary(Fields=Array([group]))
+    pages = [page.obj for page in made.pages]
+    places = [made.make_indirect(Array([page, Name.Fit])) for page in pages]
+    names = [part for number, place in enumerate(places) for part in (String(f"name {number:05}"), place)]
+    made.Root.Names = Dictionary(Dests=made.make_indirect(Dictionary(Names=Array(names))))
+    outline(*((f"item {number}", place, True, []) for number, place in enumerate(places)))(made)
+    tagged(made)
+    return saved(made, object_stream_mode=ObjectStreamMode.generate)
+
+
+@pytest.mark.parametrize("tool", ["pdf-split", "pdf-extract-pages", "pdf-number-pages", "pdf-flatten"])
+def test_time_of_tools_grows_in_proportion_to_pages(tool: str) -> None:
+    required: dict[str, Any] = {"pdf-split": {"every": 1}, "pdf-extract-pages": {"pages": "all"}}
+
+    def run(data: bytes) -> object:
+        return run_tool(tool, data, **required.get(tool, {}))
+
+    documents = [_full_pages(count) for count in (20, 80, 320)]
+    seconds = [min(_measure(run, data) for _ in range(3 - place)) for place, data in enumerate(documents)]
+
+    assert seconds[1] < seconds[0] * _MAX_GROWTH
+    assert seconds[2] < seconds[1] * _MAX_GROWTH
+
+
+def _measure(run: Callable[[bytes], object], data: bytes) -> float:
     started = process_time()
     run(data)
     return process_time() - started

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from engine import DeepPixels, Size
+from engine.conversions import EncodedFile
 from engine.media import RASTER
-from engine.pipeline import EncodedFile
 from engine.registry import load_registry
 from engine.verification import verify
 from tests.support.samples.rasters import raster_of

@@ -207,6 +207,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "out_of_range": "the value is outside the limits in `details`",
                 "not_an_integer": "the value is not an integer",
                 "unknown": "the value is none of those in `details`",
+                "exclusive": "only one of several fields may be sent",
+                "nothing_found": "the file has nothing of what was asked for",
                 "unsupported": "the format does not have the option's value for this file",
                 "unknown_parameter": "no field has this name; `details` lists those that exist, the nearest first",
                 "duplicate": "the field was sent twice",

@@ -207,13 +207,12 @@ class Route:
 
 def tool_operation(tool: AnyTool) -> Operation:
     """The operation that runs a tool on the files of a form."""
-    names = " or ".join(source.name.upper() for source in tool.sources)
-    media_type = tool.sources[0].media_type if len(tool.sources) == 1 else _BYTES
+    media_type = tool.accepted[0].media_type if len(tool.accepted) == 1 else _BYTES
     first, last = tool.inputs[0], tool.inputs[-1]
     if tool.takes_several:
-        file = FileField("files[]", f"The {names} files, in order.", first, last, ("files",), media_type)
+        file = FileField("files[]", f"The {tool.reads} files, in order.", first, last, ("files",), media_type)
     else:
-        file = FileField("file", f"The {names} file.", media_type=media_type)
+        file = FileField("file", f"The {tool.reads} file.", media_type=media_type)
     path = tool_path(tool)
     return Operation(
         id=_camel_case(tool.title),

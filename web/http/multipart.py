@@ -19,7 +19,7 @@ from web.api.operations import FileField
 from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile
 
-_MAX_PARTS = 100
+_MAX_PARTS = 128  # a tool takes up to 100 files
 _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes long for those that do not end a part
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square

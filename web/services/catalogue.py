@@ -73,7 +73,9 @@ def tools_catalogue(registry: Registry) -> dict[str, Any]:
         for plugin in registry.plugins
         if plugin.reads and used & {*plugin.conversions}
     ]
-    tools += [_tool(registry, plugin, tool) for plugin in registry.plugins for tool in plugin.tools]
+    tools += [
+        _tool(registry, plugin, registry.tools[tool.name]) for plugin in registry.plugins for tool in plugin.tools
+    ]
     return {"tools": tools, "total": len(tools)}
 
 
@@ -102,7 +104,7 @@ def _tool(registry: Registry, plugin: Plugin, tool: AnyTool) -> dict[str, Any]:
         "description": tool.summary,
         "endpoint": API + tool_path(tool),
         "credits": CREDITS_PER_CONVERSION,
-        "input_formats": [fmt.name for fmt in tool.sources],
+        "input_formats": [fmt.name for fmt in tool.accepted],
         "output_formats": [tool.target.name],
         "files": {"minimum": tool.inputs[0], "maximum": tool.inputs[-1]},
         "options": [_option(option) for option in registry.tool_options(tool.name).values()],

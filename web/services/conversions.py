@@ -165,7 +165,8 @@ class Conversions:
     ) -> tuple[JobResult, float]:
         """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
         tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size), perf_counter()
-        job = Job.of(plan, request.options, stem(request.original_name), dry_run=dry_run, memory=memory)
+        name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
+        job = Job.of(plan, request.options, name, dry_run=dry_run, memory=memory, input_names=names)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
             job = replace(job, isolated=True)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from engine import pipeline, verification
 from engine.executor import preload
 from engine.media import RASTER
+from engine.options import OptionValue, validate_options
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
 
@@ -22,6 +23,16 @@ Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
+_OPTIONS: dict[str, dict[str, OptionValue]] = {  # of tools
+    "pdf-delete-pages": {"pages": "1"},
+    "pdf-extract-pages": {"pages": "1"},
+    "pdf-metadata": {"title": "a"},
+    "pdf-protect": {"owner_password": "a"},
+    "pdf-rotate": {"angle": 90},
+    "pdf-split": {"every": 1},
+    "pdf-watermark": {"text": "a"},
+}
+_WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
 
 
 def main(kind: str, folder: Path) -> None:
@@ -45,8 +56,8 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
         if source.name == "bmp" or fmt.name in _TARGETS or all(step.source is not RASTER for step in plan.conversions):
             yield plan
     for tool in registry.tools.values():
-        if source in tool.sources:
-            yield registry.plan([source] * tool.inputs[0], source, tool.name)
+        if source in tool.sources and tool.name not in _WITHOUT_RESULT:
+            yield registry.plan([source] * tool.inputs[0], tool.target, tool.name)
 
 
 def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: frozenset[str]) -> Imports:
@@ -59,7 +70,10 @@ def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: froz
 
 
 def _run_job(registry: Registry, name: str, plan: Plan, data: bytes) -> Imports:
-    options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
+    if plan.tool is None:
+        options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
+    else:
+        options = validate_options(registry.tool_options(plan.tool.name), _OPTIONS.get(plan.tool.name, {}))
     before = {*sys.modules}
     try:
         verify = partial(verification.verify, registry, plan, options=options)

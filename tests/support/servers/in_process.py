@@ -132,7 +132,7 @@ class Servers:
         usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, self.registry, executor or self.executor)
-        services.limiter = limiter or services.limiter
+        services.limiter = services.limiter if limiter is None else limiter  # an empty one is false
         services.job_queue.short_deadline = short_deadline
         server = listening(services, "127.0.0.1", port, timeouts)
         url = self.run(server.__aenter__())

@@ -201,7 +201,7 @@ def test_docs_explain_every_reason_limit_and_client(server: Running) -> None:
 def test_status_page(server: Running) -> None:
     text = http.get(f"{server.url}/status").text
     assert "This server is ready" in text
-    assert "pdf_tools" in text
+    assert "pdf_merge" in text
     assert str(server.data_dir) not in text
 
 

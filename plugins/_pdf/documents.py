@@ -1,0 +1,77 @@
+"""Opens and saves PDF files as objects, with and without encryption."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any
+
+import pikepdf
+from pikepdf import ObjectStreamMode, Page, Pdf
+
+from engine import CorruptInput, FidelityWarning, InvalidOption
+from engine.mupdf import pymupdf
+from plugins._pdf.active_content import check_active_content
+from plugins.pdf import encrypted_error, warn_repaired
+
+
+def open_document(data: bytes, given: str | None) -> Pdf:
+    """Opens a file, if it is encrypted with the given password.
+
+    Raises UnknownFormat, reason `pdf_encrypted`, and CorruptInput for a file without pages.
+    """
+    document = _open(data, given)
+    if "/Size" not in document.trailer:  # which QPDF does not add
+        document.trailer.Size = len(document.objects)
+    count = len(document.pages)
+    if count == 0:
+        raise CorruptInput("The PDF has no readable page.")
+    # Pages cannot be added to or removed from a list with a wrong count.
+    wrong_count = document.Root.Pages.get("/Count") != count
+    if wrong_count:
+        document.Root.Pages.Count = count
+    if wrong_count or document.get_warnings():
+        warn_repaired(data)
+    return document
+
+
+def _open(data: bytes, given: str | None) -> Pdf:
+    # The password may apply to some inputs only.
+    for password in dict.fromkeys((given or "", "")):
+        with suppress(pikepdf.PasswordError):
+            document = pikepdf.open(BytesIO(data), password=password)
+            # An empty owner password must not open a file without its user password.
+            if password or document.user_password_matched or not document.is_encrypted:
+                return document
+    raise encrypted_error(given)
+
+
+def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None, **parameters: Any) -> bytes:
+    """The document as a file, without its active content if `sanitize`; otherwise with a warning if it has any.
+
+    `encryption` is that of pikepdf; by default, the passwords and permissions of the document stay.
+    """
+    check_active_content(document, sanitize=sanitize)
+    file = BytesIO()
+    kept = document.is_encrypted if encryption is None else encryption
+    document.save(file, object_stream_mode=ObjectStreamMode.generate, encryption=kept, **parameters)
+    return file.getvalue()
+
+
+def selected(document: Pdf, indexes: list[int]) -> Iterator[Page]:
+    """The pages at these indexes, which count from 0 and are sorted."""
+    chosen = set(indexes)
+    return (page for index, page in enumerate(document.pages) if index in chosen)
+
+
+def missing_option(names: tuple[str, ...]) -> InvalidOption:
+    """The error of a request without any of these options."""
+    return InvalidOption(f"One of {', '.join(names)} must be given.", reason="missing", param=names[0])
+
+
+def keep_original(data: bytes, result: bytes, reason: str) -> bytes:
+    """The original, with a warning that tells the reason; the result if readers have to repair the original."""
+    with pymupdf.open(stream=data, filetype="pdf") as document:
+        if document.is_repaired:
+            return result
+    FidelityWarning.issue("kept_original", f"The original is the result: {reason}.")
+    return data

@@ -1,0 +1,224 @@
+"""Marks that are drawn on or under the content of PDF pages: lines of text, and pages of other files."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil, cos, radians, sin, sqrt
+from typing import Any, TypeAlias
+
+import pikepdf
+from pikepdf import Array, Dictionary, Name, Object, Page, Pdf, PdfError, String
+
+from engine.mupdf import pymupdf
+
+Matrix: TypeAlias = tuple[float, float, float, float, float, float]
+Color: TypeAlias = tuple[float, float, float]
+"""Red, green and blue, from 0 to 1."""
+
+_ASCENT, _DESCENT = 0.75, 0.22  # of Helvetica, in font sizes
+_WIDE = 14_000  # points; no text is wider
+_MARGIN = 20  # points between a mark and the edges of a page
+_MAX_MARGIN = 0.1  # of the page
+_GAP = 0.5  # between the tiles of a pattern, of their height
+_MAX_TILES = 2000  # on a page
+_MAX_DEPTH = 100  # of nodes above a page
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A form XObject whose lower left corner is at 0, 0, and its width and height in points when it is drawn."""
+
+    form: Object
+    width: float
+    height: float
+    scale: float = 1.0
+
+    def scaled(self, factor: float) -> Mark:
+        """The mark at another size."""
+        return Mark(self.form, self.width * factor, self.height * factor, self.scale * factor)
+
+    def extent(self, angle: float) -> tuple[float, float]:
+        """Width and height of the box around the mark, turned by `angle` degrees."""
+        across, along = abs(cos(radians(angle))), abs(sin(radians(angle)))
+        return self.width * across + self.height * along, self.width * along + self.height * across
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A page as it is shown: its width and height in points, and the matrix from there to the units of its content."""
+
+    width: float
+    height: float
+    to_page: Matrix
+
+    @classmethod
+    def of(cls, page: Page) -> Geometry:
+        """The geometry of a page by its crop box, rotation and unit."""
+        left, bottom, right, top = (float(edge) for edge in page.cropbox)
+        left, right, bottom, top = min(left, right), max(left, right), min(bottom, top), max(bottom, top)
+        unit = float(page.obj.get("/UserUnit", 1)) or 1.0
+        scale, rotation = 1 / unit, int(_inherited(page.obj, "/Rotate") or 0) % 360
+        width, height = (right - left) * unit, (top - bottom) * unit
+        match rotation:
+            case 90:
+                return cls(height, width, (0, scale, -scale, 0, right, bottom))
+            case 180:
+                return cls(width, height, (-scale, 0, 0, -scale, right, top))
+            case 270:
+                return cls(height, width, (0, -scale, scale, 0, left, top))
+        return cls(width, height, (scale, 0, 0, scale, left, bottom))
+
+    def place(self, mark: Mark, position: str, angle: float = 0) -> Matrix:
+        """The matrix of a mark at a position such as `northeast`, turned counterclockwise by `angle` degrees."""
+        extent, centers = mark.extent(angle), []
+        for size, length, low, high in zip(
+            extent, (self.width, self.height), ("west", "south"), ("east", "north"), strict=True
+        ):
+            distance = min(_MARGIN, _MAX_MARGIN * length) + size / 2
+            centers.append(distance if low in position else length - distance if high in position else length / 2)
+        return _turned(mark, centers[0], centers[1], angle)
+
+    def tile(self, mark: Mark, angle: float) -> list[Matrix]:
+        """The matrices of a pattern of marks that covers the page."""
+        gap = mark.height * _GAP
+        across, down = (size + gap for size in mark.extent(angle))
+        too_many = (self.width / across + 2) * (self.height / down + 2) / _MAX_TILES
+        if too_many > 1:
+            across, down = across * sqrt(too_many), down * sqrt(too_many)
+        columns, rows = ceil(self.width / across) + 1, ceil(self.height / down)
+        return [
+            # Every other row is shifted by half a tile.
+            _turned(mark, (column + row % 2 / 2) * across, (row + 0.5) * down, angle)
+            for row in range(rows)
+            for column in range(columns)
+        ]
+
+
+def _turned(mark: Mark, x: float, y: float, angle: float) -> Matrix:
+    """The matrix of a mark with its center at x, y."""
+    across, along = cos(radians(angle)), sin(radians(angle))
+    half_width, half_height = mark.width / 2, mark.height / 2
+    left, bottom = x - across * half_width + along * half_height, y - along * half_width - across * half_height
+    scale = mark.scale
+    return across * scale, along * scale, -along * scale, across * scale, left, bottom
+
+
+class MarkWriter:
+    """Makes marks in a document and draws them on its pages."""
+
+    def __init__(self, document: Pdf) -> None:
+        self._document = document
+        self._fonts: dict[str, Object] = {}
+        self._contents: dict[tuple[Any, ...], Object] = {}
+
+    def text(self, text: str, size: float, color: Color = (0, 0, 0), opacity: float = 1.0) -> Mark:
+        """A line of text of this font size in points: in Helvetica, or in embedded fonts if it lacks characters."""
+        try:
+            shown = String(text.encode("cp1252")).unparse().decode("latin-1")
+        except UnicodeEncodeError:
+            return self._shaped_text(text, size, color, opacity)
+        width = max(pymupdf.get_text_length(text, "helv", size), 1.0)
+        rgb = " ".join(f"{part:.4f}" for part in color)
+        content = f"BT {rgb} rg /F {size:.4f} Tf 0 {size * _DESCENT:.4f} Td {shown} Tj ET"
+        return self._mark(content, width, size * (_ASCENT + _DESCENT), opacity, Font=Dictionary(F=self._font()))
+
+    def _font(self) -> Object:
+        if not self._fonts:
+            font = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica)
+            font.Encoding = Name.WinAnsiEncoding
+            self._fonts[""] = self._document.make_indirect(font)
+        return self._fonts[""]
+
+    def _shaped_text(self, text: str, size: float, color: Color, opacity: float) -> Mark:
+        made = pymupdf.open()
+        page = made.new_page(width=_WIDE, height=size * 4)
+        rgb = ",".join(str(round(part * 255)) for part in color)
+        style = f"font-family:sans-serif;font-size:{size}px;color:rgb({rgb});white-space:nowrap;margin:{size}px"
+        page.insert_htmlbox(page.rect, f'<div style="{style}">{html.escape(text)}</div>')
+        boxes = [line["bbox"] for block in page.get_text("dict")["blocks"] for line in block["lines"]]
+        edges = list(zip(*boxes, strict=True)) or [(0,), (0,), (size,), (size,)]
+        box = pymupdf.Rect(min(edges[0]), min(edges[1]), max(edges[2]), max(edges[3])) & page.rect
+        page.set_cropbox(box)
+        made.subset_fonts()
+        return self.page(made.tobytes(garbage=3, deflate=True), opacity)
+
+    def page(self, data: bytes, opacity: float = 1.0) -> Mark:
+        """The first page of a PDF file, at its size."""
+        with pikepdf.open(BytesIO(data)) as source:
+            page = source.pages[0]
+            page.obj.TrimBox = page.cropbox  # which the form shows
+            left, bottom, right, top = (float(edge) for edge in page.cropbox)
+            form = self._document.copy_foreign(page.as_form_xobject())
+        form.Group = Dictionary(S=Name.Transparency)  # so that its parts are transparent together
+        content = f"1 0 0 1 {-left:.4f} {-bottom:.4f} cm /X Do"
+        return self._mark(content, right - left, top - bottom, opacity, XObject=Dictionary(X=form))
+
+    def _mark(self, content: str, width: float, height: float, opacity: float, **resources: Object) -> Mark:
+        if opacity < 1:
+            alpha = round(opacity, 4)
+            resources["ExtGState"] = Dictionary(G=Dictionary(Type=Name.ExtGState, ca=alpha, CA=alpha))
+            content = f"/G gs {content}"
+        form = self._document.make_stream(content.encode("latin-1"), Type=Name.XObject, Subtype=Name.Form)
+        form.BBox = Array([0, 0, round(width, 4), round(height, 4)])
+        form.Resources = Dictionary({f"/{name}": value for name, value in resources.items()})
+        return Mark(form, width, height)
+
+    def draw(self, page: Page, mark: Mark, matrices: Iterable[Matrix], *, under: bool = False) -> None:
+        """Draws a mark on a page, or under its content, at each of these places on the page as it is shown."""
+        name = _add_resource(self._document, page, mark.form)
+        matrix = " ".join(f"{value:.6g}" for value in Geometry.of(page).to_page)
+        places = " ".join(f"q {' '.join(f'{value:.6g}' for value in one)} cm {name} Do Q" for one in matrices)
+        drawn = f"/Artifact BMC q {matrix} cm {places} Q EMC"
+        if under:
+            page.contents_add(self._stream(f"{drawn}\n"), prepend=True)
+            return
+        before, after = _unbalanced(page)
+        page.contents_add(self._stream("q " * (before + 1) + "\n"), prepend=True)
+        page.contents_add(self._stream("\n" + "Q " * (after + 1) + drawn))
+
+    def _stream(self, content: str) -> Any:
+        """The stream with this content, which pages share."""
+        key = (content,)
+        if key not in self._contents:
+            self._contents[key] = self._document.make_stream(content.encode())
+        return self._contents[key]
+
+
+def _unbalanced(page: Page) -> tuple[int, int]:
+    """How many graphics states the content of a page restores without saving, and saves without restoring."""
+    depth = lowest = 0
+    with suppress(PdfError):
+        for instruction in pikepdf.parse_content_stream(page, "q Q"):
+            depth += 1 if str(instruction.operator) == "q" else -1
+            lowest = min(lowest, depth)
+    return -lowest, depth - lowest
+
+
+def _add_resource(document: Pdf, page: Page, form: Object) -> str:
+    """Adds a form to the resources of a page, which other pages may share. Returns its name."""
+    resources = _inherited(page.obj, "/Resources")
+    if not isinstance(resources, Dictionary):
+        resources = document.make_indirect(Dictionary())
+    if "/Resources" not in page.obj:
+        page.obj.Resources = resources
+    if not isinstance(resources.get("/XObject"), Dictionary):
+        resources.XObject = document.make_indirect(Dictionary())
+    forms, number = resources.XObject, form.objgen[0]
+    name = f"/Mark{number}"
+    while name in forms and forms[name].objgen != form.objgen:
+        name += "x"
+    forms[name] = form
+    return name
+
+
+def _inherited(node: Any, key: str) -> Any:
+    """The value of a page, or of the nearest node above it."""
+    for _ in range(_MAX_DEPTH):
+        if not isinstance(node, Dictionary) or key in node:
+            break
+        node = node.get("/Parent")
+    return node.get(key) if isinstance(node, Dictionary) else None

@@ -1,0 +1,37 @@
+"""Deletes pages from a PDF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import InvalidOption, PageRanges, ToolResult, tool
+from engine.option_types import Pages
+from plugins import pdf_objects
+from plugins.pdf import PDF
+from plugins.pdf_objects import OBJECTS, page_count
+
+if TYPE_CHECKING:
+    import pikepdf
+
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.delete_pages", "plugins._pdf.form_fields")
+
+
+@tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)
+def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
+    """Deletes pages from a PDF, with everything that only they use or that refers to them."""
+    from plugins._pdf.delete_pages import remove_pages
+    from plugins._pdf.form_fields import remove_signatures, remove_xfa
+
+    count = page_count(document)
+    indices = PageRanges.parse(pages).indexes(count)
+    if len(indices) == count:
+        raise InvalidOption(
+            "At least one page must remain.",
+            reason="out_of_range",
+            param="pages",
+            details={"page_count": count},
+        )
+    remove_signatures(document)
+    remove_xfa(document)
+    remove_pages(document, indices)
+    return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})

@@ -1,0 +1,297 @@
+"""Pages that are extracted, and files that are split, with what belongs to their pages."""
+
+from io import BytesIO
+from typing import Any
+
+import pikepdf
+import pytest
+from pikepdf import Array, Dictionary, Name, Pdf, String
+
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.support.results.tools import ToolRun, run_tool
+from tests.support.samples.pdf_documents import (
+    annotate,
+    at,
+    document,
+    field,
+    link,
+    merge,
+    named,
+    opened,
+    outline,
+    page_texts,
+    saved,
+    tagged,
+)
+
+
+def _split(data: bytes, **options: Any) -> list[bytes]:
+    return [*run_tool("pdf-split", data, **options).files.values()]
+
+
+def _extract(data: bytes, pages: str) -> ToolRun:
+    return run_tool("pdf-extract-pages", data, pages=pages)
+
+
+def _toc(data: bytes) -> list[tuple[int, str, int]]:
+    return [(level, title, page) for level, title, page, *_ in pymupdf.open(stream=data).get_toc()]
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [("3,1,1,5-", [3, 1, 1, 5, 6]), ("all", [1, 2, 3, 4, 5, 6]), (" 2 - 3 ,6", [2, 3, 6]), ('[6, "1-2"]', [6, 1, 2])],
+)
+def test_pages_are_extracted_in_the_given_order(pages: str, expected: list[int]) -> None:
+    result = _extract(document("A", 6), pages)
+
+    assert page_texts(result.data) == [f"A page {number}" for number in expected]
+    assert (result.outcome.page_count, result.outcome.original_page_count) == (len(expected), 6)
+    opened(result.data)
+
+
+@pytest.mark.parametrize("pages", ["", "0", "7", "3-1", "1,,2", "-2", "x", "1-6,7", "all,9", "1;2"])
+def test_pages_that_cannot_be_extracted(pages: str) -> None:
+    with pytest.raises(ConversionError) as raised:
+        _extract(document("A", 6), pages)
+
+    assert (raised.value.code, raised.value.param) == ("invalid_parameter", "pages")
+
+
+def test_very_many_repeated_pages_are_refused() -> None:
+    with pytest.raises(ConversionError) as raised:
+        _extract(document("A", 200), ",".join(["1-200"] * 51))
+
+    assert raised.value.param == "pages"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"every": 4}, [[1, 2, 3, 4], [5, 6]]),
+        ({"every": 9}, [[1, 2, 3, 4, 5, 6]]),
+        ({"pages": "4-;1,1;2"}, [[4, 5, 6], [1, 1], [2]]),
+        ({"pages": '["4-", "1,1", 2]'}, [[4, 5, 6], [1, 1], [2]]),
+        ({"bookmarks": True}, [[1], [2, 3], [4, 5, 6]]),
+    ],
+)
+def test_a_file_for_each_part(options: dict[str, Any], expected: list[list[int]]) -> None:
+    chapters = outline(("B / 2", 3, True, []), ("A: 1", 1, True, [("A.1", 2, True, [])]), ("Again", 3, True, []))
+
+    result = run_tool("pdf-split", document("A", 6, chapters), **options)
+
+    assert [page_texts(data) for data in result.files.values()] == [
+        [f"A page {number}" for number in numbers] for numbers in expected
+    ]
+    assert (result.outcome.container, result.outcome.file_count) == ("zip", len(expected))
+    if "bookmarks" in options:
+        assert [*result.files] == ["01.pdf", "02-A: 1.pdf", "03-B / 2.pdf"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({}, "missing"),
+        ({"every": 1, "bookmarks": True}, "exclusive"),
+        ({"bookmarks": True}, "nothing_found"),
+        ({"pages": "1;;2"}, "malformed"),
+        ({"pages": "1;9"}, "out_of_range"),
+        ({"max_bytes": 1000}, "target_unreachable"),
+    ],
+)
+def test_requests_that_split_nothing(options: dict[str, Any], reason: str) -> None:
+    large = document("A", 2, _fill)
+    with pytest.raises(ConversionError) as raised:
+        _split(large, **options)
+
+    assert raised.value.reason == reason
+
+
+def _fill(made: Pdf) -> None:
+    """Content of some kilobytes for the second page."""
+    text = b"".join(b"BT /F1 9 Tf (%d) Tj ET " % (number * 7919 % 10_007) for number in range(900))
+    made.pages[1].obj.Contents = made.make_stream(text)
+
+
+def test_files_are_as_large_as_the_limit_allows() -> None:
+    data = document("A", 9)
+    limit = 1600
+
+    parts = _split(data, max_bytes=limit)
+
+    counts = [len(opened(part).pages) for part in parts]
+    assert sum(counts) == 9
+    assert all(len(part) <= limit for part in parts)
+    first = 1
+    for count in counts[:-1]:
+        one_more = _extract(data, f"{first}-{first + count}").data
+        assert len(one_more) > limit
+        first += count
+
+
+def test_a_merge_of_a_split_is_the_document() -> None:
+    items = outline(
+        ("One", 0, True, [("In", 1, True, [("Deep", 1, True, [])])]), ("Two", 2, False, [("Sub", 3, True, [])])
+    )
+    data = document("A", 4, items, tagged, field(1, "name", String("Ann")), link(2, to=3))
+
+    merged = merge(*_split(data, every=2)).data
+
+    with pymupdf.open(stream=data) as before, pymupdf.open(stream=merged) as after:
+        assert [page.get_pixmap().samples for page in before] == [page.get_pixmap().samples for page in after]
+        assert [[one["page"] for one in page.get_links()] for page in after] == [[], [], [3], []]
+        assert [widget.field_name for page in after for widget in page.widgets()] == ["name"]
+    assert _toc(merged) == _toc(data)
+    assert len(opened(merged).Root.StructTreeRoot.K) == 4
+
+
+def test_outlines_follow_their_pages() -> None:
+    away = Dictionary(S=Name.URI, URI=String("https://example.com/"))
+    items = outline(
+        (
+            "Part",
+            None,
+            True,
+            [("One", 0, False, [("Two", 1, True, []), ("Three", 2, True, [])]), ("Web", away, True, [])],
+        ),
+        ("End", 3, True, []),
+    )
+
+    first, second = _split(document("A", 4, items), every=2)
+
+    assert _toc(first) == [(1, "Part", -1), (2, "One", 1), (3, "Two", 2)]
+    assert _toc(second) == [(1, "Part", -1), (2, "Three", 1), (2, "Web", -1), (1, "End", 2)]
+    read = opened(first)
+    root = read.Root.Outlines
+    assert [int(item.Count) for item in (root, root.First, root.First.First)] == [2, 1, -1]
+
+
+def test_links_and_names_of_other_pages_are_removed() -> None:
+    links = [link(0, to=1), link(0, to=3), link(0, Dest=String("spot")), link(0, Dest=String("none"))]
+    data = document("A", 4, named("spot", 2), *links)
+
+    result = run_tool("pdf-split", data, every=2)
+
+    first, second = (opened(data) for data in result.files.values())
+    kept = [one.Dest for one in first.pages[0].Annots]
+    assert [str(one) if isinstance(one, String) else "page" for one in kept] == ["page", "none"]
+    assert result.codes == {"links_dropped"}
+    assert "/Dests" not in (first.Root.get("/Names") or {})
+    assert str(second.Root.Names.Dests.Names[0]) == "spot"
+    assert not any(b"A page 3" in item.read_bytes() for item in first.objects if isinstance(item, pikepdf.Stream))
+
+
+def test_repeated_pages_have_fields_of_their_own() -> None:
+    data = document("A", 2, field(0, "name", String("Ann")), link(1, to=0), _group)
+
+    with pymupdf.open(stream=_extract(data, "1,2,1").data) as read:
+        names = [[widget.field_name for widget in page.widgets()] for page in read]
+        assert names == [["name", "group.a"], ["group.b"], ["name (2)", "group (2).a"]]
+        assert [one["page"] for one in read[1].get_links()] == [0]
+
+
+def _group(made: Pdf) -> None:
+    """A field with a field on each of the first two pages."""
+    group = made.make_indirect(Dictionary(T=String("group"), FT=Name.Tx, Kids=Array()))
+    for index, name in enumerate("ab"):
+        widget = Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=[0, 0, 9, 9], T=String(name), Parent=group)
+        group.Kids.append(annotate(made, index, widget))
+    made.Root.AcroForm.Fields.append(group)
+
+
+def test_a_part_has_only_fields_of_its_pages() -> None:
+    data = document("A", 3, field(2, "last", String("secret")), _group)
+
+    read = [opened(part) for part in _split(data, every=1)]
+    first, second, third = (part.Root for part in read)
+
+    found = [[str(one.T) for one in part.AcroForm.Fields] for part in (first, second, third)]
+    assert found == [["group"], ["group"], ["last"]]
+    assert [str(one.T) for one in first.AcroForm.Fields[0].Kids] == ["a"]
+    assert third.AcroForm.CO[0].objgen == third.AcroForm.Fields[0].objgen
+    assert "/CO" not in first.AcroForm
+
+
+def test_labels_and_layers_stay_with_their_pages() -> None:
+    def add(made: Pdf) -> None:
+        layers = [made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in ("one", "two", "three")]
+        for page, layer in zip(made.pages, layers, strict=True):
+            page.obj.Resources.Properties = Dictionary(L=layer)
+        usual = Dictionary(OFF=Array([layers[1]]), Order=Array([layers[2], Array([layers[0]])]))
+        made.Root.OCProperties = Dictionary(OCGs=Array(layers), D=usual)
+        made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name.r, St=4), 2, Dictionary(P=String("x"))]))
+
+    parts = _split(document("A", 3, add), every=1)
+
+    assert [pymupdf.open(stream=part)[0].get_label() for part in parts] == ["iv", "v", "x"]
+    read = [opened(part) for part in parts]
+    found = [part.Root.OCProperties for part in read]
+    assert [[str(layer.Name) for layer in one.OCGs] for one in found] == [["one"], ["two"], ["three"]]
+    assert [len(one.D.get("/OFF", [])) for one in found] == [0, 1, 0]
+    assert [len(one.D.get("/Order", [])) for one in found] == [1, 0, 1]
+    assert [layer.keys() for one in found for layer in one.OCGs] == [{"/Type", "/Name"}] * 3
+
+
+def test_structure_of_a_part_has_no_text_of_other_pages() -> None:
+    def spread(made: Pdf) -> None:
+        """A paragraph on the first two pages."""
+        tagged(made)
+        root = made.Root.StructTreeRoot
+        reference = Dictionary(Type=Name.MCR, Pg=made.pages[1].obj, MCID=1)
+        root.K[0].K = Array([0, reference])
+
+    read = [opened(part) for part in _split(document("A", 2, spread), every=1)]
+    first, second = (part.Root for part in read)
+
+    assert [len(part.StructTreeRoot.K) for part in (first, second)] == [1, 2]
+    assert "/ActualText" not in first.StructTreeRoot.K[0]
+    assert [str(one.get("/ActualText", "")) for one in second.StructTreeRoot.K] == ["", "spoken 2"]
+    for part in (first, second):
+        element = part.StructTreeRoot.K[-1]
+        assert element.Pg.objgen == part.Pages.Kids[0].objgen
+        assert part.StructTreeRoot.ParentTree.Nums[1][0].objgen == element.objgen
+
+
+def test_resources_that_pages_share_do_not_lead_to_other_pages() -> None:
+    def share(made: Pdf) -> None:
+        forms = {}
+        for index, page in enumerate(made.pages):
+            font = page.obj.Resources.Font
+            inner = made.make_stream(
+                b"BT /F1 9 Tf (inner %d) Tj ET" % index, Type=Name.XObject, Subtype=Name.Form, BBox=[0, 0, 99, 9]
+            )
+            forms[f"/X{index}"] = inner
+            page.obj.Contents = made.make_stream(b"/X%d Do" % index)
+        shared = made.make_indirect(Dictionary(Font=font, XObject=Dictionary(forms)))
+        for page in made.pages:
+            page.obj.Resources = shared
+
+    data = document("A", 3, share)
+    parts = _split(data, every=1)
+
+    assert [page_texts(part) for part in parts] == [[f"inner {index}"] for index in range(3)]
+    for index, part in enumerate(parts):
+        contents = [item.read_bytes() for item in opened(part).objects if isinstance(item, pikepdf.Stream)]
+        assert [b"inner" in one and b"inner %d" % index not in one for one in contents] == [False] * len(contents)
+
+
+def test_what_belongs_to_no_page_is_in_the_first_part() -> None:
+    made = pikepdf.open(BytesIO(document("A", 2)))
+    made.attachments["note.txt"] = b"a note"
+    made.Root.Lang = String("de")
+    made.docinfo.Title = String("Title")
+
+    parts = [opened(part) for part in _split(saved(made), every=1)]
+
+    assert [[*part.attachments] for part in parts] == [["note.txt"], []]
+    assert parts[0].attachments["note.txt"].get_file().read_bytes() == b"a note"
+    assert [(str(part.Root.Lang), str(part.docinfo.Title)) for part in parts] == [("de", "Title")] * 2
+
+
+def test_open_actions_stay_if_their_page_does() -> None:
+    made = pikepdf.open(BytesIO(document("A", 2)))
+    made.Root.OpenAction = at(made, 1)
+
+    kept, removed = (opened(_extract(saved(made), pages).data) for pages in "21")
+    assert kept.Root.OpenAction[0].objgen == kept.pages[0].obj.objgen
+    assert "/OpenAction" not in removed.Root

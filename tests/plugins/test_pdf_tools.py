@@ -1,0 +1,146 @@
+"""What holds for every PDF tool: valid results, pages that look the same, errors for damaged and locked files."""
+
+from io import BytesIO
+
+import pikepdf
+import pypdfium2
+import pytest
+
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.support.results.tools import ToolRun, run_tool
+from tests.support.samples.hostile_documents import flat_pdf, repeated_page
+from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
+from tests.support.samples.tool_requests import ToolRequest, tool_requests
+from web.api.error_catalogue import ERROR_CATALOGUE
+
+_REQUESTS = tool_requests()
+_READING = [name for name, tool in REGISTRY.tools.items() if "pdf" in [fmt.name for fmt in tool.sources]]
+_WRITING = [name for name, tool in REGISTRY.tools.items() if tool.target.name == "pdf"]
+
+
+def _run(name: str, request: ToolRequest, data: bytes | None = None, **options: str | bool) -> ToolRun:
+    """Runs the request, on another first file if `data` is given."""
+    inputs = request.inputs if data is None else (data, *request.inputs[1:])
+    return run_tool(name, *inputs, files=request.files, **request.options, **options)
+
+
+def test_every_tool_has_a_request() -> None:
+    assert set(_REQUESTS) == {name for name in REGISTRY.tools if name.startswith("pdf-")}
+
+
+@pytest.mark.parametrize("name", _WRITING)
+def test_results_are_valid(name: str) -> None:
+    request = _REQUESTS[name]
+
+    result = _run(name, request)
+
+    assert result.codes <= {"kept_original"}
+    assert len(result.files) == request.count
+    pages = 0
+    for data in result.files.values():
+        with opened(data) as read, pymupdf.open(stream=data) as shown:
+            assert not shown.is_repaired
+            assert len(pypdfium2.PdfDocument(data)) == len(read.pages) == len(shown)
+            pages += len(read.pages)
+    assert result.outcome.page_count == pages
+
+
+@pytest.mark.parametrize("name", [name for name, request in _REQUESTS.items() if request.same_pages])
+def test_pages_look_the_same(name: str) -> None:
+    request = _REQUESTS[name]
+    result = _run(name, request).data
+    with pymupdf.open(stream=request.inputs[0]) as before, pymupdf.open(stream=result) as after:
+        for old, new in zip(before, after, strict=True):
+            assert old.get_pixmap().samples == new.get_pixmap().samples
+
+
+@pytest.mark.parametrize("name", _READING)
+def test_a_password_opens_the_file(name: str) -> None:
+    request = _REQUESTS[name]
+    plain = pikepdf.open(BytesIO(request.inputs[0]))
+    locked = saved(
+        plain, encryption=pikepdf.Encryption(user="user", owner="owner", allow=pikepdf.Permissions(extract=False))
+    )
+
+    for password in ("user", "owner"):
+        result = _run(name, request, locked, password=password)
+        if name in _WRITING and name not in ("pdf-merge", "pdf-unlock", "pdf-protect"):
+            for data in result.files.values():
+                with opened(data, "user") as read:
+                    assert not read.allow.extract
+                    assert read.is_encrypted
+    for wrong in ({}, {"password": "wrong"}):
+        with pytest.raises(ConversionError) as raised:
+            _run(name, request, locked, **wrong)
+        assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
+
+
+@pytest.mark.parametrize("name", [name for name in _WRITING if name in _READING])
+def test_active_content_is_told_or_removed(name: str) -> None:
+    request = _REQUESTS[name]
+    active = pikepdf.open(BytesIO(request.inputs[0]))
+    active.pages[0].obj.AA = pikepdf.Dictionary(O=pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS=pikepdf.String("x")))
+    data = saved(active)
+
+    told, removed = _run(name, request, data), _run(name, request, data, sanitize=True)
+
+    assert ("active_content" in told.codes, "active_content" in removed.codes) == (True, False)
+    assert all(b"JavaScript" not in _objects(one) for one in removed.files.values())
+
+
+def _objects(data: bytes) -> bytes:
+    with pikepdf.open(BytesIO(data)) as read:
+        return saved(read, object_stream_mode=pikepdf.ObjectStreamMode.disable, encryption=False)
+
+
+@pytest.mark.parametrize("name", [name for name in _WRITING if name in _READING and name != "pdf-delete-pages"])
+def test_broken_signatures_are_told(name: str) -> None:
+    request = _REQUESTS[name]
+    signed = pikepdf.open(BytesIO(request.inputs[0]))
+    value = pikepdf.Dictionary(Type=pikepdf.Name.Sig, Contents=pikepdf.String("x"))
+    keys = {"/Type": "/Annot", "/Subtype": "/Widget", "/FT": "/Sig"}
+    names = {key: pikepdf.Name(name) for key, name in keys.items()}
+    widget = signed.make_indirect(
+        pikepdf.Dictionary({**names, "/Rect": [0, 0, 0, 0], "/T": pikepdf.String("s"), "/V": value})
+    )
+    signed.pages[0].obj.Annots = pikepdf.Array([widget])
+    signed.Root.AcroForm = pikepdf.Dictionary(Fields=pikepdf.Array([widget]), SigFlags=3)
+
+    result = _run(name, request, saved(signed))
+
+    assert ("signature_invalidated" in result.codes) is ("kept_original" not in result.codes)
+
+
+_SOUND = document("A", 3)
+_HOSTILE = {
+    "empty": b"%PDF-1.7\n",
+    "no pages": saved(pikepdf.Pdf.new()),
+    "cut": _SOUND[:-700],
+    "cut early": _SOUND[:300],
+    "no index": flat_pdf(3),
+    "repeated": repeated_page(40),
+    "wrong objects": _SOUND.replace(b"/Resources <<", b"/Resources [<"),
+    "no contents": _SOUND.replace(b"/Contents", b"/Nontents"),
+    "null kids": _SOUND.replace(b"/MediaBox [", b"/MediaBox ("),
+    "cycle": _SOUND.replace(b"/Parent 2 0 R", b"/Parent 3 0 R"),
+    "noise": b"%PDF-1.7\n" + bytes(range(256)) * 20 + b"startxref\n9\n%%EOF",
+    "text": _SOUND.replace(b"BT", b"(((").replace(b"ET", b"q q Q Q Q"),
+    "boxes": _SOUND.replace(b"0 0 20", b"0 0 -9"),
+}
+
+
+@pytest.mark.parametrize("kind", _HOSTILE)
+@pytest.mark.parametrize("name", _READING)
+def test_a_hostile_file_gives_a_result_or_an_error(name: str, kind: str) -> None:
+    found: ToolRun | ConversionError
+    try:
+        found = _run(name, _REQUESTS[name], _HOSTILE[kind])
+    except ConversionError as error:
+        found = error
+
+    if isinstance(found, ConversionError):
+        assert found.reason in ERROR_CATALOGUE[found.code].reasons
+        assert found.reason != "engine_error"
+    else:
+        assert found.files

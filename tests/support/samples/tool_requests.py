@@ -1,0 +1,51 @@
+"""A request for each PDF tool: its files and options."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pikepdf import String
+
+from engine.options import OptionValue
+from tests.support.results.tools import run_tool
+from tests.support.samples.generated import sample
+from tests.support.samples.pdf_documents import document, field, link, outline
+
+
+@dataclass(frozen=True)
+class ToolRequest:
+    """The files and the options. `files` are the further files by name; `count` is the number of files of the result.
+
+    `same_pages`: each page of the result looks like the page of the only file.
+    """
+
+    inputs: tuple[bytes, ...]
+    options: Mapping[str, OptionValue] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    count: int = 1
+    same_pages: bool = False
+
+
+@cache
+def tool_requests() -> dict[str, ToolRequest]:
+    """The requests by the ids of the tools."""
+    report = document("A", 3, outline(("One", 0, True, []), ("Two", 1, True, [])))
+    one = (report,)
+    form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
+    pictures = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
+    return {
+        "pdf-delete-pages": ToolRequest(one, {"pages": "2"}),
+        "pdf-extract-pages": ToolRequest(one, {"pages": "1-"}, same_pages=True),
+        "pdf-extract-images": ToolRequest((pictures,), count=2),
+        "pdf-flatten": ToolRequest((form,), same_pages=True),
+        "pdf-from-images": ToolRequest((sample("jpeg"), sample("png"), sample("gif")), {"page_size": "a4"}),
+        "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),
+        "pdf-metadata": ToolRequest(one, {"title": "A title"}, same_pages=True),
+        "pdf-number-pages": ToolRequest(one),
+        "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
+        "pdf-rotate": ToolRequest(one, {"angle": 90}),
+        "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),
+        "pdf-unlock": ToolRequest(one, same_pages=True),
+        "pdf-watermark": ToolRequest(one, {"angle": 0}, {"stamp": sample("png")}),
+    }

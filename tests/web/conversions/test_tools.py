@@ -1,0 +1,144 @@
+"""Every tool over HTTP, as a command and by the client, from its declaration alone."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pikepdf
+import pytest
+
+from convertd_client import Client
+from engine.registry import load_registry
+from tests.support.command_line import invoke
+from tests.support.requests.checks import problem
+from tests.support.samples.pdf_documents import document, opened
+from tests.support.samples.tool_requests import tool_requests
+from tests.support.servers.in_process import Running
+
+_TOOLS = load_registry().tools
+_REQUESTS = tool_requests()
+
+
+def _files(name: str) -> list[tuple[str, tuple[str, bytes]]]:
+    """The parts of a form with the files of a request."""
+    request = _REQUESTS[name]
+    field = "files[]" if _TOOLS[name].takes_several else "file"
+    parts = [(field, (f"my {number}.bin", data)) for number, data in enumerate(request.inputs)]
+    return [*parts, *((part, ("more.bin", data)) for part, data in request.files.items())]
+
+
+def _form(name: str) -> dict[str, str]:
+    options = _REQUESTS[name].options
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in options.items()}
+
+
+def _count(name: str, data: bytes) -> int:
+    """The number of files of a result."""
+    if not _TOOLS[name].archive:
+        assert data.startswith(b"%PDF-")
+        return 1
+    with ZipFile(BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return len(archive.namelist())
+
+
+@pytest.mark.parametrize("name", sorted(_REQUESTS))
+def test_over_http(server: Running, name: str) -> None:
+    path, expected = f"/pdf/{name.removeprefix('pdf-')}", _REQUESTS[name].count
+    before = _used(server, name)
+
+    binary = server.request("POST", path, files=_files(name), data=_form(name))
+    described = server.request("POST", f"/tools/{name}/json", files=_files(name), data=_form(name)).json()["data"]
+
+    container = "zip" if _TOOLS[name].archive else None
+    assert (binary.status_code, _count(name, binary.content)) == (200, expected)
+    assert (described["container"], described["output_format"]) == (container, _TOOLS[name].target.name)
+    assert described["file_count"] == (expected if container else len(_files(name)))
+    stored = server.request("GET", described["download_url"].removeprefix("/api/v1"))
+    assert _count(name, stored.content) == expected
+    assert _used(server, name) == before + 2
+
+
+def _used(server: Running, name: str) -> int:
+    usage: dict[str, int] = server.request("GET", "/account/usage").json()["data"]["by_operation"]
+    return usage.get(name.replace("-", "_"), 0)
+
+
+@pytest.mark.parametrize("name", sorted(_REQUESTS))
+def test_the_catalogue_and_the_documentation(server: Running, name: str) -> None:
+    tools = {tool["id"]: tool for tool in server.request("GET", "/tools").json()["data"]["tools"]}
+    paths = server.request("GET", "/openapi.json").json()["paths"]
+
+    assert tools[name]["endpoint"] == f"/api/v1/pdf/{name.removeprefix('pdf-')}"
+    assert {f"/pdf/{name.removeprefix('pdf-')}", f"/pdf/{name.removeprefix('pdf-')}/json"} <= paths.keys()
+    taken = {option["name"] for option in tools[name]["options"]}
+    assert set(_REQUESTS[name].options) <= taken
+    assert ("password" in taken) is ("pdf" in tools[name]["input_formats"])
+    assert ("sanitize" in taken) is (tools[name]["output_formats"] == ["pdf"])
+
+
+@pytest.mark.parametrize("name", sorted(_REQUESTS))
+def test_as_a_command_and_by_the_client(server: Running, tmp_path: Path, name: str) -> None:
+    request = _REQUESTS[name]
+    inputs = [tmp_path / f"{number}.bin" for number in range(len(request.inputs))]
+    for path, data in zip(inputs, request.inputs, strict=True):
+        path.write_bytes(data)
+    further = {field: tmp_path / f"{field}.bin" for field in request.files}
+    for field, path in further.items():
+        path.write_bytes(request.files[field])
+    suffix = "zip" if _TOOLS[name].archive else "pdf"
+    flags = [f"--{key.replace('_', '-')}" for key, value in request.options.items() if value is True]
+    for key, value in ({**request.options, **further}).items():
+        flags += [] if value is True else [f"--{key.replace('_', '-')}", str(value)]
+
+    done = invoke(tmp_path, name, *map(str, inputs), "-o", f"here.{suffix}", *flags)
+    given: Any = {**request.options, **further}
+    with Client(server.url, server.key) as client:
+        files: Any = inputs if _TOOLS[name].takes_several else inputs[0]
+        sent = client.tool(name, files, to=tmp_path / f"there.{suffix}", **given)
+
+    assert done.exit_code == 0, done.stderr
+    assert _count(name, (tmp_path / f"here.{suffix}").read_bytes()) == request.count
+    assert _count(name, (tmp_path / f"there.{suffix}").read_bytes()) == request.count
+    assert (sent.page_count is None) is (_TOOLS[name].target.name != "pdf")
+
+
+def test_an_empty_value_is_not_absence(server: Running) -> None:
+    with pikepdf.open(BytesIO(document("A", 1))) as made:
+        made.docinfo.Title = pikepdf.String("old")
+        made.save(file := BytesIO())
+    sent = {"file": ("a.pdf", file.getvalue())}
+
+    cleared = server.request("POST", "/pdf/metadata", files=sent, data={"title": ""})
+    missing = server.request("POST", "/pdf/metadata", files=sent)
+
+    assert "/Title" not in opened(cleared.content).docinfo
+    problem(missing, 400, "invalid_parameter", reason="missing", param="title")
+
+
+def test_passwords_are_not_kept(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    files, secrets = {"file": ("a.pdf", document("A", 1))}, ("open-sesame-1", "open-sesame-2")
+    form = dict(zip(("user_password", "owner_password"), secrets, strict=True))
+    once = {"Idempotency-Key": "protect"}
+
+    first = server.request("POST", "/pdf/protect/json", files=files, data=form, headers=once)
+    again = server.request("POST", "/pdf/protect/json", files=files, data=form, headers=once)
+    refused = server.request("POST", "/pdf/protect", files=files, data={**form, "allow": "all"})
+
+    assert again.json()["data"] == first.json()["data"]
+    problem(refused, 400, "invalid_parameter", param="allow")
+    kept = [path.read_bytes() for path in server.data_dir.rglob("*") if path.is_file()]
+    texts = [*kept, caplog.text.encode(), first.content, refused.content]
+    assert not any(secret.encode() in text for secret in secrets for text in texts)
+
+
+def test_lists_are_separated_by_commas_or_json(server: Running) -> None:
+    files = {"file": ("a.pdf", document("A", 5))}
+    for pages in ("2,4-5", '[2, "4-5"]', '["2","4","5"]'):
+        data = server.request("POST", "/pdf/delete-pages/json", files=files, data={"pages": pages}).json()["data"]
+        assert data["deleted_pages"] == [2, 4, 5]
+    for pages in ("[]", "[2.5]", '{"2": 3}', "[[2]]", "[2"):
+        answer = server.request("POST", "/pdf/delete-pages", files=files, data={"pages": pages})
+        problem(answer, 400, "invalid_parameter", param="pages")
