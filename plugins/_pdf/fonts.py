@@ -1,0 +1,57 @@
+"""Removes the glyphs from embedded fonts of a PDF that its text does not use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pikepdf import Dictionary, Name, Object, Pdf, Stream
+
+from engine.mupdf import pymupdf
+from plugins._pdf import flate
+from plugins._pdf.name_trees import Ids
+
+_FILES = ("/FontFile2", "/FontFile3")  # MuPDF leaves Type 1 fonts as they are
+
+
+def subset_fonts(document: Pdf, data: bytes, password: str) -> None:
+    """Subsets fonts of a document that was read from `data`. Those with which form fields can be filled in stay."""
+    descriptors = {
+        item.objgen: item
+        for item in document.objects
+        if isinstance(item, Dictionary) and any(isinstance(item.get(key), Stream) for key in _FILES)
+    }
+    kept = _fonts_of_forms(document)
+    if descriptors.keys() <= kept:
+        return
+    copy = pymupdf.open(stream=data, filetype="pdf")
+    copy.authenticate(password)
+    copy.subset_fonts()
+    for number, descriptor in descriptors.items():
+        if number not in kept:
+            _replace_file(document, descriptor, copy)
+
+
+def _fonts_of_forms(document: Pdf) -> Ids:
+    """The descriptors of fonts in the default resources of forms."""
+    form = document.Root.get("/AcroForm")
+    resources = form.get("/DR") if isinstance(form, Dictionary) else None
+    fonts = resources.get("/Font") if isinstance(resources, Dictionary) else None
+    named = [font for _, font in fonts.items()] if isinstance(fonts, Dictionary) else []
+    descendants = [one for font in named for one in font.get("/DescendantFonts") or ()]
+    found = (font.get("/FontDescriptor") for font in (*named, *descendants) if isinstance(font, Dictionary))
+    return {descriptor.objgen for descriptor in found if isinstance(descriptor, Object)}
+
+
+def _replace_file(document: Pdf, descriptor: Any, copy: pymupdf.Document) -> None:
+    """Takes the font file of a descriptor from a copy of the document, if it is smaller there."""
+    key = next(key for key in _FILES if isinstance(descriptor.get(key), Stream))
+    kind, reference = copy.xref_get_key(descriptor.objgen[0], key[1:])
+    if kind != "xref":
+        return
+    data = copy.xref_stream(int(reference.split()[0]))
+    compressed = flate.compress(data or b"")
+    if data and len(compressed) < len(descriptor[key].read_raw_bytes()):
+        entries = {"/Length1": len(data), "/Subtype": descriptor[key].get("/Subtype")}
+        file = Stream(document, compressed, {name: value for name, value in entries.items() if value is not None})
+        file.Filter = Name.FlateDecode
+        descriptor[key] = document.make_indirect(file)
