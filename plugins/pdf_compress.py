@@ -12,13 +12,10 @@ from pydantic import Field
 from engine import FidelityWarning, Format, conversion, tool
 from engine.option_types import ColorSpace, Dpi, Password, Quality, Sanitize
 from plugins import pdf_tools
-from plugins.pdf import PDF
+from plugins.pdf import COMPRESSED_QUALITY, DPI, PDF
 
-MODULES = (*pdf_tools.MODULES, "plugins._pdf.compression", "plugins._pdf.recompression")
+MODULES = (*pdf_tools.MODULES, "plugins._pdf.compression", "plugins._pdf.form_fields")
 _COST = 20  # more than other ways from PDF to PDF, which are preferred without the tool
-
-DPI, QUALITY = 150, 75
-"""The defaults of lossy compression."""
 
 Linearize: TypeAlias = Annotated[
     bool, Field(description="Orders the file so that viewers show its first page before the rest has arrived.")
@@ -50,7 +47,7 @@ def _page_count(file: CompressibleFile) -> int:
 
 @conversion(PDF, COMPRESSIBLE, cost=_COST, isolated=True)
 def read(data: bytes, *, password: Password | None = None) -> CompressibleFile:
-    with pdf_tools.read(data, {"password": password}) as document:
+    with pdf_tools.read(data, {} if password is None else {"password": password}) as document:
         return CompressibleFile(data, data, password or "", len(document.pages))
 
 
@@ -69,14 +66,13 @@ def compress(
             warnings.simplefilter("always")
             remove_signatures(document)
         losses = tuple(one.message for one in caught if isinstance(one.message, FidelityWarning))
-        compression.optimize(document, file.data, file.password)
-        data = compression.to_bytes(document)
+        data = compression.optimize(document, file.password)
     return replace(file, data=data, color_space=color_space, linearize=linearize, losses=losses)
 
 
 @conversion(COMPRESSIBLE, PDF, cost=_COST)
 def write(
-    file: CompressibleFile, *, quality: Quality = QUALITY, dpi: Dpi = DPI, sanitize: Sanitize = False
+    file: CompressibleFile, *, quality: Quality = COMPRESSED_QUALITY, dpi: Dpi = DPI, sanitize: Sanitize = False
 ) -> bytes:
     """The file with its pictures at a quality and resolution; the original if it is not larger."""
     import pikepdf
@@ -90,7 +86,9 @@ def write(
         recompress(document, PictureSettings.of(quality, dpi, file.color_space))
         data = compression.to_bytes(document, linearize=file.linearize)
     if len(data) >= len(file.original) and not (sanitize and is_active):
-        FidelityWarning.issue("kept_original", "The original is the result, because compressing does not make it smaller.")
+        FidelityWarning.issue(
+            "kept_original", "The original is the result, because compressing does not make it smaller."
+        )
         return file.original
     for loss in file.losses:
         warnings.warn(loss, stacklevel=1)

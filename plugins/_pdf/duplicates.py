@@ -7,13 +7,15 @@ from typing import Any, TypeAlias
 
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream
 
-from plugins._pdf.name_trees import Ids
+from plugins._pdf.objects import walk
 
 _Id: TypeAlias = tuple[int, int]
 
 # Others, such as pages, annotations, layers and elements of the structure, are what they are, not what they contain.
 _MERGED_TYPES = {None, "/Font", "/FontDescriptor", "/Encoding", "/ExtGState", "/Pattern", "/CIDFont"}
-_IDENTIFYING_KEYS = {"/Parent", "/P", "/Kids", "/T", "/FT", "/Next", "/Prev", "/First", "/Last", "/StructParents", "/Rect", "/S"}
+_IDENTIFYING_KEYS = {
+    *("/Parent", "/P", "/Kids", "/T", "/FT", "/Next", "/Prev", "/First", "/Last", "/StructParents", "/Rect", "/S"),
+}
 _MAX_ROUNDS = 8  # Fonts are equal when their descriptors and files are.
 
 
@@ -58,22 +60,10 @@ def _key(item: Any, digests: dict[_Id, bytes]) -> bytes:
 
 
 def _replace_references(document: Pdf, merged: dict[_Id, Object]) -> bool:
-    """Replaces references in all objects that the trailer leads to. Returns whether there were any."""
+    """Replaces references to merged objects. Returns whether there were any."""
     found = False
-    seen: Ids = set()
-    pending: list[Any] = [document.trailer]
-    while pending:
-        holder = pending.pop()
-        entries = enumerate(holder) if isinstance(holder, Array) else holder.items()
-        for key, value in list(entries):
-            if not isinstance(value, Dictionary | Stream | Array):
-                continue
-            if value.is_indirect:
-                if (kept := merged.get(value.objgen)) is not None:
-                    holder[key] = value = kept
-                    found = True
-                if value.objgen in seen:
-                    continue
-                seen.add(value.objgen)
-            pending.append(value)
+    for holder, key, value in walk(document):
+        if value.is_indirect and (kept := merged.get(value.objgen)) is not None:
+            holder[key] = kept
+            found = True
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from typing import Any
 
 import imagecodecs
 from pikepdf import Name, PdfError, Stream
@@ -51,6 +52,6 @@ def decompress(raw: bytes) -> bytes | None:
     return data if inflater.eof else None
 
 
-def _replace(stream: Stream, raw: bytes, data: bytes | None, parameters: object) -> None:
+def _replace(stream: Stream, raw: bytes, data: bytes | None, parameters: Any) -> None:
     if data and len(data) <= _MAX_BYTES and len(compressed := compress(data)) < len(raw):
         stream.write(compressed, filter=Name.FlateDecode, decode_parms=parameters)

@@ -9,26 +9,33 @@ from pikepdf import Dictionary, Name, Object, Pdf, Stream
 from engine.mupdf import pymupdf
 from plugins._pdf import flate
 from plugins._pdf.name_trees import Ids
+from plugins._pdf.objects import walk
 
 _FILES = ("/FontFile2", "/FontFile3")  # MuPDF leaves Type 1 fonts as they are
 
 
+def name_descriptors(document: Pdf) -> None:
+    """Makes the descriptors of all fonts indirect objects, as `subset_fonts` needs them."""
+    for holder, key, value in walk(document):
+        if key == "/FontDescriptor" and not value.is_indirect:
+            holder[key] = document.make_indirect(value)
+
+
 def subset_fonts(document: Pdf, data: bytes, password: str) -> None:
     """Subsets fonts of a document that was read from `data`. Those with which form fields can be filled in stay."""
-    descriptors = {
-        item.objgen: item
-        for item in document.objects
-        if isinstance(item, Dictionary) and any(isinstance(item.get(key), Stream) for key in _FILES)
-    }
     kept = _fonts_of_forms(document)
-    if descriptors.keys() <= kept:
+    descriptors = [
+        item
+        for item in document.objects
+        if isinstance(item, Dictionary) and item.objgen not in kept and any(key in item for key in _FILES)
+    ]
+    if not descriptors:
         return
     copy = pymupdf.open(stream=data, filetype="pdf")
     copy.authenticate(password)
     copy.subset_fonts()
-    for number, descriptor in descriptors.items():
-        if number not in kept:
-            _replace_file(document, descriptor, copy)
+    for descriptor in descriptors:
+        _replace_file(document, descriptor, copy)
 
 
 def _fonts_of_forms(document: Pdf) -> Ids:
@@ -44,9 +51,9 @@ def _fonts_of_forms(document: Pdf) -> Ids:
 
 def _replace_file(document: Pdf, descriptor: Any, copy: pymupdf.Document) -> None:
     """Takes the font file of a descriptor from a copy of the document, if it is smaller there."""
-    key = next(key for key in _FILES if isinstance(descriptor.get(key), Stream))
+    key = next(key for key in _FILES if key in descriptor)
     kind, reference = copy.xref_get_key(descriptor.objgen[0], key[1:])
-    if kind != "xref":
+    if kind != "xref" or not isinstance(descriptor[key], Stream):
         return
     data = copy.xref_stream(int(reference.split()[0]))
     compressed = flate.compress(data or b"")

@@ -132,8 +132,9 @@ class _Contents:
 def _parse(holder: Object) -> dict[tuple[str, str], list[Matrix]]:
     drawn: dict[tuple[str, str], list[Matrix]] = {}
     matrix, saved = _IDENTITY, [_IDENTITY]
-    for operands, operator in pikepdf.parse_content_stream(holder, _OPERATORS):
-        match str(operator):
+    for instruction in pikepdf.parse_content_stream(holder, _OPERATORS):
+        operands = instruction.operands
+        match str(instruction.operator):
             case "q":
                 saved.append(matrix)
             case "Q":

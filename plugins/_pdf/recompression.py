@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from math import ceil
+from typing import Any
 
-from PIL import Image, JpegImagePlugin
 from pikepdf import Name, Pdf, PdfError, Stream
+from PIL import Image, JpegImagePlugin
 
 from engine import Size
 from engine.mupdf import pymupdf
@@ -168,7 +169,8 @@ def _optimize_jpeg(picture: StoredPicture) -> None:
     if picture.is_jpeg and picture.bands in (1, 3):
         data = _jpeg_transform.transform(raw, progressive=True)
         if data is not None and len(data) < len(raw):
-            stream.write(data, filter=Name.DCTDecode, decode_parms=stream.get("/DecodeParms"))
+            parameters: Any = stream.get("/DecodeParms")
+            stream.write(data, filter=Name.DCTDecode, decode_parms=parameters)
 
 
 def _steps(data: bytes) -> float:

@@ -7,8 +7,8 @@ from io import BytesIO
 from typing import Any
 
 import pikepdf
-from PIL import Image, ImageChops
 from pikepdf import Array, Dictionary, Name, Pdf, Stream
+from PIL import Image, ImageChops
 
 from engine import MAX_PIXELS, Frame, Raster, Size
 from engine.mupdf import pymupdf
@@ -19,9 +19,9 @@ from plugins._pdf.name_trees import as_list
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _DEVICES = {1: Name.DeviceGray, 3: Name.DeviceRGB, 4: Name.DeviceCMYK}
 _BANDS = {
-    **{"/DeviceGray": 1, "/CalGray": 1, "/G": 1, "/Separation": 1},
-    **{"/DeviceRGB": 3, "/CalRGB": 3, "/RGB": 3, "/Lab": 3},
-    **{"/DeviceCMYK": 4, "/CMYK": 4},
+    **dict.fromkeys(("/DeviceGray", "/CalGray", "/G", "/Separation"), 1),
+    **dict.fromkeys(("/DeviceRGB", "/CalRGB", "/RGB", "/Lab"), 3),
+    **dict.fromkeys(("/DeviceCMYK", "/CMYK"), 4),
 }
 _LOSSY_FILTERS = ("/DCTDecode", "/DCT", "/JPXDecode")
 _PNG_EFFORT = 7
