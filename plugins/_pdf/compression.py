@@ -10,7 +10,7 @@ from pikepdf import Name, ObjectStreamMode, Pdf, Stream
 from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.duplicates import merge_duplicates
-from plugins._pdf.fonts import name_descriptors, subset_fonts
+from plugins._pdf.fonts import convert_type1, name_descriptors, subset_fonts
 from plugins._pdf.recompression import PictureSettings, recompress
 
 
@@ -34,6 +34,7 @@ def optimize(document: Pdf, password: str) -> bytes:
     """
     merge_duplicates(document)
     name_descriptors(document)
+    convert_type1(document)
     data = to_bytes(document)
     with pikepdf.open(BytesIO(data), password=password) as smaller:
         subset_fonts(smaller, data, password)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pikepdf import Dictionary, Name, Object, Pdf, Stream
+from pikepdf import Dictionary, Name, Object, Pdf, PdfError, Stream
 
 from engine.mupdf import pymupdf
 from plugins._pdf import flate
 from plugins._pdf.name_trees import Ids
 from plugins._pdf.objects import walk
 
-_FILES = ("/FontFile2", "/FontFile3")  # MuPDF leaves Type 1 fonts as they are
+_FILES = ("/FontFile2", "/FontFile3")  # MuPDF leaves Type 1 fonts as they are.
+_MAX_FILE = 8 << 20  # bytes of a Type 1 font that is converted
 
 
 def name_descriptors(document: Pdf) -> None:
@@ -19,6 +20,35 @@ def name_descriptors(document: Pdf) -> None:
     for holder, key, value in walk(document):
         if key == "/FontDescriptor" and not value.is_indirect:
             holder[key] = document.make_indirect(value)
+
+
+def convert_type1(document: Pdf) -> None:
+    """Converts Type 1 fonts to CFF, if that makes them smaller. Damaged fonts stay."""
+    converted: dict[tuple[int, int], Stream | None] = {}
+    for item in document.objects:
+        file = item.get("/FontFile") if isinstance(item, Dictionary) else None
+        if isinstance(file, Stream):
+            if file.objgen not in converted:
+                converted[file.objgen] = _to_cff(document, file)
+            compact = converted[file.objgen]
+            if compact is not None:
+                del item["/FontFile"]
+                item.FontFile3 = compact
+
+
+def _to_cff(document: Pdf, file: Stream) -> Stream | None:
+    from plugins._pdf.type1 import UnsupportedFont, to_cff
+
+    raw = file.read_raw_bytes()
+    try:
+        data = file.read_bytes()
+        compressed = flate.compress(to_cff(data)) if len(data) <= _MAX_FILE else raw
+    except (PdfError, UnsupportedFont):
+        return None
+    if len(compressed) >= len(raw):
+        return None
+    compact = Stream(document, compressed, {"/Subtype": Name.Type1C, "/Filter": Name.FlateDecode})
+    return document.make_indirect(compact)
 
 
 def subset_fonts(document: Pdf, data: bytes, password: str) -> None:

@@ -109,7 +109,7 @@ def _recompress(picture: StoredPicture, size: Size, settings: PictureSettings, *
         image = picture.decode_as(_SPACES[settings.color_space]) if converts else picture.decode()
         if image is not None:
             image = _resample(picture, image, size)
-            encoding = min(_encodings(picture, image, settings, is_photo=is_photo), key=lambda one: len(one.data))
+            encoding = _encode(picture, image, settings, is_photo=is_photo)
             gain = 1 if is_changed or not picture.is_lossy else _MIN_GAIN
             if converts or len(encoding.data) < len(picture.stream.read_raw_bytes()) * gain:
                 picture.replace(image, encoding)
@@ -128,16 +128,17 @@ def _can_shrink(picture: StoredPicture, settings: PictureSettings) -> bool:
     )
 
 
-def _encodings(
-    picture: StoredPicture, image: Image.Image, settings: PictureSettings, *, is_photo: bool
-) -> Iterator[Encoding]:
+def _encode(picture: StoredPicture, image: Image.Image, settings: PictureSettings, *, is_photo: bool) -> Encoding:
+    """A picture as JPEG, or without loss if it was, and if that is smaller."""
     if picture.is_bilevel:
-        yield bilevel(image)
-        return
-    if is_photo or picture.is_lossy:
-        yield Encoding(jpeg(image, settings.quality), "DCTDecode")
-    if not picture.is_lossy:
-        yield deflated(image)
+        return bilevel(image)
+    if not is_photo and not picture.is_lossy:
+        return deflated(image)
+    lossy = Encoding(jpeg(image, settings.quality), "DCTDecode")
+    # The best compression takes long, and makes nothing half as large as the fastest does.
+    if picture.is_lossy or len(deflated(image, fast=True).data) > 2 * len(lossy.data):
+        return lossy
+    return min(deflated(image), lossy, key=lambda one: len(one.data))
 
 
 def _resample(picture: StoredPicture, image: Image.Image, size: Size) -> Image.Image:

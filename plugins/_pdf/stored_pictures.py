@@ -204,11 +204,11 @@ def jpeg(image: Image.Image, quality: int) -> bytes:
     return _pillow.encode_jpeg(samples, **parameters, progressive=True, optimize=True)
 
 
-def deflated(image: Image.Image) -> Encoding:
+def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
     """The samples of mode L, RGB or CMYK without loss."""
     if image.mode == "CMYK":
         return Encoding(flate.compress(image.tobytes()), "FlateDecode")
-    png = _png_encoder.encode(Raster([Frame(image)]), effort=_PNG_EFFORT)
+    png = _png_encoder.encode(Raster([Frame(image)]), effort=1 if fast else _PNG_EFFORT)
     data = b"".join(chunk[8:-4] for kind, chunk in _png_encoder.read_chunks(memoryview(png)) if kind == b"IDAT")
     bands = len(image.getbands())
     parameters = Dictionary(Predictor=_PNG_PREDICTORS, Colors=bands, BitsPerComponent=8, Columns=image.width)
