@@ -17,6 +17,7 @@ _MAX_BEST = 4 << 20  # bytes that are compressed at the best level
 # Filters without parameters that matter, all of which Flate replaces. Their data is at most this many times as large.
 _OLD_FILTERS = {"/ASCIIHexDecode", "/ASCII85Decode", "/LZWDecode", "/RunLengthDecode", "/FlateDecode"}
 _MAX_GROWTH = 128
+_PDF_A1 = re.compile(rb"pdfaid:part\W{1,3}1")  # which allows no filters of metadata
 _XMP_PADDING = re.compile(rb"\s{100,}(?=<\?xpacket end)")
 
 
@@ -31,8 +32,11 @@ def recompress(stream: Stream) -> None:
     filters = [str(name) for name in as_list(stream.get("/Filter"))]
     raw = stream.read_raw_bytes()
     if stream.get("/Type") == Name.Metadata and not filters:
-        if (packet := _XMP_PADDING.sub(b"\n", raw)) != raw:
+        packet = _XMP_PADDING.sub(b"\n", raw)
+        if _PDF_A1.search(packet):
             stream.write(packet)
+        else:
+            _replace(stream, raw, packet, None)
     elif filters in ([], ["/FlateDecode"]):
         _replace(stream, raw, decompress(raw) if filters else raw, stream.get("/DecodeParms"))
     elif _OLD_FILTERS.issuperset(filters) and len(raw) * _MAX_GROWTH <= _MAX_BYTES:

@@ -21,6 +21,7 @@ from plugins._pdf.stored_pictures import Encoding, StoredPicture, bilevel, defla
 
 _MAX_RATIO = 1.5  # of a picture's resolution to the requested one; others are reduced
 _BILEVEL_FACTOR = 2  # Pictures without gray need twice the resolution.
+_LOSSLESS_QUALITY = 100  # Pictures that were stored without loss stay so.
 _LOWEST_QUALITY = 30  # Below, fewer pixels look better than more loss at the same size.
 _MIN_GAIN = 0.9  # Another loss must make a JPEG smaller than this share of its size.
 _STEP_RATIO = 0.85  # A JPEG whose steps are larger than this share of the requested ones has no higher quality.
@@ -132,7 +133,7 @@ def _encode(picture: StoredPicture, image: Image.Image, settings: PictureSetting
     """A picture as JPEG, or without loss if it was, and if that is smaller."""
     if picture.is_bilevel:
         return bilevel(image)
-    if not is_photo and not picture.is_lossy:
+    if not picture.is_lossy and (not is_photo or settings.quality == _LOSSLESS_QUALITY):
         return deflated(image)
     lossy = Encoding(jpeg(image, settings.quality), "DCTDecode")
     # The best compression takes long, and makes nothing half as large as the fastest does.
