@@ -59,12 +59,12 @@ def compress(
     import pikepdf
 
     from plugins._pdf import compression
-    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.form_fields import invalidate_signatures
 
     with pikepdf.open(BytesIO(file.data), password=file.password) as document:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            remove_signatures(document)
+            invalidate_signatures(document)
         losses = tuple(one.message for one in caught if isinstance(one.message, FidelityWarning))
         data = compression.optimize(document, file.password)
     return replace(file, data=data, color_space=color_space, linearize=linearize, losses=losses)

@@ -12,7 +12,13 @@ from plugins._pdf.name_trees import Ids, unique_name
 
 
 def remove_signatures(document: Pdf) -> None:
-    """Removes signatures and XFA, which are invalid for a changed document. Issues a warning for each."""
+    """Removes signatures and XFA, which are invalid for other pages. Issues a warning for each."""
+    invalidate_signatures(document)
+    remove_xfa(document)
+
+
+def invalidate_signatures(document: Pdf) -> None:
+    """Removes signatures, which are invalid for a changed document. Issues a warning if there are any."""
     root = document.Root
     form = root.get("/AcroForm") or Dictionary()
     signed = "/Perms" in root
@@ -25,7 +31,6 @@ def remove_signatures(document: Pdf) -> None:
             del holder[key]
     if signed:
         FidelityWarning.issue("signature_invalidated", "Signatures were removed: a changed document invalidates them.")
-    remove_xfa(document)
 
 
 def remove_xfa(document: Pdf) -> None:

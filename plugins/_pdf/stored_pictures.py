@@ -172,7 +172,7 @@ def _decode(
     try:
         pixels = pymupdf.Pixmap(document, xref)
         pixels = pymupdf.Pixmap(target, pixels) if target else pixels
-    except (RuntimeError, ValueError):
+    except (pymupdf.mupdf.FzErrorBase, RuntimeError, ValueError):
         return None
     finally:
         document.close()
