@@ -41,7 +41,7 @@ class PictureSettings:
     def of(cls, quality: int, dpi: float, color_space: ColorSpace = "keep") -> PictureSettings:
         """The settings for a quality that a user asks for: a low one reduces the resolution, too."""
         share = min(1.0, quality / _LOWEST_QUALITY)
-        return cls(max(quality, _LOWEST_QUALITY), dpi * share**0.5, color_space)
+        return cls(max(quality, _LOWEST_QUALITY), dpi * share, color_space)
 
 
 def recompress(document: Pdf, settings: PictureSettings) -> int:
