@@ -109,6 +109,8 @@ def _entries(pattern: re.Pattern[bytes], data: bytes) -> Iterator[tuple[bytes, b
     position = 0
     while match := pattern.search(data, position):
         position = match.end() + int(match[2])
+        if position > len(data):
+            raise UnsupportedFont("The font is truncated.")
         yield match[1], decrypt(data[match.end() : position], _GLYPH_KEY)[0][_GLYPH_PREFIX:]
 
 
