@@ -29,7 +29,7 @@ SETTINGS = (
 
 _DEFAULT = (75, 150)
 _SHARE = 0.8  # of the files of which convertd's have to be the smallest
-_DPI, _MAX_PAGES = 150, 4
+_DPI, _MAX_PAGES = 150, 3
 _WINDOW = 8  # pixels per side of the parts that are compared
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # the constants of the similarity
 _TOLERANCE = 0.0005  # of the similarity
@@ -101,8 +101,9 @@ def _averages(levels: Levels) -> Levels:
 def _row(file: Path) -> Row:
     content = file.read_bytes()
     pages = _draw(content)
-    own = {setting: _measure(pages, partial(_convertd, content, *setting)) for setting in SETTINGS}
-    others = [_measure(pages, partial(program, file)) for program in (_ghostscript, _qpdf)]
+    known: dict[bytes, float] = {}
+    own = {setting: _measure(pages, partial(_convertd, content, *setting), known) for setting in SETTINGS}
+    others = [_measure(pages, partial(program, file), known) for program in (_ghostscript, _qpdf)]
     ratios = [_at_similarity(list(own.values()), other) / other.size for other in others]
     is_smallest = all(ratio <= 1 or isnan(other.size) for ratio, other in zip(ratios, others, strict=True))
     cells = [cell for one in (own[_DEFAULT], *others) for cell in (one.size, f"{one.similarity:.4f}", one.seconds)]
@@ -114,17 +115,19 @@ def _at_similarity(own: Sequence[Compressed], other: Compressed) -> float:
     return min((one.size for one in own if one.similarity >= other.similarity - _TOLERANCE), default=nan)
 
 
-def _measure(pages: Pages, compress: Callable[[], bytes]) -> Compressed:
+def _measure(pages: Pages, compress: Callable[[], bytes], known: dict[bytes, float]) -> Compressed:
+    """Runs a program. `known` are the similarities of files, to which it adds."""
     started = perf_counter()
     try:
         data = compress()
     except (OSError, subprocess.SubprocessError, ConversionError, RuntimeError, pikepdf.PdfError):
         return _FAILED
     seconds = perf_counter() - started
-    pairs = zip(pages, _draw(data), strict=False)
-    similarities = [similarity(*colors) for pair in pairs for colors in zip(*pair, strict=True)]
-    found = fmean(similarities) if similarities else 0.0
-    return Compressed(len(data), found, seconds) if found >= _BROKEN else _FAILED
+    if data not in known:
+        pairs = zip(pages, _draw(data), strict=False)
+        similarities = [similarity(*colors) for pair in pairs for colors in zip(*pair, strict=True)]
+        known[data] = fmean(similarities) if similarities else 0.0
+    return Compressed(len(data), known[data], seconds) if known[data] >= _BROKEN else _FAILED
 
 
 def _draw(content: bytes) -> Pages:

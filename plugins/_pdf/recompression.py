@@ -23,7 +23,7 @@ _MAX_RATIO = 1.5  # of a picture's resolution to the requested one; others are r
 _BILEVEL_FACTOR = 2  # Pictures without gray need twice the resolution.
 _LOSSLESS_QUALITY = 100  # Pictures that were stored without loss stay so.
 _LOWEST_QUALITY = 30  # Below, fewer pixels look better than more loss at the same size.
-_MIN_GAIN = 0.9  # Another loss must make a JPEG smaller than this share of its size.
+_MIN_GAIN = 0.85  # Another loss must make a JPEG smaller than this share of its size.
 _STEP_RATIO = 0.85  # A JPEG whose steps are larger than this share of the requested ones has no higher quality.
 _MIN_BYTES = 256  # of a picture that is worth the effort
 _SPACES = {"srgb": pymupdf.csRGB, "gray": pymupdf.csGRAY}
@@ -104,8 +104,6 @@ def _recompress(picture: StoredPicture, size: Size, settings: PictureSettings, *
     is_changed = size != picture.size or converts
     if picture.bits < 8 or picture.has_palette:  # otherwise the samples are compressed below
         flate.recompress(picture.stream)
-    if picture.filters[-1:] == ["/DCTDecode"]:
-        _optimize_jpeg(picture)
     if is_changed or _can_shrink(picture, settings):
         image = picture.decode_as(_SPACES[settings.color_space]) if converts else picture.decode()
         if image is not None:
@@ -117,7 +115,10 @@ def _recompress(picture: StoredPicture, size: Size, settings: PictureSettings, *
                 if converts:
                     picture.set_space(image)
                 return
-    flate.recompress(picture.stream)
+    if picture.filters[-1:] == ["/DCTDecode"]:
+        _optimize_jpeg(picture)
+    else:
+        flate.recompress(picture.stream)
 
 
 def _can_shrink(picture: StoredPicture, settings: PictureSettings) -> bool:

@@ -78,7 +78,8 @@ _GLYPHS = {
     "A": _compiled("50 600 hsbw 0 80 hstem 20 60 vstem 100 vmoveto 5 callsubr closepath endchar"),
     # Curves, and a number that is divided.
     "B": _compiled(
-        "0 700 hsbw 100 2000 10 div rmoveto 300 0 100 200 0 300 rrcurveto -300 100 -200 -100 vhcurveto closepath endchar"
+        "0 700 hsbw 100 2000 10 div rmoveto 300 0 100 200 0 300 rrcurveto -300 100 -200 -100 vhcurveto "
+        "closepath endchar"
     ),
     # A flat curve, and hints that change within the glyph.
     "C": _compiled(
