@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, growth, memory, pairs, peers, quality, scaling, server, soak
+from benchmarks import cluster, compression, growth, memory, pairs, peers, quality, scaling, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -71,6 +71,14 @@ def run_quality(
 ) -> None:
     """Visual quality and size of photos in the lossy formats, at the default quality and at others."""
     publish("quality", quality.measure(cache, photos or ()), json_file, readme=readme)
+
+
+@cli.command("compression")
+def run_compression(
+    files: Annotated[list[Path], typer.Argument(help="PDF files.")], json_file: Json = None, readme: Readme = False
+) -> None:
+    """Sizes of compressed PDFs and the similarity of their pages, next to Ghostscript and qpdf."""
+    publish("compression", compression.measure(files), json_file, readme=readme)
 
 
 @cli.command("memory")

@@ -76,9 +76,11 @@ _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 # What MuPDF reports about JBIG2 data of which it draws nothing.
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
-"""The default resolution of rendered pages."""
-OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "sanitize")
+"""The default resolution of rendered pages, and of pictures in a document that is compressed."""
+OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "dpi", "sanitize")
 """The options of `write` that concern PDF files only."""
+COMPRESSED_QUALITY = 75
+"""The default quality of pictures in a document that is compressed."""
 JPEG_QUALITY = 92
 """The default quality of pictures from a lossy codec."""
 
@@ -167,21 +169,21 @@ def write(
     *,
     metadata: Metadata = "safe",
     quality: Quality | None = None,
+    dpi: Dpi | None = None,
     password: Password | None = None,
     sanitize: Sanitize = False,
 ) -> bytes:
-    """The document. With a `quality`, its pictures become JPEG where that is smaller; otherwise they stay."""
+    """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its pictures stay."""
     from plugins._pdf.active_content import check_file
 
-    if quality is not None:
-        from plugins._pdf.recompression import recompress
-
-        # The pipeline can try several qualities of one document.
-        document = type(document)(stream=to_bytes(document), filetype="pdf")
-        document.authenticate(password or "")
-        recompress(document, quality)
     filter_document(document, metadata)
-    return check_file(to_bytes(document), password or "", sanitize=sanitize)
+    data = check_file(to_bytes(document), password or "", sanitize=sanitize)
+    if quality is None and dpi is None:
+        return data
+    from plugins._pdf.compression import compress
+
+    compressed = compress(data, password or "", quality or COMPRESSED_QUALITY, dpi or DPI)
+    return min(compressed, data, key=len)
 
 
 def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:

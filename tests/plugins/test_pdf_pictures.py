@@ -1,6 +1,5 @@
 """PDF pages that are one picture become that picture in TIFF; damaged pictures by JBIG2 are refused."""
 
-import struct
 from io import BytesIO
 
 import imagecodecs
@@ -17,6 +16,7 @@ from engine.mupdf import pymupdf
 from plugins._pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
+from tests.support.samples.pdf_pictures import jbig2
 from tests.support.samples.rasters import photo
 
 _PHOTO = photo((300, 200))
@@ -201,24 +201,13 @@ def test_pages_of_both_kinds() -> None:
     assert opened(convert(data, "png", pages="2").data).size == (150, 100)
 
 
-def _jbig2(image: Image.Image) -> bytes:
-    """A picture of mode 1 as the segments of JBIG2 in PDF: the page, and a region by Group 4."""
-    file = BytesIO(saved(image.point(lambda value: 255 - value), "TIFF", compression="group4", strip_size=1 << 30))
-    with tifffile.TiffFile(file) as tiff:
-        (offset,), (size,) = tiff.pages.first.dataoffsets, tiff.pages.first.databytecounts
-    region = struct.pack(">IIIIBB", *image.size, 0, 0, 0, 1) + file.getvalue()[offset : offset + size]
-    page = struct.pack(">IIIIBH", *image.size, 0, 0, 0, 0)
-    segments = ((0, 48, page), (1, 38, region))
-    return b"".join(struct.pack(">IBBBI", number, kind, 0, 1, len(body)) + body for number, kind, body in segments)
-
-
 def _jbig2_document(data: bytes) -> bytes:
     return _raw(data, 1, Name.DeviceGray, _DRAW, Filter=Name.JBIG2Decode)
 
 
 def test_jbig2_is_drawn() -> None:
     image = _PHOTO.convert("L").point(lambda value: 255 * (value > 128)).convert("1")
-    data = _jbig2_document(_jbig2(image))
+    data = _jbig2_document(jbig2(image))
     np.testing.assert_array_equal(np.asarray(opened(convert(data, "tiff").data)), np.asarray(image))
     drawn = np.asarray(opened(convert(data, "png", width=300).data).convert("L"))
     np.testing.assert_array_equal(drawn > 128, np.asarray(image))

@@ -10,6 +10,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import pipeline
 from engine.mupdf import pymupdf
+from engine.options import OptionValue
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 
@@ -64,6 +65,11 @@ def merge(*inputs: bytes, password: str | None = None) -> PipelineResult:
 def delete(data: bytes, pages: str, password: str | None = None) -> PipelineResult:
     plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-delete-pages")
     return pipeline.run(plan, [data], REGISTRY.validate({"pages": pages, "password": password}))
+
+
+def compress(data: bytes, **options: OptionValue) -> PipelineResult:
+    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-compress")
+    return pipeline.run(plan, [data], REGISTRY.validate(options))
 
 
 def at(made: Pdf, index: int, top: int = 300) -> Array:

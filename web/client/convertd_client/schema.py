@@ -38,9 +38,10 @@ class ConvertOptions(TypedDict, total=False):
     progressive: bool  # Lets viewers show the picture before it is complete.
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
+    dpi: int  # Resolution at which pages and vectors become pixels.
     # Removes active content from the PDF: scripts, embedded programs, and actions that start programs, send or …
     sanitize: bool
-    dpi: int  # Resolution at which pages and vectors become pixels.
+    linearize: bool  # Orders the file so that viewers show its first page before the rest has arrived.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]

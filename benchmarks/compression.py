@@ -1,0 +1,163 @@
+"""Sizes of compressed PDFs and how similar their pages stay, next to Ghostscript and qpdf."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isnan, nan
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+import pikepdf
+from numpy.typing import NDArray
+
+from benchmarks.report import COLUMNS, Report, Row, at_least
+from engine import ConversionError, pipeline
+from engine.mupdf import pymupdf
+from engine.registry import load_registry
+
+SETTINGS = (
+    *((40, 100), (50, 120), (60, 130), (50, 150), (55, 150), (60, 150), (65, 150), (70, 150), (75, 150), (80, 150)),
+    *((88, 150), (75, 200), (85, 200), (92, 200), (80, 300), (90, 300), (95, 300), (100, 1200)),
+)
+"""Qualities and resolutions of convertd; the smallest file is taken that is as similar as another program's."""
+
+_DEFAULT = (75, 150)
+_SHARE = 0.8  # of the files of which convertd's have to be the smallest
+_DPI, _MAX_PAGES = 150, 3
+_WINDOW = 8  # pixels per side of the parts that are compared
+_C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # the constants of the similarity
+_TOLERANCE = 0.0005  # of the similarity
+_BROKEN = 0.5  # the similarity below which a file shows something else
+_GHOSTSCRIPT = (
+    "gs",
+    "-q",
+    "-dNOPAUSE",
+    "-dBATCH",
+    "-dSAFER",
+    "-sDEVICE=pdfwrite",
+    "-dPDFSETTINGS=/ebook",
+    "-dAutoRotatePages=/None",
+)
+_QPDF = ("--object-streams=generate", "--recompress-flate", "--compression-level=9", "--optimize-images")
+_COLUMNS = (
+    *("file", "bytes", "bytes: convertd", "SSIM", "s", "bytes: Ghostscript", "SSIM", "s", "bytes: qpdf", "SSIM", "s"),
+    *("convertd / Ghostscript", "convertd / qpdf", "smallest"),
+)
+
+Levels = NDArray[np.float64]
+"""The levels of a color by row and column, as numbers of 0 to 255."""
+Pages = list[tuple[Levels, ...]]
+"""The levels of red, green and blue of pages, by row and column."""
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """A compressed file: its size in bytes, the similarity of its pages from 0 to 1, and the seconds that it took.
+
+    A program that fails, or whose result shows something else, has the size and the seconds NaN, and the similarity 0.
+    """
+
+    size: float
+    similarity: float
+    seconds: float
+
+
+_FAILED = Compressed(nan, 0.0, nan)
+
+
+def measure(files: Sequence[Path]) -> list[Report]:
+    """Returns a row per file, and the requirement."""
+    rows = [_row(file) for file in files]
+    smallest = sum(row[-1] == "yes" for row in rows)
+    title = "Compressed PDFs: sizes at the default settings, and relative to others at their similarity"
+    requirement = at_least(f"files of {len(rows)} of which convertd's are the smallest", smallest, _SHARE * len(rows))
+    return [Report(title, _COLUMNS, tuple(rows)), Report("Requirements", COLUMNS, (requirement,))]
+
+
+def similarity(first: Levels, second: Levels) -> float:
+    """The mean structural similarity (SSIM) of two pictures; 0 for different sizes."""
+    if first.shape != second.shape:
+        return 0.0
+    mean, other_mean = _averages(first), _averages(second)
+    variances = _averages(first**2) - mean**2 + _averages(second**2) - other_mean**2
+    covariance = _averages(first * second) - mean * other_mean
+    brightness = (2 * mean * other_mean + _C1) / (mean**2 + other_mean**2 + _C1)
+    return float((brightness * (2 * covariance + _C2) / (variances + _C2)).mean())
+
+
+def _averages(levels: Levels) -> Levels:
+    """The averages of all windows."""
+    sums = np.pad(levels, ((1, 0), (1, 0))).cumsum(0).cumsum(1)
+    windows = sums[_WINDOW:, _WINDOW:] - sums[:-_WINDOW, _WINDOW:] - sums[_WINDOW:, :-_WINDOW]
+    return np.asarray((windows + sums[:-_WINDOW, :-_WINDOW]) / _WINDOW**2, np.float64)
+
+
+def _row(file: Path) -> Row:
+    content = file.read_bytes()
+    pages = _draw(content)
+    known: dict[bytes, float] = {}
+    own = {setting: _measure(pages, partial(_convertd, content, *setting), known) for setting in SETTINGS}
+    others = [_measure(pages, partial(program, file), known) for program in (_ghostscript, _qpdf)]
+    ratios = [_at_similarity(list(own.values()), other) / other.size for other in others]
+    is_smallest = all(ratio <= 1 or isnan(other.size) for ratio, other in zip(ratios, others, strict=True))
+    cells = [cell for one in (own[_DEFAULT], *others) for cell in (one.size, f"{one.similarity:.4f}", one.seconds)]
+    return file.name, len(content), *cells, *ratios, "yes" if is_smallest else "no"
+
+
+def _at_similarity(own: Sequence[Compressed], other: Compressed) -> float:
+    """The smallest of the sizes with at least the similarity of another one."""
+    return min((one.size for one in own if one.similarity >= other.similarity - _TOLERANCE), default=nan)
+
+
+def _measure(pages: Pages, compress: Callable[[], bytes], known: dict[bytes, float]) -> Compressed:
+    """Runs a program. `known` are the similarities of files, to which it adds."""
+    started = perf_counter()
+    try:
+        data = compress()
+    except (OSError, subprocess.SubprocessError, ConversionError, RuntimeError, pikepdf.PdfError):
+        return _FAILED
+    seconds = perf_counter() - started
+    if data not in known:
+        pairs = zip(pages, _draw(data), strict=False)
+        similarities = [similarity(*colors) for pair in pairs for colors in zip(*pair, strict=True)]
+        known[data] = fmean(similarities) if similarities else 0.0
+    return Compressed(len(data), known[data], seconds) if known[data] >= _BROKEN else _FAILED
+
+
+def _draw(content: bytes) -> Pages:
+    """At most _MAX_PAGES pages, evenly from the whole document."""
+    with pymupdf.open(stream=content, filetype="pdf") as document:
+        step = -(-document.page_count // _MAX_PAGES)
+        return [_levels(document[index]) for index in range(0, document.page_count, step)]
+
+
+def _levels(page: pymupdf.Page) -> tuple[Levels, ...]:
+    drawn = page.get_pixmap(dpi=_DPI)
+    samples = np.frombuffer(drawn.samples, np.uint8).reshape(drawn.height, drawn.width, -1)
+    return tuple(np.asarray(samples[..., band], np.float64) for band in range(samples.shape[2]))
+
+
+def _convertd(content: bytes, quality: int, dpi: int) -> bytes:
+    registry = load_registry()
+    plan = registry.plan([registry.formats["pdf"]], "pdf", "pdf-compress")
+    return pipeline.run(plan, [content], {"quality": quality, "dpi": dpi}).data
+
+
+def _ghostscript(file: Path) -> bytes:
+    with TemporaryDirectory() as folder:
+        result = Path(folder, "result.pdf")
+        subprocess.run([*_GHOSTSCRIPT, f"-sOutputFile={result}", file], check=True, capture_output=True, timeout=600)
+        return result.read_bytes()
+
+
+def _qpdf(file: Path) -> bytes:
+    with TemporaryDirectory() as folder:
+        result = Path(folder, "result.pdf")
+        pikepdf.Job(["qpdf", *_QPDF, str(file), str(result)]).run()
+        return result.read_bytes()

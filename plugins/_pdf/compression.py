@@ -1,0 +1,53 @@
+"""Makes PDF files smaller: without loss first, and then their pictures with loss."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pikepdf
+from pikepdf import Name, ObjectStreamMode, Pdf, Stream
+
+from engine import FidelityWarning
+from plugins._pdf import flate
+from plugins._pdf.duplicates import merge_duplicates
+from plugins._pdf.fonts import convert_type1, name_descriptors, subset_fonts
+from plugins._pdf.recompression import PictureSettings, recompress
+
+
+def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
+    """The file, as small as possible with pictures of a quality from 1 to 100 and a resolution.
+
+    Issues a warning if it has no pictures that can be stored as JPEG.
+    """
+    with pikepdf.open(BytesIO(data), password=password) as document:
+        optimized = optimize(document, password)
+    with pikepdf.open(BytesIO(optimized), password=password) as document:
+        if not recompress(document, PictureSettings.of(quality, dpi)):
+            FidelityWarning.issue("quality_ignored", "The PDF has no pictures that can be stored as JPEG.")
+        return to_bytes(document)
+
+
+def optimize(document: Pdf, password: str) -> bytes:
+    """The document with only what it uses, once, in the best compression without loss. Changes `document`.
+
+    Pictures stay as they are, because `recompression` compresses them.
+    """
+    merge_duplicates(document)
+    name_descriptors(document)
+    convert_type1(document)
+    data = to_bytes(document)
+    with pikepdf.open(BytesIO(data), password=password) as smaller:
+        subset_fonts(smaller, data, password)
+        for item in smaller.objects:
+            if isinstance(item, Stream) and item.get("/Subtype") != Name.Image:
+                flate.recompress(item)
+        return to_bytes(smaller)
+
+
+def to_bytes(document: Pdf, *, linearize: bool = False) -> bytes:
+    """The objects that the document uses, in object streams. Its encryption stays, with passwords and permissions."""
+    file = BytesIO()
+    document.save(
+        file, object_stream_mode=ObjectStreamMode.generate, encryption=document.is_encrypted, linearize=linearize
+    )
+    return file.getvalue()

@@ -1,0 +1,241 @@
+"""The tool pdf-compress: where pictures are drawn, what is merged, what stays, and the options."""
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pikepdf
+import pytest
+from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
+from PIL import Image, ImageChops
+
+from engine import ConversionError
+from tests.support.results.conversions import codes
+from tests.support.samples.generated import saved as encoded
+from tests.support.samples.pdf_documents import compress, opened, saved
+from tests.support.samples.pdf_pictures import (
+    GRAY,
+    PHOTO,
+    SIDE,
+    add_page,
+    drawn,
+    flate,
+    picture,
+    picture_document,
+    pictures,
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "side"),
+    [
+        (b"q 24 0 0 24 0 0 cm /P Do Q", 50),
+        (b"q 0 24 -24 0 90 0 cm /P Do Q", 50),
+        (b"q 6 0 0 6 0 0 cm /P Do Q q 24 0 0 24 0 0 cm /P Do Q", 50),
+        (b"q 2 0 0 2 0 0 cm q 12 0 0 12 0 0 cm /P Do Q Q", 50),
+        (b"q 48 0 0 12 0 0 cm /P Do Q", 100),
+        (b"q 70 0 0 70 0 0 cm /P Do Q", SIDE),
+        (b"", SIDE),
+    ],
+)
+def test_the_largest_place_counts(content: bytes, side: int) -> None:
+    document = Pdf.new()
+    add_page(document, flate(document, GRAY, Name.DeviceGray), content)
+    (picture,) = pictures(compress(saved(document)).data)
+    assert picture.width == side
+
+
+def _in_form(document: Pdf, picture: Any, **keys: Any) -> Stream:
+    resources = Dictionary(XObject=Dictionary(P=picture))
+    content = b"q 12 0 0 12 0 0 cm /P Do Q"
+    return document.make_stream(content, Resources=resources, BBox=[0, 0, 12, 12], **keys)
+
+
+def _form(document: Pdf, page: Any, picture: Any) -> None:
+    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form, Matrix=[2, 0, 0, 2, 0, 0])
+    page.Resources.XObject = Dictionary(F=form)
+    page.Contents = document.make_stream(b"/F Do")
+
+
+def _pattern(document: Pdf, page: Any, picture: Any) -> None:
+    keys: dict[str, Any] = {
+        "PatternType": 1,
+        "PaintType": 1,
+        "TilingType": 1,
+        "XStep": 12,
+        "YStep": 12,
+        "Matrix": [2, 0, 0, 2, 0, 0],
+    }
+    page.Resources = Dictionary(Pattern=Dictionary(T=_in_form(document, picture, **keys)))
+    page.Contents = document.make_stream(b"/Pattern cs /T scn 0 0 96 96 re f")
+
+
+def _appearance(document: Pdf, page: Any, picture: Any) -> None:
+    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form)
+    keys: dict[str, Any] = {"Type": Name.Annot, "Subtype": Name.Stamp, "Rect": [10, 10, 34, 34]}
+    page.Annots = Array([Dictionary(**keys, AP=Dictionary(N=form))])
+    page.Resources = Dictionary()
+
+
+def _soft_mask(document: Pdf, page: Any, picture: Any) -> None:
+    group = Dictionary(S=Name.Transparency, CS=Name.DeviceGray)
+    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form, Group=group)
+    mask = Dictionary(Type=Name.Mask, S=Name.Luminosity, G=form)
+    page.Resources = Dictionary(ExtGState=Dictionary(M=Dictionary(SMask=mask)))
+    page.Contents = document.make_stream(b"2 0 0 2 0 0 cm /M gs 0 0 30 30 re f")
+
+
+def _user_unit(document: Pdf, page: Any, picture: Any) -> None:
+    page.UserUnit = 2
+    page.Contents = document.make_stream(b"12 0 0 12 0 0 cm /P Do")
+
+
+@pytest.mark.parametrize("place", [_form, _pattern, _appearance, _soft_mask, _user_unit])
+def test_places_are_found_through_other_objects(place: Callable[[Pdf, Any, Any], None]) -> None:
+    document = Pdf.new()
+    picture = flate(document, GRAY, Name.DeviceGray)
+    add_page(document, picture)
+    document.pages[0].obj.Resources.XObject = Dictionary(P=picture)
+    place(document, document.pages[0].obj, picture)
+    data = saved(document)
+    result = compress(data).data
+    assert {one.width for one in pictures(result)} == {50}
+    assert np.abs(drawn(result) - drawn(data)).mean() < 2.5
+
+
+def test_nested_forms_take_no_exponential_time() -> None:
+    document = Pdf.new()
+    inner: Any = flate(document, GRAY, Name.DeviceGray)
+    for _ in range(40):
+        content = b"".join(b"q %d 0 0 1 0 0 cm /P Do Q " % factor for factor in (1, 1, 1, 1))
+        form = document.make_stream(content + b"0.5 0 0 0.5 0 0 cm /P Do", Type=Name.XObject, Subtype=Name.Form)
+        form.Resources = Dictionary(XObject=Dictionary(P=inner))
+        form.BBox = Array([0, 0, 1, 1])
+        inner = form
+    inner.Resources.XObject.Self = inner
+    add_page(document, inner)
+    (picture,) = pictures(compress(saved(document)).data)
+    assert picture.width == 50
+
+
+def test_a_low_quality_reduces_the_resolution_too() -> None:
+    data = picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))
+    widths = [pictures(compress(data, quality=quality).data)[0].width for quality in (75, 30, 10, 1)]
+    assert widths[0] == widths[1] == 50 > widths[2] > widths[3]
+
+
+def test_flat_drawings_stay_exact() -> None:
+    drawing = Image.new("RGB", (SIDE, SIDE), "white")
+    for start in range(0, SIDE, 20):
+        drawing.paste((start // 2, 0, 200), (start, start, start + 10, SIDE))
+    data = picture_document(lambda made: flate(made, drawing, Name.DeviceRGB))
+    result = compress(data, dpi=1200).data
+    (picture,) = pictures(result)
+    assert picture.entries["/Filter"] == "/FlateDecode"
+    assert picture.image is not None
+    assert ImageChops.difference(picture.image, drawing).getbbox() is None
+
+
+def test_a_jpeg_of_lower_quality_keeps_its_pixels() -> None:
+    data = picture_document(
+        lambda made: picture(made, encoded(PHOTO, "JPEG", quality=60), Name.DeviceRGB, Filter=Name.DCTDecode)
+    )
+    result = compress(data, dpi=1200).data
+    (before,), (after,) = pictures(data), pictures(result)
+    assert before.image is not None
+    assert after.image is not None
+    assert ImageChops.difference(before.image, after.image).getbbox() is None
+    assert len(after.raw) < len(before.raw)
+
+
+def test_equal_objects_are_merged() -> None:
+    document = Pdf.new()
+    for _ in range(4):
+        space = Array([Name.ICCBased, document.make_stream(b"a profile", N=3)])
+        data = encoded(PHOTO, "JPEG", quality=60)
+        mask = flate(document, GRAY, Name.DeviceGray)
+        add_page(document, picture(document, data, space, Filter=Name.DCTDecode, SMask=mask))
+    document.add_blank_page()
+    document.add_blank_page()
+    result = compress(saved(document)).data
+    assert len(pictures(result)) == 2
+    with opened(result) as merged:
+        assert len({page.obj.objgen for page in merged.pages}) == len(merged.pages) == 6
+        assert len([item for item in merged.objects if isinstance(item, Stream) and item.get("/N") == 3]) == 1
+
+
+def test_the_original_stays_if_it_is_not_larger() -> None:
+    once = compress(picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))).data
+    again = compress(once)
+    assert codes(again) == {"kept_original"}
+    assert again.data == once
+
+
+def test_signatures_are_invalidated_only_by_changes() -> None:
+    document = Pdf.new()
+    add_page(document, flate(document, GRAY, Name.DeviceGray))
+    field = Dictionary(FT=Name.Sig, T=String("s"), V=document.make_indirect(Dictionary(Type=Name.Sig)))
+    packets = Array([String("form"), document.make_stream(b"<xdp/>")])
+    document.Root.AcroForm = Dictionary(Fields=Array([document.make_indirect(field)]), SigFlags=3, XFA=packets)
+    data = saved(document)
+    result = compress(data)
+    assert codes(result) == {"signature_invalidated"}
+    with opened(result.data) as changed:
+        assert "/V" not in changed.Root.AcroForm.Fields[0]
+        assert "/XFA" in changed.Root.AcroForm
+    assert codes(compress(result.data)) == {"kept_original"}
+
+
+def test_encryption_stays() -> None:
+    document = Pdf.new()
+    add_page(document, flate(document, GRAY, Name.DeviceGray))
+    permissions = pikepdf.Permissions(extract=False, print_highres=False)
+    data = saved(document, encryption=pikepdf.Encryption(user="user", owner="owner", R=6, allow=permissions))
+    result = compress(data, password="user")
+    kept = pikepdf.open(BytesIO(result.data), password="user")
+    assert (kept.allow.extract, kept.allow.print_highres, kept.allow.print_lowres) == (False, False, True)
+    assert kept.encryption.R == 6
+    assert pikepdf.open(BytesIO(result.data), password="owner").owner_password_matched
+    with pytest.raises(ConversionError) as caught:
+        compress(data)
+    assert caught.value.reason == "pdf_encrypted"
+
+
+def test_active_content_is_told_or_removed() -> None:
+    document = Pdf.new()
+    add_page(document, flate(document, GRAY, Name.DeviceGray))
+    document.Root.OpenAction = Dictionary(S=Name.JavaScript, JS=String("app.alert(1)"))
+    data = saved(document)
+    assert codes(compress(data)) == {"active_content"}
+    once = compress(data, sanitize=True)
+    assert "/OpenAction" not in opened(once.data).Root
+    tight = compress(data).data
+    assert "/OpenAction" not in opened(compress(tight, sanitize=True).data).Root
+
+
+def test_a_linearized_file() -> None:
+    data = picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))
+    assert opened(compress(data, linearize=True).data).is_linearized
+    assert not opened(compress(data).data).is_linearized
+
+
+def test_a_size_limit() -> None:
+    document = Pdf.new()
+    for angle in range(0, 360, 45):
+        add_page(document, flate(document, PHOTO.rotate(angle), Name.DeviceRGB))
+    data = saved(document)
+    usual = compress(data, dpi=600)
+    limit = len(usual.data) // 4
+    found = compress(data, dpi=600, max_bytes=limit)
+    assert len(found.data) <= limit
+    assert 1 <= (found.outcome.quality_used or 0) < 30
+    assert max(one.width for one in pictures(found.data)) < SIDE
+    assert compress(data, max_bytes=len(data)).outcome.quality_used == 75
+    attached = picture_document(
+        lambda made: made.make_stream(np.random.default_rng(1).bytes(2000), Subtype=Name.Unknown)
+    )
+    with pytest.raises(ConversionError) as caught:
+        compress(attached, max_bytes=1000)
+    assert (caught.value.reason, caught.value.details["max_bytes"]) == ("target_unreachable", 1000)
+    assert 2000 < caught.value.details["smallest"] < 3000

@@ -1,0 +1,262 @@
+"""The tool pdf-compress on pictures of all kinds: they are reduced, look the same, and damaged ones stay."""
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
+from PIL import Image, ImageCms
+
+from tests.support.results.conversions import codes
+from tests.support.samples.generated import saved as encoded
+from tests.support.samples.pdf_documents import compress, saved
+from tests.support.samples.pdf_pictures import (
+    BILEVEL,
+    GRAY,
+    PHOTO,
+    POINTS,
+    SIDE,
+    add_page,
+    drawn,
+    flate,
+    group4,
+    jbig2,
+    picture,
+    picture_document,
+    pictures,
+    plain,
+)
+
+
+def _icc(document: Pdf, profile: str) -> Array:
+    data = ImageCms.ImageCmsProfile(ImageCms.createProfile(profile)).tobytes()  # type: ignore[arg-type]
+    return Array([Name.ICCBased, document.make_stream(data, N=3)])
+
+
+def _tint(document: Pdf, count: int, alternate: Name, program: bytes) -> Any:
+    """A color space of one or four inks."""
+    domain, ranges = [0, 1] * count, [0, 1] * (4 if alternate == Name.DeviceCMYK else 3)
+    function = document.make_stream(program, FunctionType=4, Domain=domain, Range=ranges)
+    if count == 1:
+        return Array([Name.Separation, Name.Spot, alternate, function])
+    names = Array([Name(f"/Ink{number}") for number in range(count)])
+    return Array([Name.DeviceN, names, alternate, function])
+
+
+def _palette(document: Pdf, bits: int) -> Stream:
+    image = PHOTO.quantize(1 << bits, Image.Quantize.FASTOCTREE)
+    samples = np.asarray(image)
+    shifts = range(8 - bits, -1, -bits)
+    packed = sum((samples[:, start :: len(shifts)] << shift for start, shift in enumerate(shifts)), np.uint8(0))
+    lookup = String(bytes(image.getpalette() or ())[: 3 << bits])
+    space = Array([Name.Indexed, Name.DeviceRGB, (1 << bits) - 1, lookup])
+    return picture(document, zlib.compress(packed.astype(np.uint8).tobytes()), space, bits, Filter=Name.FlateDecode)
+
+
+def _jpeg(document: Pdf, mode: str, space: Name, **entries: Any) -> Stream:
+    data = encoded(PHOTO.convert(mode), "JPEG", quality=95)
+    return picture(document, data, space, Filter=Name.DCTDecode, **entries)
+
+
+def _fax(document: Pdf) -> Stream:
+    parameters = Dictionary(K=-1, Columns=SIDE, Rows=SIDE)
+    data = group4(BILEVEL.point(lambda value: 255 - value))
+    return picture(document, data, Name.DeviceGray, 1, Filter=Name.CCITTFaxDecode, DecodeParms=parameters)
+
+
+def _jbig2(document: Pdf) -> Stream:
+    return picture(document, jbig2(BILEVEL), Name.DeviceGray, 1, Filter=Name.JBIG2Decode)
+
+
+_SPOT = b"{ dup 0.3 mul exch 0.9 mul 0 0 }"
+_DEEP = b"".join(bytes((level, 7)) for level in GRAY.tobytes())
+_HALF = Image.linear_gradient("L").resize((SIDE, SIDE))
+
+# Each picture with the bits per sample and the color space of the result.
+_KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
+    "gray": (lambda made: flate(made, GRAY, Name.DeviceGray), 8, "/DeviceGray"),
+    "RGB": (lambda made: flate(made, PHOTO, Name.DeviceRGB), 8, "/DeviceRGB"),
+    "CMYK": (lambda made: flate(made, PHOTO.convert("CMYK"), Name.DeviceCMYK), 8, "/DeviceCMYK"),
+    "inverted gray": (lambda made: flate(made, GRAY, Name.DeviceGray, Decode=[1, 0]), 8, "/DeviceGray"),
+    "inverted CMYK": (
+        lambda made: flate(made, PHOTO.convert("CMYK"), Name.DeviceCMYK, Decode=[1, 0] * 4),
+        8,
+        "/DeviceCMYK",
+    ),
+    "range": (lambda made: flate(made, PHOTO, Name.DeviceRGB, Decode=[0, 0.5, 0, 1, 1, 0.5]), 8, "/DeviceRGB"),
+    "profile": (lambda made: flate(made, PHOTO, _icc(made, "sRGB")), 8, "/ICCBased"),
+    "calibrated": (
+        lambda made: flate(made, GRAY, Array([Name.CalGray, Dictionary(WhitePoint=[0.95, 1, 1.09], Gamma=2.2)])),
+        8,
+        "/CalGray",
+    ),
+    "Lab": (
+        lambda made: flate(
+            made, PHOTO, Array([Name.Lab, Dictionary(WhitePoint=[0.95, 1, 1.09], Range=[-50, 50, -50, 50])])
+        ),
+        8,
+        "/Lab",
+    ),
+    "spot color": (lambda made: flate(made, GRAY, _tint(made, 1, Name.DeviceCMYK, _SPOT)), 8, "/Separation"),
+    "four inks": (
+        lambda made: flate(made, PHOTO.convert("CMYK"), _tint(made, 4, Name.DeviceCMYK, b"{ }")),
+        8,
+        "/DeviceN",
+    ),
+    "palette": (lambda made: _palette(made, 8), 8, "/DeviceRGB"),
+    "palette of 16": (lambda made: _palette(made, 4), 8, "/DeviceRGB"),
+    "palette of 2": (lambda made: _palette(made, 1), 1, "/Indexed"),
+    "16 bits": (
+        lambda made: picture(made, zlib.compress(_DEEP), Name.DeviceGray, 16, Filter=Name.FlateDecode),
+        8,
+        "/DeviceGray",
+    ),
+    "bilevel": (lambda made: flate(made, BILEVEL, Name.DeviceGray, 1), 1, "/DeviceGray"),
+    "inverted bilevel": (lambda made: flate(made, BILEVEL, Name.DeviceGray, 1, Decode=[1, 0]), 1, "/DeviceGray"),
+    "fax": (_fax, 1, "/DeviceGray"),
+    "JBIG2": (_jbig2, 1, "/DeviceGray"),
+    "stencil": (lambda made: flate(made, BILEVEL, None, 1, ImageMask=True), 1, "None"),
+    "inverted stencil": (lambda made: flate(made, BILEVEL, None, 1, ImageMask=True, Decode=[1, 0]), 1, "None"),
+    "JPEG": (lambda made: _jpeg(made, "RGB", Name.DeviceRGB), 8, "/DeviceRGB"),
+    "gray JPEG": (lambda made: _jpeg(made, "L", Name.DeviceGray, Decode=[1, 0]), 8, "/DeviceGray"),
+    "CMYK JPEG": (lambda made: _jpeg(made, "CMYK", Name.DeviceCMYK, Decode=[1, 0] * 4), 8, "/DeviceCMYK"),
+    "JPEG 2000": (
+        lambda made: picture(made, encoded(PHOTO, "JPEG2000"), None, Filter=Name.JPXDecode),
+        8,
+        "/DeviceRGB",
+    ),
+    "compressed JPEG": (
+        lambda made: picture(
+            made,
+            zlib.compress(encoded(PHOTO, "JPEG", quality=95)),
+            Name.DeviceRGB,
+            Filter=Array([Name.FlateDecode, Name.DCTDecode]),
+        ),
+        8,
+        "/DeviceRGB",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _KINDS)
+def test_pictures_are_reduced_and_look_the_same(name: str) -> None:
+    make, bits, space = _KINDS[name]
+    data = picture_document(make)
+    result = compress(data)
+    assert codes(result) == set()
+    (picture,) = pictures(result.data)
+    assert picture.entries.get("/ColorSpace", "None") == space
+    assert int(picture.entries.get("/BitsPerComponent", 1)) == bits
+    side = POINTS * 300 // 72 if bits == 1 else POINTS * 150 // 72
+    assert picture.size == (side, side)
+    assert np.abs(drawn(result.data) - drawn(data)).mean() < 2.5
+    assert len(result.data) < len(data)
+
+
+def _with_mask(mask: Callable[[Pdf], Stream], key: str) -> Callable[[Pdf], Stream]:
+    def make(made: Pdf) -> Stream:
+        masked = flate(made, PHOTO, Name.DeviceRGB)
+        masked[f"/{key}"] = mask(made)
+        return masked
+
+    return make
+
+
+_MASKS: dict[str, tuple[Callable[[Pdf], Stream], int, int]] = {
+    "soft": (_with_mask(lambda made: flate(made, _HALF, Name.DeviceGray), "SMask"), 50, 50),
+    "stencil": (_with_mask(lambda made: flate(made, BILEVEL, None, 1, ImageMask=True), "Mask"), 50, 100),
+    "matte": (
+        _with_mask(lambda made: flate(made, _HALF, Name.DeviceGray, Matte=[0, 0, 0]), "SMask"),
+        SIDE,
+        SIDE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _MASKS)
+def test_masks_are_reduced_with_their_picture(name: str) -> None:
+    make, side, mask_side = _MASKS[name]
+    data = picture_document(make)
+    result = compress(data).data
+    sides = {("/SMask" in one.entries or "/Mask" in one.entries): one.width for one in pictures(result)}
+    assert sides == {True: side, False: mask_side}
+    assert np.abs(drawn(result) - drawn(data)).mean() < 2.5
+
+
+def test_transparent_pixels_do_not_bleed_into_others() -> None:
+    visible = Image.new("L", (SIDE, SIDE))
+    visible.paste(255, (0, 0, 101, SIDE))
+    color = Image.new("RGB", (SIDE, SIDE), "#00ff00")
+    color.paste("#ffffff", (0, 0, 101, SIDE))
+    data = picture_document(
+        lambda made: flate(made, color, Name.DeviceRGB, SMask=flate(made, visible, Name.DeviceGray))
+    )
+    (picture,) = (one for one in pictures(compress(data, quality=100).data) if "/SMask" in one.entries)
+    pixels = np.asarray(picture.image)
+    assert pixels[:, 25].min() > 230
+
+
+def test_transparent_colors_stay_exact() -> None:
+    data = picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB, Mask=[250, 255, 250, 255, 250, 255]))
+    (before,), (after,) = pictures(data), pictures(compress(data).data)
+    assert zlib.decompress(after.raw) == zlib.decompress(before.raw)
+
+
+@pytest.mark.parametrize(("space", "name"), [("gray", "/DeviceGray"), ("srgb", "/DeviceRGB")])
+@pytest.mark.parametrize("kind", ["CMYK", "inverted gray", "spot color", "palette", "profile", "JPEG 2000"])
+def test_a_color_space(kind: str, space: str, name: str) -> None:
+    data = picture_document(_KINDS[kind][0])
+    result = compress(data, color_space=space)
+    (picture,) = pictures(result.data)
+    assert picture.entries["/ColorSpace"] == name
+    expected = drawn(data)
+    found = drawn(result.data)
+    difference = np.abs(found - expected) if space == "srgb" else np.abs(found.mean(2) - expected @ [0.3, 0.59, 0.11])
+    assert difference.mean() < 12
+
+
+_BROKEN: dict[str, Callable[[Pdf], Stream]] = {
+    "no size": lambda made: flate(made, GRAY, Name.DeviceGray, Width=0),
+    "huge": lambda made: flate(made, GRAY, Name.DeviceGray, Width=1 << 30, Height=1 << 30),
+    "short": lambda made: picture(made, zlib.compress(b"abc" * 999), Name.DeviceRGB, Filter=Name.FlateDecode),
+    "damaged": lambda made: picture(made, b"\0" * 999, Name.DeviceRGB, Filter=Name.FlateDecode),
+    "damaged JPEG": lambda made: picture(made, b"\xff\xd8\xff" + bytes(999), Name.DeviceRGB, Filter=Name.DCTDecode),
+    "damaged JPEG 2000": lambda made: picture(made, bytes(999), None, Filter=Name.JPXDecode),
+    "damaged JBIG2": lambda made: picture(made, bytes(999), Name.DeviceGray, 1, Filter=Name.JBIG2Decode),
+    "unknown space": lambda made: flate(made, GRAY, Name.Unknown),
+    "space of itself": lambda made: flate(made, GRAY, Array([Name.Indexed, Array([Name.Indexed]), 1, String("a")])),
+    "wrong profile": lambda made: flate(made, GRAY, Array([Name.ICCBased, Array([])])),
+    "wrong types": lambda made: flate(made, GRAY, Dictionary(), Decode=Name.A, SMask=Name.B, Mask=Dictionary()),
+    "unknown filter": lambda made: picture(made, bytes(999), Name.DeviceGray, Filter=Name.Unknown),
+}
+
+
+@pytest.mark.parametrize("name", _BROKEN)
+def test_broken_pictures_stay(name: str) -> None:
+    document = Pdf.new()
+    broken = _BROKEN[name](document)
+    before = broken.read_raw_bytes()
+    add_page(document, broken, b"40 0 0 40 0 0 cm /P Do")
+    (after,) = pictures(compress(saved(document)).data)
+    assert plain(after.raw) == plain(before)
+
+
+@pytest.mark.parametrize(
+    "content", [b"1 /x cm /P Do", b"Q Q Q 9 0 0 9 0 0 cm /P Do (", b"/P Do /P", b"[ /P Do", b"<< >> cm"]
+)
+def test_pictures_in_broken_content_stay_large_enough(content: bytes) -> None:
+    document = Pdf.new()
+    add_page(document, flate(document, GRAY, Name.DeviceGray), content)
+    data = saved(document)
+    assert np.abs(drawn(compress(data).data) - drawn(data)).mean() < 2.5
+
+
+def test_a_broken_mask_does_not_matter() -> None:
+    def make(document: Pdf) -> Stream:
+        mask = document.make_stream(b"x", Subtype=Name.Image, Width=Name.A)
+        return flate(document, PHOTO, Name.DeviceRGB, Mask=mask)
+
+    data = picture_document(make)
+    assert np.abs(drawn(compress(data).data) - drawn(data)).mean() < 2.5
