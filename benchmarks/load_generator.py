@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
+from ipaddress import IPv4Address
 from itertools import cycle, islice
 from pathlib import Path
 from select import EPOLLIN, EPOLLOUT, epoll
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 
 _MODULE = "benchmarks.load_generator"  # __name__ is "__main__" in the process
 _TIMEOUT = 60.0  # seconds until a response must be complete
-_FIRST_ADDRESS = 2  # clients connect from 127.0.0.2, 127.0.0.3, ...
+_FIRST_ADDRESS = IPv4Address("127.0.0.2")  # of the first client; the next ones connect from the following addresses
 _BOUNDARY = "a3f1c2-boundary"
 _RECEIVE_SIZE = 64 << 10  # bytes
 _HEADER = re.compile(rb"\r\n(content-length|retry-after|connection): ([^\r]*)")
@@ -75,7 +76,7 @@ class Client:
     def __init__(self, number: int, plan: LoadPlan) -> None:
         parts = urlsplit(plan.url)
         self.server = (parts.hostname or "", parts.port or 80)
-        self.address = (f"127.0.0.{_FIRST_ADDRESS + number}", 0)
+        self.address = (str(_FIRST_ADDRESS + number), 0)
         self.idle: list[Connection] = []
         key = plan.keys[number]
         headers = f"Host: {parts.netloc}\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
@@ -253,15 +254,15 @@ def _open_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
 
 
 def _closed_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
-    """Sends the next request after each response."""
-    end = monotonic() + plan.seconds
+    """Sends the next request after each response. The clients take turns."""
+    next_clients, end = cycle(clients), monotonic() + plan.seconds
 
-    def send_next(client: Client) -> None:
+    def send_next(_: Client) -> None:
         if monotonic() < end:
-            loop.send(client)
+            loop.send(next(next_clients))
 
     loop = RequestLoop(send_next)
-    for client in islice(cycle(clients), plan.concurrency):
+    for client in islice(next_clients, plan.concurrency):
         loop.send(client)
     return loop.drain()
 

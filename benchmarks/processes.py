@@ -175,7 +175,7 @@ class ConvertdWorker(ServerProcess):
 
     @property
     def command(self) -> Sequence[str]:
-        return _CONVERTD, "worker", "--host", "127.0.0.1", *self._limits
+        return _CONVERTD, "worker", "--host", "127.0.0.1", "--port", str(self.port), *self._limits
 
     def answers(self) -> bool:
         """Whether it has joined the cluster."""

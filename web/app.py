@@ -25,6 +25,7 @@ from web.http.timeouts import ConnectionTimeouts
 from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
+from web.services.closing import CLOSE_TIMEOUT, complete
 from web.services.container import Services
 from web.services.file_executor import DescriptorExecutor, FileExecutor
 from web.services.maintenance import lock_data_folder
@@ -36,8 +37,6 @@ log = logging.getLogger("convertd.server")
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 _BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
-CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ async def listening(
 ) -> AsyncIterator[str]:
     """Serves requests during the block and drains afterwards; port 0 selects a free port.
 
-    Yields the URL of the server. The caller starts and closes the executor. The parent of the process may have opened
-    the `listeners`.
+    Yields the URL of the server. The caller starts and closes the executor, and closes the services. The parent of the
+    process may have opened the `listeners`.
     """
     settings = services.settings
     application, usage = build_application(services), services.process.connections
@@ -114,27 +113,20 @@ async def listening(
 async def _shut_down(
     services: Services, server: Server, metrics_listener: HTTPServer | None, sharing: asyncio.Task[None]
 ) -> None:
-    """Drains requests, closes connections, then closes the services in the order of their dependencies.
+    """Drains requests, closes connections, then completes emails and what is to be written to the database.
 
     `sharing` shares the slots of running jobs with other processes.
     """
     server.stop_listening()
     await services.in_flight.drain(DRAIN_TIMEOUT)
-    await server.close_all_connections()
+    connections = [server.close_all_connections()]
     if metrics_listener is not None:
         metrics_listener.stop()
-        await metrics_listener.close_all_connections()
-    await services.in_flight.drain(CANCEL_TIMEOUT)
+        connections.append(metrics_listener.close_all_connections())
+    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # which cancels its requests
     sharing.cancel()
-    await asyncio.wait([sharing])
-    users = (services.request_log, services.email_queue, services.charges, services.accounts)
-    closing = [asyncio.ensure_future(service.close()) for service in users]
-    _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-    for task in late:
-        task.cancel()
-    await services.payments.checkout.close()
-    await services.limiter.close()
-    await asyncio.to_thread(services.database.close)
+    users = (services.request_log, services.email_queue, services.releases, services.accounts)
+    await complete(sharing, *(service.close() for service in users))
 
 
 def serve(settings: Settings, host: str, port: int, supervisor: Supervisor | None = None) -> None:
@@ -185,7 +177,7 @@ async def _serve(
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().remove_signal_handler(number)
     finally:
-        await executor.close()
+        await asyncio.gather(executor.close(), services.close())
     log.info("stopped")
 
 

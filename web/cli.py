@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 from dataclasses import asdict
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 from web import cli_flags
-from web.cli_account import account_cli
-from web.cli_archive import archive
-from web.cli_cluster import cluster_cli
 from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
@@ -39,13 +37,24 @@ if TYPE_CHECKING:
     from web.supervisor import Supervisor
 
 
+_MODULES = {"account": "web.cli_account", "archive": "web.cli_archive", "cluster": "web.cli_cluster"}
+"""Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
+
+
 class Commands(TyperGroup):
     """The commands, and one for each tool, which is read only if no other command has the name.
 
     `convert` has flags for the options of conversions, which are read only if a flag needs them.
     """
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_MODULES]
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _MODULES:
+            command = typer.main.get_command(import_module(_MODULES[cmd_name]).cli)
+            command.name = cmd_name
+            return command
         return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -72,9 +81,6 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
-cli.add_typer(account_cli, name="account")
-cli.command()(archive)
-cli.add_typer(cluster_cli, name="cluster")
 
 
 def _print_version(requested: bool) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.logs import quiet_libraries
 from config.settings import Settings, SettingsError
 from engine import sandbox
 from engine.errors import ConversionError
@@ -16,9 +15,9 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
-from storage.blobs.blob_store import BlobStore, open_blob_store
 
-if TYPE_CHECKING:  # most commands import neither the cluster nor the metrics
+if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
+    from storage.blobs.blob_store import BlobStore
     from web.cluster.executor import ClusterExecutor
     from web.metrics.service import InstallationMetrics
 
@@ -31,6 +30,8 @@ class SandboxIncomplete(RuntimeError):
 
 def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
     """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
+    from storage.blobs.blob_store import open_blob_store  # noqa: PLC0415, which converting a file does not need
+
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
     folder = settings.data_dir.absolute() / "blobs"
     return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
@@ -44,6 +45,7 @@ def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | C
     """
     if settings.cluster is None:
         return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
+    from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.cluster.jobs import Installation  # noqa: PLC0415, as above

@@ -1,4 +1,4 @@
-"""Call: a function that waits for its transaction, runs in it, and can be given up by its caller meanwhile."""
+"""Call: a function that waits for its transaction, runs in it, and can be given up by its caller meanwhile. Mode."""
 
 import os
 import socket
@@ -6,11 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
 from typing import Generic, TypeVar
 
 from storage.database.transaction import Transaction
 
 R = TypeVar("R")
+
+
+class Mode(Enum):
+    """What a transaction may do, and what its commit waits for. The value begins it on PostgreSQL."""
+
+    DURABLE = "BEGIN"
+    UNSYNCED = "BEGIN; SET LOCAL synchronous_commit = off"  # its commit does not wait for the disk
+    STATEMENT = ""  # it is one statement, which needs no other to begin and to commit it
+    READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # a snapshot, as SQLite has in any transaction
 
 
 class Call(Generic[R]):
@@ -19,8 +29,9 @@ class Call(Generic[R]):
     `expired` is set when the caller no longer waits for the call.
     """
 
-    def __init__(self, function: Callable[[Transaction], R]) -> None:
+    def __init__(self, function: Callable[[Transaction], R], mode: Mode = Mode.DURABLE) -> None:
         self.function = function
+        self.mode = mode
         self.future: Future[R] = Future()
         self.expired = False
         self._lock = threading.Lock()

@@ -1,14 +1,15 @@
 """ConnectionPool: runs functions in transactions of their own, each on a connection of a pool."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from queue import LifoQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import peewee
 
-from storage.database.call import Call
+from storage.database.call import Call, Mode
 from storage.database.connections import limit_statements, sqlstate, translate
 from storage.database.transaction import Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
@@ -17,15 +18,14 @@ R = TypeVar("R")
 
 log = logging.getLogger("convertd.database")
 
-_READ_ONLY = "REPEATABLE READ READ ONLY"  # a consistent snapshot, as SQLite has in any transaction
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
 
 
 class ConnectionPool:
     """A thread for each connection. `clock` returns Unix time in seconds.
 
-    Statements are limited to `timeout` seconds, if set. Peewee's own pool is not used: all its connections wait while
-    one is opened.
+    Statements are limited to `timeout` seconds, or without one not at all. Peewee's own pool is not used: all its
+    connections wait while one is opened.
     """
 
     def __init__(
@@ -39,11 +39,9 @@ class ConnectionPool:
         for connection in connections:
             self._connections.put(connection)
 
-    def submit(self, function: Callable[[Transaction], R], *, read_only: bool = False) -> Call[R]:
-        """Runs the function as soon as a thread is free."""
-        call = Call(function)
-        self._threads.submit(self._run, call, _READ_ONLY if read_only and self._is_postgresql else None)
-        return call
+    def submit(self, call: Call[Any]) -> None:
+        """Runs the call as soon as a thread is free."""
+        self._threads.submit(self._run, call)
 
     def close(self) -> None:
         """Waits for all submitted functions and closes the connections. Blocks."""
@@ -51,10 +49,10 @@ class ConnectionPool:
         while not self._connections.empty():
             self._connections.get().close()
 
-    def _run(self, call: Call[R], mode: str | None) -> None:
+    def _run(self, call: Call[Any]) -> None:
         connection = self._connections.get()
         try:
-            outcome = self._transact(call, connection, mode)
+            outcome = self._transact(call, connection)
         except BaseException as error:
             call.fail(translate(error))
         else:
@@ -62,7 +60,7 @@ class ConnectionPool:
         finally:
             self._connections.put(connection)
 
-    def _transact(self, call: Call[R], connection: peewee.Database, mode: str | None, *, retry: bool = True) -> R:
+    def _transact(self, call: Call[R], connection: peewee.Database, *, retry: bool = True) -> R:
         """Runs the function, and again if its transaction was rolled back for a temporary reason."""
         if call.future.cancelled():
             raise DatabaseBusy
@@ -73,9 +71,9 @@ class ConnectionPool:
             with call.running(descriptor) as running:
                 if not running:
                     raise DatabaseBusy
-                if is_new and self._timeout is not None:
-                    limit_statements(connection, self._timeout)
-                with connection.atomic(mode):
+                if is_new:
+                    limit_statements(connection, self._timeout or 0)
+                with _transaction(connection, call.mode if self._is_postgresql else Mode.DURABLE):
                     result = call.function(Transaction(connection, int(self._clock())))
                     committing = True
                 return result
@@ -90,7 +88,23 @@ class ConnectionPool:
         finally:
             if not connection.is_connection_usable():
                 connection.close()
-        return self._transact(call, connection, mode, retry=False)
+        return self._transact(call, connection, retry=False)
+
+
+@contextmanager
+def _transaction(connection: peewee.Database, mode: Mode) -> Iterator[None]:
+    """A transaction. Commits it, or rolls it back if the block raises."""
+    if mode is Mode.STATEMENT:
+        yield
+        return
+    connection.execute_sql(mode.value)
+    try:
+        yield
+        connection.execute_sql("COMMIT")
+    except BaseException:
+        with suppress(peewee.DatabaseError, peewee.InterfaceError):  # the connection is lost
+            connection.execute_sql("ROLLBACK")
+        raise
 
 
 def _connect(connection: peewee.Database) -> bool:

@@ -39,16 +39,23 @@ def open_sqlite(path: Path) -> peewee.SqliteDatabase:
     path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)  # SQLite creates its other files with the same mode
-    # Not NORMAL, which can lose committed transactions in a power cut.
     pragmas = {"journal_mode": "wal", "synchronous": "full", "foreign_keys": 1}
     return peewee.SqliteDatabase(str(path), pragmas=pragmas, timeout=TIMEOUT, lock_type="IMMEDIATE")
 
 
-def open_sqlite_reader(path: Path) -> peewee.SqliteDatabase:
-    """Opens a connection that cannot write, for one thread at a time."""
+def set_synced(connection: peewee.SqliteDatabase, synced: bool) -> None:
+    """Sets whether the next commits wait until the disk has them. Without that, a power cut can undo the latest ones.
+
+    In both modes, the commits that remain are the first ones, and the file stays consistent.
+    """
+    connection.execute_sql(f"PRAGMA synchronous = {'full' if synced else 'normal'}")
+
+
+def open_sqlite_reader(path: Path, timeout: float = TIMEOUT) -> peewee.SqliteDatabase:
+    """Opens a connection that cannot write, for one thread at a time. It waits up to `timeout` seconds for a lock."""
     pragmas = {"query_only": 1}
     return peewee.SqliteDatabase(
-        str(path), pragmas=pragmas, timeout=TIMEOUT, check_same_thread=False, thread_safe=False
+        str(path), pragmas=pragmas, timeout=timeout, check_same_thread=False, thread_safe=False
     )
 
 
@@ -68,7 +75,8 @@ def open_postgresql(url: str) -> peewee.PostgresqlDatabase:
 def limit_statements(connection: peewee.Database, seconds: float) -> None:
     """Lets PostgreSQL end statements that take longer, and transactions whose client does nothing for so long.
 
-    Otherwise they would keep their locks after the client has given up, or while it is stopped.
+    Otherwise they would keep their locks after the client has given up, or while it is stopped. With 0, neither has a
+    limit, whatever the database or the user has as a default: commands such as the audit may take long.
     """
     if isinstance(connection, peewee.PostgresqlDatabase):
         names = ("statement_timeout", "idle_in_transaction_session_timeout")

@@ -10,9 +10,17 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import peewee
 
-from storage.database.call import Call
+from storage.database.call import Call, Mode
 from storage.database.connection_pool import ConnectionPool
-from storage.database.connections import open_postgresql, open_sqlite, open_sqlite_reader, sqlite_path, translate
+from storage.database.connections import (
+    is_busy,
+    open_postgresql,
+    open_sqlite,
+    open_sqlite_reader,
+    set_synced,
+    sqlite_path,
+    translate,
+)
 from storage.database.migrate import migrate
 from storage.database.transaction import Transaction
 from storage.errors import DatabaseBusy
@@ -36,18 +44,22 @@ class Database:
 
     def __init__(self, url: str, *, timeout: float | None = None, clock: Callable[[], float] = time.time) -> None:
         self._writes: SqliteWriter | ConnectionPool
+        self._look_ups: peewee.SqliteDatabase | None
         self._timeout = timeout
+        self._clock = clock
         self._responds = True
         path = sqlite_path(url)
         if path is None:
             migrate(open_postgresql(url))
             connections = [open_postgresql(url) for _ in range(_CONNECTIONS)]
             self._writes = self._reads = ConnectionPool(connections, clock, timeout)
+            self._look_ups = None
         else:
             connection = open_sqlite(path)
             migrate(connection)
             self._writes = SqliteWriter(connection, clock)
             self._reads = ConnectionPool([open_sqlite_reader(path) for _ in range(_READERS)], clock, timeout)
+            self._look_ups = open_sqlite_reader(path, timeout=0)
 
     async def run(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function in a transaction, and rolls its changes back if it raises.
@@ -56,41 +68,70 @@ class Database:
         deadlock, or the failure of another function that SQLite was to commit together with it. Raises CommitUnknown
         if the connection is lost during the commit; DatabaseBusy if the database is locked, unreachable or does not
         respond in time; OSError (ENOSPC) if its disk is full. If the caller is cancelled, CancelledError is raised
-        after the transaction has ended, or at once if it has not started.
+        after the transaction has ended, or at once if it has not started, or if the caller is cancelled again.
 
         With SQLite, a function that has started is not interrupted by the timeout.
         """
-        return await self._result(self._writes.submit(lambda transaction: function(transaction, *args, **kwargs)))
+        return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
+
+    async def run_unsynced(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Like `run`, but the commit does not wait for the disk: if the machine fails soon, the changes may be lost.
+
+        They are on the disk when a later `run` has returned, if they are not lost by then.
+        """
+        return await self._run(Mode.UNSYNCED, lambda transaction: function(transaction, *args, **kwargs))
 
     async def read(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a function that only reads, on a consistent snapshot. Raises as `run` does.
 
         With SQLite, the function neither waits for writers nor delays them.
         """
-        call = self._reads.submit(lambda transaction: function(transaction, *args, **kwargs), read_only=True)
-        return await self._result(call)
+        return await self._run(Mode.READ_ONLY, lambda transaction: function(transaction, *args, **kwargs))
+
+    async def look_up(
+        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Runs a function of one statement that reads a few rows by an index. Raises as `run` does.
+
+        With SQLite it runs in this thread, unless the database is locked: passing it to another takes longer.
+        """
+        if self._look_ups is not None:
+            try:
+                return function(Transaction(self._look_ups, int(self._clock())), *args, **kwargs)
+            except peewee.OperationalError as error:
+                if not is_busy(error):
+                    raise
+        return await self._run(Mode.STATEMENT, lambda transaction: function(transaction, *args, **kwargs))
 
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `run`, for callers without an event loop. Blocks."""
-        call = self._writes.submit(lambda transaction: function(transaction, *args, **kwargs))
-        return self._blocking_result(call)
+        return self._run_blocking(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
 
     def read_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `read`, for callers without an event loop. Blocks."""
-        call = self._reads.submit(lambda transaction: function(transaction, *args, **kwargs), read_only=True)
-        return self._blocking_result(call)
+        return self._run_blocking(Mode.READ_ONLY, lambda transaction: function(transaction, *args, **kwargs))
 
     def close(self) -> None:
         """Waits for submitted transactions and closes all connections. Blocks."""
         if self._reads is not self._writes:
             self._reads.close()
+        if self._look_ups is not None:
+            self._look_ups.close()
         self._writes.close()
 
-    async def _result(self, call: Call[R]) -> R:
+    def _submit(self, mode: Mode, function: Callable[[Transaction], R]) -> Call[R]:
+        call = Call(function, mode)
+        (self._reads if mode in (Mode.READ_ONLY, Mode.STATEMENT) else self._writes).submit(call)
+        return call
+
+    async def _run(self, mode: Mode, function: Callable[[Transaction], R]) -> R:
+        call = self._submit(mode, function)
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         call.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
         seconds = self._seconds()
@@ -104,9 +145,12 @@ class Database:
         finally:
             if timer is not None:
                 timer.cancel()
+            if not ended.is_set():  # cancelled again, which is the last chance
+                call.expire()
         return self._ended(call)
 
-    def _blocking_result(self, call: Call[R]) -> R:
+    def _run_blocking(self, mode: Mode, function: Callable[[Transaction], R]) -> R:
+        call = self._submit(mode, function)
         wait([call.future], self._seconds())
         if not call.future.done():
             call.expire()
@@ -129,8 +173,9 @@ class Database:
 class SqliteWriter:
     """Runs functions in groups of at most 64: one transaction with one savepoint per function, one commit.
 
-    A commit waits for the disk, and SQLite has one writer at a time, so a commit per function would make each wait for
-    the disk in turn. A function that raises is rolled back alone. `clock` returns Unix time in seconds.
+    A commit waits for the disk, unless that is needed for none of the group. SQLite has one writer at a time, so a
+    commit per function would make each wait for the disk in turn. A function that raises is rolled back alone. `clock`
+    returns Unix time in seconds.
     """
 
     def __init__(self, connection: peewee.SqliteDatabase, clock: Callable[[], float]) -> None:
@@ -140,14 +185,12 @@ class SqliteWriter:
         self._waiting: deque[Call[Any]] = deque()
         self._scheduled = False  # whether the thread will take what waits
 
-    def submit(self, function: Callable[[Transaction], R]) -> Call[R]:
-        """Runs the function in the next group."""
-        call = Call(function)
+    def submit(self, call: Call[Any]) -> None:
+        """Runs the call in the next group."""
         self._waiting.append(call)
         if not self._scheduled:
             self._scheduled = True
             self._thread.submit(self._run_groups)
-        return call
 
     def close(self) -> None:
         """Waits for all submitted functions and closes the connection. Blocks."""
@@ -164,6 +207,7 @@ class SqliteWriter:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
         error: BaseException | None = None
         try:
+            set_synced(self._connection, any(call.mode is Mode.DURABLE for call in group))
             self._connection.execute_sql("BEGIN IMMEDIATE")  # waits for the write lock
         except BaseException as failure:
             error = failure

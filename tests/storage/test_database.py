@@ -147,6 +147,20 @@ async def test_reads_cannot_write(database: Database) -> None:
     assert await database.read(ledger.balance, account) == 1
 
 
+@pytest.mark.both_databases
+async def test_only_unsynced_commits_do_not_wait_for_the_disk(database: Database, url: str) -> None:
+    sqlite = url.startswith("sqlite:")
+    setting, (synced, unsynced) = (
+        ("PRAGMA synchronous", (2, 1)) if sqlite else ("SHOW synchronous_commit", ("on", "off"))
+    )
+
+    def mode(transaction: Transaction) -> object:
+        return transaction.connection.execute_sql(setting).fetchone()[0]
+
+    calls = (database.run_unsynced, database.run, database.run_unsynced, database.run)
+    assert [await call(mode) for call in calls] == [unsynced, synced, unsynced, synced]
+
+
 def test_sqlite_flushes_every_commit(tmp_path: Path) -> None:
     def pragmas(transaction: Transaction) -> list[object]:
         names = ("journal_mode", "synchronous", "busy_timeout", "foreign_keys")

@@ -59,17 +59,14 @@ class Authorization:
             message = f"The pages are at {address}. The setting CONVERTD_BASE_URL changes their address."
             raise InvalidParameter(message, reason="unknown_host", param="Host")
 
-    async def check(self, access: Access, *, queued: bool = False) -> None:
-        """Applies the policy of a resource to the request, and counts it. Raises ApiError and InvalidKey.
-
-        The balance of a `queued` operation may be outdated: it is read again when credits are reserved.
-        """
+    async def check(self, access: Access) -> None:
+        """Applies the policy of a resource to the request, and counts it. Raises ApiError and InvalidKey."""
         if access == "open":
             return
         if access in _FORMS and self._request.method == "POST" and not self._is_same_origin():
             raise _cross_site()
         if access == "key":
-            await self._authenticate(cached=queued)
+            await self._authenticate()
         key, limit = self._key_and_limit()
         self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
         if not self.status.allowed:
@@ -117,11 +114,11 @@ class Authorization:
         assert self.account is not None
         self.account = replace(self.account, credits_remaining=credits)
 
-    async def _authenticate(self, *, cached: bool) -> None:
+    async def _authenticate(self) -> None:
         """Sets the account by the Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
         header = self._request.headers.get("Authorization")
         try:
-            self.account = await self._services.accounts.authenticate(header, cached=cached)
+            self.account = await self._services.accounts.authenticate(header)
         except InvalidKey:
             await self.peek("key")
             await self.count_failed_login()
@@ -135,7 +132,7 @@ class Authorization:
         trials = self._services.trials
         self.account = paying = await trials.account(self.address)
         if "Authorization" in self._request.headers:
-            await self._authenticate(cached=True)
+            await self._authenticate()
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
         await trials.count_preview(self.address)

@@ -106,7 +106,7 @@ class BaseHandler(RequestHandler):
             if not self.any_host:
                 self.authorization.check_host()
             if method != "OPTIONS":
-                await self.authorization.check(self.access, queued=queued)
+                await self.authorization.check(self.access)
                 connection_of(self.request.server_connection).has_account = (
                     self.authorization.credits_remaining is not None
                 )

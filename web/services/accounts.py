@@ -29,9 +29,6 @@ log = logging.getLogger("convertd.accounts")
 
 SESSION_LIFETIME = api_keys.SESSION_LIFETIME  # seconds
 
-_CACHE_LIFETIME = 10.0  # seconds; a key that another process revokes may be found for as long
-CACHE_CAPACITY = 10_000  # keys
-
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
 
@@ -73,33 +70,24 @@ class Accounts:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
-        self._cache = AccountCache(clock)
         self._uses: dict[str, asyncio.Task[None]] = {}  # pending writes of `last_used_at`, by key id
 
-    async def authenticate(self, authorization: str | None, *, cached: bool = False) -> Account:
-        """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy.
-
-        With `cached`, the balance may be outdated, and a key that another process revoked may pass for 10 seconds.
-        """
+    async def authenticate(self, authorization: str | None) -> Account:
+        """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
         bearer = _BEARER.fullmatch(authorization or "")
         if bearer is None:
             raise InvalidKey
-        sha256 = parse_key(bearer[1])
-        account = self._cache.get(sha256) if cached else None
-        if account is None:
-            version = self._cache.version
-            stored, key = await self._database.read(api_keys.authenticate, sha256)
-            account, now = Account.from_storage(stored, key), self._clock()
-            if api_keys.is_use_due(key, now):
-                account = replace(account, last_used_at=int(now))
-                self._record_use(account.id, key.key_id)
-            self._cache.put(sha256, account, key.expires_at, version)
+        stored, key = await self._database.look_up(api_keys.authenticate, parse_key(bearer[1]))
+        account, now = Account.from_storage(stored, key), self._clock()
+        if api_keys.is_use_due(key, now):
+            account = replace(account, last_used_at=int(now))
+            self._record_use(account.id, key.key_id)
         return account
 
     def _record_use(self, account_id: str, key_id: str) -> None:
         """Updates `last_used_at` of the account and the key. No request waits for the write."""
         if key_id not in self._uses:
-            use = asyncio.create_task(self._database.run(api_keys.record_use, account_id, key_id))
+            use = asyncio.create_task(self._database.run_unsynced(api_keys.record_use, account_id, key_id))
             self._uses[key_id] = use
             use.add_done_callback(partial(self._on_use_recorded, key_id))
 
@@ -126,7 +114,7 @@ class Accounts:
 
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session. Raises InvalidKey."""
-        return Account.from_storage(*await self._database.read(api_keys.find_session, token))
+        return Account.from_storage(*await self._database.look_up(api_keys.find_session, token))
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""
@@ -145,28 +133,22 @@ class Accounts:
     async def owns_key(self, account_id: str, key: str) -> bool:
         """Returns whether the text is a valid API key of the account."""
         try:
-            account, _ = await self._database.read(api_keys.authenticate, parse_key(key))
+            account, _ = await self._database.look_up(api_keys.authenticate, parse_key(key))
         except InvalidKey:
             return False
         return account.id == account_id
 
     async def rotate_key(self, account_id: str, key_id: str, grace: int) -> IssuedKey:
         """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound and TooManyKeys."""
-        try:
-            return await self._database.run(api_keys.rotate, account_id, key_id, grace)
-        finally:
-            self._cache.remove(key_id)
+        return await self._database.run(api_keys.rotate, account_id, key_id, grace)
 
     async def revoke_key(self, account_id: str, key_id: str) -> None:
         """Revokes an API key at once. Raises NotFound, and LastKey for the last key without an expiry."""
-        try:
-            await self._database.run(api_keys.revoke, account_id, key_id)
-        finally:
-            self._cache.remove(key_id)
+        await self._database.run(api_keys.revoke, account_id, key_id)
 
     async def balance(self, account_id: str) -> int:
         """Returns the current balance in credits."""
-        return await self._database.read(ledger.balance, account_id)
+        return await self._database.look_up(ledger.balance, account_id)
 
 
 class Registrations:
@@ -224,41 +206,3 @@ class Registrations:
                 if not status.allowed:
                     message = "Too many registrations; try again later."
                     raise RateLimited(message, retry_after=status.retry_after, reason="registrations")
-
-
-class AccountCache:
-    """Accounts by the SHA-256 of recently used keys, so that most conversions need no query to authenticate.
-
-    The query takes about 6 % of the CPU time of a tiny conversion.
-
-    Contains only verified accounts that have bought credits: whether their requests are allowed depends only on the
-    balance and the validity of the key, and both are checked again when credits are reserved. `clock` returns Unix time
-    in seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.version = 0  # changes with every `remove`
-        self._clock = clock
-        self._entries: dict[str, tuple[Account, float]] = {}  # Unix time: when the entry expires
-
-    def get(self, sha256: str) -> Account | None:
-        """Returns the account, or None."""
-        account, expires_at = self._entries.get(sha256, (None, 0.0))
-        return account if expires_at > self._clock() else None
-
-    def put(self, sha256: str, account: Account, key_expires_at: int | None, version: int) -> None:
-        """Adds an account as it was read when `version` was current; ignored if keys have been removed since."""
-        if version != self.version or account.verified_at is None or not account.credits_total_purchased:
-            return
-        expires_at = self._clock() + _CACHE_LIFETIME
-        if key_expires_at is not None:
-            expires_at = min(expires_at, key_expires_at)
-        self._entries.pop(sha256, None)
-        if len(self._entries) >= CACHE_CAPACITY:
-            del self._entries[next(iter(self._entries))]  # the oldest
-        self._entries[sha256] = account, expires_at
-
-    def remove(self, key_id: str) -> None:
-        """Removes the key with this id."""
-        self.version += 1
-        self._entries = {sha256: entry for sha256, entry in self._entries.items() if entry[0].key_id != key_id}

@@ -1,5 +1,6 @@
 """All services of a server, as one value that handlers receive."""
 
+import asyncio
 import logging
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +27,7 @@ from web.services.catalogue import (
     tools_catalogue,
 )
 from web.services.charging import Charges
+from web.services.closing import complete
 from web.services.conversions import Conversions
 from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.file_executor import FileExecutor
@@ -35,6 +37,7 @@ from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, server_instance
 from web.services.processes import ServerProcess
+from web.services.releases import Releases
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -68,18 +71,19 @@ class Services:
         self.limiter = limiter = _open_rate_limiter(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
-        idempotency = IdempotencyService(database, owner)
+        self.releases = releases = Releases(database)
+        idempotency = IdempotencyService(database, owner, releases)
         self.accounts = Accounts(database)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.trials = Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self.charges = Charges(database, owner)
+        self.charges = Charges(database, owner, releases)
         self.job_queue = _open_job_queue(settings, process, owner)
-        retention = settings.file_retention_seconds
+        retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
         self.batches = Batches(
-            database, registry, files, self.work_files, self.conversions, idempotency, owner, settings.max_batch_files
+            database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
         )
         self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
         self.openapi = cached_json(openapi)
@@ -89,6 +93,11 @@ class Services:
         self.request_log = RequestLog(database, metrics.http)
         self.in_flight = InFlightRequests()
         self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
+
+    async def close(self) -> None:
+        """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
+        closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
+        await complete(*closing)
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:

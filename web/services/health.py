@@ -147,7 +147,7 @@ def _missing_in(cluster: Cluster) -> str:
 
 
 async def _database_responds(database: Database) -> bool:
-    await database.run(accounts.any_exists)
+    await database.run_unsynced(accounts.any_exists)
     return True
 
 

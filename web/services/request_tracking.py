@@ -117,7 +117,7 @@ class RequestLog:
         """Writes all recorded requests."""
         async with self._writing:
             while batch := self._unwritten[:_BATCH_SIZE]:
-                await self._database.run(request_log.record, batch)
+                await self._database.run_unsynced(request_log.record, batch)
                 del self._unwritten[: len(batch)]
 
     async def run(self) -> None:

@@ -1,12 +1,13 @@
-"""Authentication without a write transaction: cached accounts, revoked keys, and the last use of a key."""
+"""Authentication: no thread and no write transaction for it, revoked keys, and the last use of a key."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from storage.database import Database
+from storage.database import Database, Transaction
 from storage.errors import DatabaseBusy, InvalidKey
 from storage.tables import accounts, api_keys, ledger
 from storage.tables.api_keys import IssuedKey
@@ -16,8 +17,9 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.storage import Clock, open_account
 from tests.support.servers.in_process import Running
-from web.services.accounts import Account, AccountCache, Accounts
+from web.services.accounts import Accounts
 from web.services.charging import Charges
+from web.services.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 
@@ -25,7 +27,6 @@ USE = UsageRecord("convert", "png", "webp", 1)
 class CountingDatabase(Database):
     """A database that counts calls. Writes wait for `writable`."""
 
-    reads = 0
     writes = 0
     fails = False
 
@@ -34,16 +35,12 @@ class CountingDatabase(Database):
         self.writable = asyncio.Event()
         self.writable.set()
 
-    async def read(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        self.reads += 1
-        return await super().read(function, *args, **kwargs)
-
-    async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def run_unsynced(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         self.writes += 1
         await self.writable.wait()
         if self.fails:
             raise DatabaseBusy
-        return await super().run(function, *args, **kwargs)
+        return await super().run_unsynced(function, *args, **kwargs)
 
 
 @pytest.fixture
@@ -78,38 +75,42 @@ def bearer(issued: IssuedKey) -> str:
     return f"Bearer {issued.text}"
 
 
-async def test_accounts_are_read_once_in_ten_seconds(
-    database: CountingDatabase, service: Accounts, clock: Clock
+@pytest.mark.parametrize("purchased", [0, 5])
+async def test_requests_read_their_account_in_the_thread_of_the_server(
+    database: CountingDatabase, service: Accounts, purchased: int
 ) -> None:
-    authorization = bearer(issue(database))
-    found = [await service.authenticate(authorization, cached=True) for _ in range(5)]
-    assert (database.reads, len(set(found))) == (1, 1)
-    clock.now += 10
-    await service.authenticate(authorization, cached=True)
-    assert database.reads == 2
+    issued = issue(database, purchased=purchased)
+    threads = set(threading.enumerate())
+    account = await service.authenticate(bearer(issued))
+    assert await service.balance(account.id) == account.credits_remaining == 2 + purchased
+    await service.close()
+    writer = database.run_blocking(lambda _: threading.current_thread())
+    assert set(threading.enumerate()) - threads <= {writer}
 
 
-async def test_a_balance_is_always_read(database: CountingDatabase, service: Accounts) -> None:
+async def test_a_locked_database_does_not_block_the_server(database: CountingDatabase, service: Accounts) -> None:
     issued = issue(database)
-    first = await service.authenticate(bearer(issued), cached=True)
-    database.run_blocking(ledger.credit, first.id, "grant", 1, "a grant")
-    assert (await service.authenticate(bearer(issued), cached=True)).credits_remaining == first.credits_remaining
-    assert (await service.authenticate(bearer(issued))).credits_remaining == first.credits_remaining + 1
 
+    def lock(transaction: Transaction, mode: str) -> None:
+        transaction.connection.execute_sql(f"PRAGMA locking_mode = {mode}")
 
-async def test_accounts_whose_tier_may_change_are_not_cached(database: CountingDatabase, service: Accounts) -> None:
-    issued = issue(database, purchased=0)
-    account = await service.authenticate(bearer(issued), cached=True)
-    assert account.tier.name == "free"
-    database.run_blocking(ledger.credit, account.id, "purchase", 5, "a purchase")
-    assert (await service.authenticate(bearer(issued), cached=True)).tier.name == "paid"
-
-
-async def test_unknown_keys_are_not_cached(database: CountingDatabase, service: Accounts) -> None:
+    for _ in range(2):  # it is locked by the first transaction in this mode
+        await database.run(lock, "exclusive")
+    found = asyncio.create_task(service.authenticate(bearer(issued)))
+    await asyncio.sleep(0.1)
+    assert not found.done()
     for _ in range(2):
-        with pytest.raises(InvalidKey):
-            await service.authenticate(f"Bearer {api_keys.make_key()}", cached=True)
-    assert database.reads == 2
+        await database.run(lock, "normal")
+    assert (await found).tier.name == "paid"
+
+
+async def test_an_account_is_read_for_each_request(database: CountingDatabase, service: Accounts) -> None:
+    issued = issue(database, purchased=0)
+    account = await service.authenticate(bearer(issued))
+    assert (account.tier.name, account.credits_remaining) == ("free", 2)
+    database.run_blocking(ledger.credit, account.id, "purchase", 5, "a purchase")
+    account = await service.authenticate(bearer(issued))
+    assert (account.tier.name, account.credits_remaining) == ("paid", 7)
 
 
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
@@ -117,70 +118,41 @@ async def test_a_key_revoked_here_is_invalid_at_once(
     database: CountingDatabase, service: Accounts, change: str
 ) -> None:
     issued = issue(database)
-    account = await service.authenticate(bearer(issued), cached=True)
+    account = await service.authenticate(bearer(issued))
     if change == "revoke":
         await service.revoke_key(account.id, issued.key.key_id)
     else:
         await service.rotate_key(account.id, issued.key.key_id, 0)
     with pytest.raises(InvalidKey):
-        await service.authenticate(bearer(issued), cached=True)
+        await service.authenticate(bearer(issued))
 
 
 async def test_a_key_is_invalid_when_its_grace_period_ends(
     database: CountingDatabase, service: Accounts, clock: Clock
 ) -> None:
     issued = issue(database)
-    account = await service.authenticate(bearer(issued), cached=True)
+    account = await service.authenticate(bearer(issued))
     await service.rotate_key(account.id, issued.key.key_id, 3)
     for _ in range(2):
-        await service.authenticate(bearer(issued), cached=True)
+        await service.authenticate(bearer(issued))
     clock.now += 3
     with pytest.raises(InvalidKey):
-        await service.authenticate(bearer(issued), cached=True)
+        await service.authenticate(bearer(issued))
 
 
-async def test_a_key_revoked_elsewhere_reserves_nothing(
-    database: CountingDatabase, service: Accounts, clock: Clock
-) -> None:
-    issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
-    account = await service.authenticate(bearer(issued), cached=True)
+async def test_a_key_revoked_elsewhere_is_invalid_at_once(database: CountingDatabase, service: Accounts) -> None:
+    issued, releases = issue(database), Releases(database)
+    charges = Charges(database, ServerInstance("server", "boot"), releases)
+    account = await service.authenticate(bearer(issued))
     database.run_blocking(api_keys.revoke, account.id, issued.key.key_id)
-    account = await service.authenticate(bearer(issued), cached=True)  # from the cache
     with pytest.raises(InvalidKey):
+        await service.authenticate(bearer(issued))
+    with pytest.raises(InvalidKey):  # as of a request that was authenticated before
         async with charges.hold(account.id, account.key_id, 1, USE, None):
             raise AssertionError
-    await charges.close()
+    await releases.close()
     stored = await database.run(accounts.get, account.id)
     assert (stored.credits_remaining, stored.credits_held, stored.credits_used_total) == (7, 0, 0)
-    clock.now += 10
-    with pytest.raises(InvalidKey):
-        await service.authenticate(bearer(issued), cached=True)
-
-
-def _found(database: Database, issued: IssuedKey) -> Account:
-    return Account.from_storage(*database.run_blocking(api_keys.authenticate, api_keys.digest(issued.text)))
-
-
-def test_an_account_read_before_a_revocation_is_not_cached(url: str, clock: Clock) -> None:
-    database, cache = Database(url, clock=clock), AccountCache(clock)
-    issued = issue(database)
-    found, version = _found(database, issued), cache.version
-    cache.remove(issued.key.key_id)
-    cache.put("sha256", found, None, version)
-    assert cache.get("sha256") is None
-    cache.put("sha256", found, None, cache.version)
-    assert cache.get("sha256") == found
-    database.close()
-
-
-def test_the_cache_is_bounded(url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.accounts.CACHE_CAPACITY", 2)
-    database, cache = Database(url, clock=clock), AccountCache(clock)
-    found = _found(database, issue(database))
-    for name in ("first", "second", "first", "third"):
-        cache.put(name, found, None, cache.version)
-    assert [name for name in ("first", "second", "third") if cache.get(name)] == ["first", "third"]
-    database.close()
 
 
 async def test_requests_do_not_wait_for_the_record_of_their_use(
