@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -240,7 +240,7 @@ class RedisQueue:
 
     def add(self, id: str, job: SharedJob) -> None:
         """Lets a job wait. `on_start` is called when it may run."""
-        self._jobs[id] = {"id": id, **asdict(job), "running": False}
+        self._jobs[id] = {"id": id, **vars(job), "running": False}
         self._change(self._jobs[id])
 
     def set_running(self, id: str) -> None:

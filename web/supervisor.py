@@ -70,14 +70,20 @@ class Supervisor:
             return process
         os.close(writer)
         if not os.read(reader, 1):
-            (pid,) = self._running
-            raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            exitcodes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in self._running]
+            raise SystemExit(exitcodes[0] if exitcodes else 1)
         os.close(reader)
         return None
 
     def _fork(self, number: int, ready: int | None = None) -> ServerProcess | None:
-        """Returns the process in the new process, and None in the parent. Raises OSError."""
-        if pid := os.fork():
+        """Returns the process in the new process, and None in the parent, which tries again later if it cannot fork."""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            log.error("process %d cannot be started: %s", number + 1, error.strerror)
+            self._due[number] = monotonic() + _PAUSE
+            return None
+        if pid:
             self._running[pid] = number, monotonic()
             self._due.pop(number, None)
             return None

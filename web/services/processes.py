@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,8 @@ class ServerProcess:
     def tell_ready(self) -> None:
         """Tells the parent that this process serves requests."""
         if self.ready is not None:
-            os.write(self.ready, b"1")
+            with suppress(BrokenPipeError):  # the parent has ended
+                os.write(self.ready, b"1")
             os.close(self.ready)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import httpx
@@ -50,6 +51,7 @@ class Clients:
     wrong_results: int = 0
     statuses: Counter[int] = field(default_factory=Counter)  # 0 for a failed connection
     most_attempts: int = 0
+    longest: float = 0.0  # seconds until a conversion has succeeded
 
     async def convert_while(self, work: asyncio.Future[Any], concurrency: int = 8) -> None:
         """Starts conversions until the work is done, and completes them. Raises what the work raises.
@@ -68,13 +70,14 @@ class Clients:
         await work
 
     async def _convert(self, client: httpx.AsyncClient, content: bytes, number: int) -> None:
-        failures = 0
+        failures, started = 0, monotonic()
         for attempt in count(1):
             status, retryable, result = await self._attempt(client, content, f"{number}-{failures}")
             self.statuses[status] += 1
             if status == httpx.codes.OK:
                 self.succeeded += 1
                 self.most_attempts = max(self.most_attempts, attempt)
+                self.longest = max(self.longest, monotonic() - started)
                 self.wrong_results += not await asyncio.to_thread(is_picture, result, self.size, self.color)
                 return
             failures += not retryable

@@ -178,6 +178,14 @@ def test_a_port_out_of_range_is_refused(folder: Path) -> None:
     assert "65535" in done.stderr
 
 
+def test_several_processes_need_redis(folder: Path) -> None:
+    done = invoke(folder, "serve", "--processes", "2")
+
+    assert done.exit_code == 2
+    assert "--processes requires CONVERTD_REDIS_URL" in done.stderr
+    assert not (folder / "data").exists()
+
+
 def test_a_port_in_use_is_reported(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run_command(folder, "serve", "--port", str(taken.getsockname()[1]))

@@ -14,6 +14,7 @@ import pytest
 from engine.errors import StepFailed
 from tests.support.servers.in_process import open_work_files
 from web.api.errors import NoSpace, RateLimited, error_headers, public_error
+from web.services.processes import ProcessGroup, SharedUsage
 from web.services.work_files import MEMORY_LIMIT, WorkFile, WorkFiles
 
 MIB = 1 << 20
@@ -99,6 +100,49 @@ async def test_a_result_that_a_process_can_still_write_is_refused(work_files: Wo
         os.write(file.descriptor, bytes(10))
         with mmap.mmap(file.descriptor, 10), pytest.raises(StepFailed):
             await file.seal(10)
+
+
+async def test_processes_of_a_server_share_memory_and_space(tmp_path: Path) -> None:
+    """A process that replaces another one finds what that one used free."""
+    group = ProcessGroup(2)
+    one, other = (_of_process(tmp_path, group, number) for number in (0, 1))
+    with await written(one, 2 * MIB, "a"), await written(one, 4 * MIB, "b"), await written(one, MIB // 2, "c"):
+        with await written(other, MIB // 2) as large:
+            assert not large.in_memory
+        with pytest.raises(RateLimited):
+            await written(other, 2 * MIB + 1)
+        (await written(other, 2 * MIB)).close()
+        other = _of_process(tmp_path, group, 0)
+        (await written(other, 5 * MIB)).close()
+
+
+def _of_process(folder: Path, group: ProcessGroup, number: int) -> WorkFiles:
+    """The work files of a process of a server, whose processes have 10 MiB of space and 768 KiB of memory."""
+    process = group.process(number, parent=-1, ready=None)
+    usage = process.memory, process.space
+    made = WorkFiles(process.folder(folder) / "jobs", space=10 * MIB, memory=3 * MIB // 4, usage=usage)
+    made.prepare()
+    return made
+
+
+def test_processes_of_a_server_have_one_code_and_folders_of_their_own(tmp_path: Path) -> None:
+    group = ProcessGroup(2)
+    one, other = (group.process(number, parent=-1, ready=None) for number in (0, 1))
+    assert one.checkout_code == other.checkout_code != ProcessGroup(2).process(0, parent=-1, ready=None).checkout_code
+    assert (one.folder(tmp_path), other.folder(tmp_path)) == (tmp_path, tmp_path / "process-2")
+
+
+def test_connections_are_left_to_processes_with_fewer() -> None:
+    group = ProcessGroup(3)
+    one, other, _ = (group.process(number, parent=-1, ready=None).connections for number in range(3))
+    assert not one.is_above_mean
+    one.publish(1)
+    assert (one.is_above_mean, other.is_above_mean) == (True, False)
+    other.publish(2)
+    assert (one.is_above_mean, other.is_above_mean) == (False, True)
+    alone = SharedUsage()
+    alone.publish(5)
+    assert not alone.is_above_mean
 
 
 async def test_the_share_of_an_account_shrinks_as_the_space_does(work_files: WorkFiles) -> None:
