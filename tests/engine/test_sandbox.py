@@ -64,6 +64,7 @@ _STOPPED_BY = {
     "lock": ("seccomp",),
 }
 _NOBODY = 65_534
+_GROUP = 60_000  # a further group of the server, which no user has
 # Users of servers: another than root's needs an installation that is not in root's home.
 _USERS = [0, _NOBODY] if os.geteuid() == 0 and reachable_by_jobs(Path(sys.executable)) else [os.geteuid()]
 _FOR_ROOT = ("trace", "become_root", "change_root")  # attacks that only root's processes could make in the first place
@@ -158,7 +159,10 @@ async def test_layers_stop_attacks(started: Starter, tmp_path: Path, aims: dict[
 
 @pytest.mark.parametrize("user", _USERS)
 async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims: dict[str, str], user: int) -> None:
-    """Older versions of Landlock, and kernels without, do not stop all attacks. Root's jobs have users of their own."""
+    """Older versions of Landlock, and kernels without, do not stop all attacks.
+
+    Root's jobs have users of their own, which are not in the groups of the server.
+    """
     versions = [5, 3, 1, 0]  # the last, without Landlock, does not stop all attacks
     is_root = os.geteuid() == 0
     folder, private = searchable / "jobs", searchable / "private"
@@ -166,11 +170,12 @@ async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims:
     attacks |= dict.fromkeys(("kill", "trace", "point", "point_connection"), "server")
     attacks |= {attack: str(private / "file") for attack in ("read", "write", "loosen", "redate", "touch", "link")}
     attacks |= dict.fromkeys(("list", "watch"), str(private))
-    private.mkdir(0o700)
+    private.mkdir()
     folder.mkdir()
     (private / "file").write_bytes(b"private")
-    for path in (private, private / "file", folder):
-        os.chown(path, user, -1)
+    for path, mode in ((private, 0o750), (private / "file", 0o640), (folder, 0o755)):
+        path.chmod(mode)
+        os.chown(path, user, _GROUP if is_root else -1)
 
     server = await asyncio.create_subprocess_exec(
         *(
@@ -184,7 +189,7 @@ async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims:
         stdout=subprocess.PIPE,
         user=user if is_root else None,
         group=user if is_root else None,
-        extra_groups=() if is_root else None,
+        extra_groups=(_GROUP,) if is_root else None,
     )
     output, _ = await server.communicate()
 
