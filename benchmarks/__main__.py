@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, growth, memory, pairs, peers, quality, server, soak
+from benchmarks import cluster, growth, memory, pairs, peers, quality, scaling, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -97,6 +97,18 @@ def run_soak(
 def run_cluster(rounds: Rounds = 3, seconds: Seconds = 4, json_file: Json = None, readme: Readme = False) -> None:
     """A server with a cluster of two workers next to one without, and the CPU time of each part of the cluster."""
     publish("cluster", cluster.measure(rounds, seconds), json_file, readme=readme)
+
+
+@cli.command("scaling")
+def run_scaling(
+    rounds: Rounds = 3,
+    seconds: Seconds = 4,
+    processes: Annotated[int, typer.Option(min=2, help="Processes of the second server.")] = 2,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Throughput of a server with one process and with several, on SQLite and on PostgreSQL."""
+    publish("scaling", scaling.measure(rounds, seconds, processes), json_file, readme=readme)
 
 
 @cli.command("growth")

@@ -131,13 +131,17 @@ class ServerProcess(ABC):
 
 
 class ConvertdServer(ServerProcess):
-    """`convertd serve` with this data folder. `settings` are environment variables; rate limits are off by default."""
+    """`convertd serve` with this data folder. `settings` are environment variables; rate limits are off by default.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = _NOTHING) -> None:
+    `processes` serve; more than one need the setting of Redis.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = _NOTHING, processes: int = 1) -> None:
         usual = {"CONVERTD_DATA_DIR": str(folder), "CONVERTD_METRICS_PORT": "0", "CONVERTD_WORKERS": str(WORKERS)}
         unlimited = {f"CONVERTD_RATE_LIMIT_{tier}": _UNLIMITED for tier in ("PAID", "FREE", "ANONYMOUS")}
         super().__init__({**usual, **unlimited, **settings})
         self.folder = folder
+        self.processes = processes
 
     @property
     def url(self) -> str:
@@ -151,11 +155,12 @@ class ConvertdServer(ServerProcess):
 
     @property
     def command(self) -> Sequence[str]:
-        return _CONVERTD, "serve", "--port", str(self.port)
+        return _CONVERTD, "serve", "--port", str(self.port), "--processes", str(self.processes)
 
     def answers(self) -> bool:
         """Whether it has logged that it listens, which is after its startup. It accepts connections earlier."""
-        return "listening on" in self.log()
+        log = self.log()
+        return "listening on" in log and (self.processes == 1 or log.count(" serves requests") >= self.processes)
 
 
 class ConvertdWorker(ServerProcess):
@@ -170,7 +175,7 @@ class ConvertdWorker(ServerProcess):
 
     @property
     def command(self) -> Sequence[str]:
-        return _CONVERTD, "worker", "--host", "127.0.0.1", *self._limits
+        return _CONVERTD, "worker", "--host", "127.0.0.1", "--port", str(self.port), *self._limits
 
     def answers(self) -> bool:
         """Whether it has joined the cluster."""

@@ -102,11 +102,11 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Server]:
+def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), processes: int = 1) -> Iterator[Server]:
     """Runs a server with a data folder of its own below `folder`, and sixteen paid accounts."""
     data = Path(mkdtemp(dir=folder))
     keys = _create_accounts(settings.get("CONVERTD_DATABASE_URL", f"sqlite:///{data / 'convertd.db'}"))
-    process = ConvertdServer(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings})
+    process = ConvertdServer(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings}, processes)
     started = monotonic()
     with process:
         _wait_until_ready(f"{process.url}/readyz")

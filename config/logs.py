@@ -28,8 +28,8 @@ _VERBOSE_LIBRARIES = (
 )
 
 
-def configure(log_format: Literal["text", "json"]) -> None:
-    """Writes all log records to standard error in a background thread.
+def configure(log_format: Literal["text", "json"], *, background: bool = True) -> None:
+    """Writes all log records to standard error, in a background thread unless this process is to have one thread.
 
     The values of a record's `fields` attribute are shown by name. Secrets are masked unless a record's `unscrubbed`
     attribute is true, as for the links of emails that developers need.
@@ -37,7 +37,7 @@ def configure(log_format: Literal["text", "json"]) -> None:
     # Not shown in any format, so not collected for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
-    handler = BackgroundHandler(sys.stderr)
+    handler = BackgroundHandler(sys.stderr) if background else logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     quiet_libraries()

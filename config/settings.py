@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from email.errors import HeaderParseError
-from email.headerregistry import Address
-from email.utils import getaddresses
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -120,6 +116,11 @@ def _stripe_key(value: SecretStr) -> SecretStr:
 
 
 def _sender(value: str) -> str:
+    # Most commands do not need these.
+    from email.errors import HeaderParseError  # noqa: PLC0415
+    from email.headerregistry import Address  # noqa: PLC0415
+    from email.utils import getaddresses  # noqa: PLC0415
+
     try:
         ((name, address),) = getaddresses([value])
         valid = value.isprintable() and address.isascii() and bool(address and Address(name, addr_spec=address).domain)
@@ -133,7 +134,8 @@ def _sender(value: str) -> str:
 class Settings(BaseModel):
     """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Checks are built when there is something to check: a command without any setting does not wait for them.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     data_dir: Path = Path("data")  # database, files and outbox
     base_url: Annotated[str, AfterValidator(_base_url)] = "http://localhost:8000/api/v1"  # as seen by clients
@@ -205,14 +207,20 @@ def load_settings() -> Settings:
     if file and not Path(file).is_file():
         raise SettingsError(f"{TOML_VARIABLE} names a file that does not exist: {file}")
     try:
-        values = tomllib.loads(Path(file).read_text("utf-8")) if file else {}
-        return Settings.model_validate({**values, **_environment()})
+        given = {**_read_toml(Path(file)), **_environment()} if file else _environment()
+        return Settings.model_validate(given) if given else Settings.model_construct()
     except ValidationError as error:
         # Without values: some settings are secrets.
         lines = [f"  {name}: {message}" for name, message in dict(map(_error_message, error.errors())).items()]
         raise SettingsError("\n".join(["Invalid settings:", *lines])) from None
     except ValueError as error:
         raise SettingsError(f"{file} is not valid TOML: {error}") from None
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415, which most commands do not need
+
+    return tomllib.loads(file.read_text("utf-8"))
 
 
 def _error_message(error: ErrorDetails) -> tuple[str, str]:

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from benchmarks.postgres import find_binaries, running_server
+from benchmarks.redis_server import RedisServer
 from benchmarks.s3_server import S3Server
 from tests.support.samples.corpus import CORPUS, load_corpus
-from tests.support.servers.redis_server import RedisServer
 
 MakeUrl = Callable[[], str]
 

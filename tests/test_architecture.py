@@ -49,7 +49,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "client",
             "cluster_worker",
         ),
-        "executor_setup",
+        *("executor_setup", "supervisor"),
     },
 )
 _WITHOUT_TORNADO = ("engine", "plugins", "storage", "config", "web.api", "web.metrics", "web.services")

@@ -5,8 +5,10 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -23,116 +25,189 @@ from web.http.timeouts import ConnectionTimeouts
 from web.metrics.service import ReadState
 from web.openapi import document
 from web.routes import build_application, documented_operations
+from web.services.closing import CLOSE_TIMEOUT, complete
 from web.services.container import Services
 from web.services.file_executor import DescriptorExecutor, FileExecutor
 from web.services.maintenance import lock_data_folder
+from web.services.processes import ServerProcess
+from web.supervisor import Supervisor, remove_metrics
 
 log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
 _BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
-CANCEL_TIMEOUT = 3  # seconds for requests whose connections have been closed
-CLOSE_TIMEOUT = 3  # seconds for emails, and for what is still to be written to the database
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """The sockets that a server listens on: for requests, and for metrics if they are on."""
+
+    requests: Sequence[socket.socket]
+    metrics: socket.socket | None
+
+    @classmethod
+    def open(cls, settings: Settings, host: str, port: int) -> "Listeners":
+        """Listens; port 0 selects a free port. Raises OSError."""
+        return cls(bind_sockets(port, host, backlog=_BACKLOG), metrics_server.open_listener(settings.metrics_port))
+
+    def all(self) -> list[socket.socket]:
+        """Returns all sockets."""
+        return [*self.requests, *([] if self.metrics is None else [self.metrics])]
 
 
 def assemble(
-    settings: Settings, registry: Registry, executor: Executor | FileExecutor, cluster: ReadState | None = None
+    settings: Settings,
+    registry: Registry,
+    executor: Executor | FileExecutor,
+    cluster: ReadState | None = None,
+    process: ServerProcess | None = None,
 ) -> Services:
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
     openapi = document(documented_operations(registry), registry, settings.base_url)
     on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
-    return Services(settings, registry, on_files, open_blobs(settings), openapi, cluster)
+    return Services(settings, registry, on_files, open_blobs(settings), openapi, cluster, process or ServerProcess())
 
 
 @asynccontextmanager
 async def listening(
-    services: Services, host: str, port: int, timeouts: ConnectionTimeouts = ConnectionTimeouts()
+    services: Services,
+    host: str,
+    port: int,
+    timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+    listeners: Listeners | None = None,
 ) -> AsyncIterator[str]:
     """Serves requests during the block and drains afterwards; port 0 selects a free port.
 
-    Yields the URL of the server. The caller starts and closes the executor.
+    Yields the URL of the server. The caller starts and closes the executor, and closes the services. The parent of the
+    process may have opened the `listeners`.
     """
     settings = services.settings
-    server = Server(build_application(services), settings.rate_limit_anonymous, settings.trusted_proxies, timeouts)
-    sockets = bind_sockets(port, host, backlog=_BACKLOG)
-    server.listen_on(sockets)
+    application, usage = build_application(services), services.process.connections
+    server = Server(application, settings.rate_limit_anonymous, settings.trusted_proxies, timeouts, usage)
+    listeners = listeners or Listeners.open(settings, host, port)
+    server.listen_on(listeners.requests)
     services.readiness.start()
     await services.maintenance.recover()
-    metrics_listener = metrics_server.start_server_metrics(services)
+    metrics_listener = None
+    if listeners.metrics is not None:
+        metrics_listener = metrics_server.start_server_metrics(services, listeners.metrics)
     background = [
         asyncio.create_task(service.run())
         for service in (services.maintenance, services.request_log, services.readiness)
     ]
+    if services.process.count > 1:
+        background.append(asyncio.create_task(metrics_server.keep_sampled(services)))
+    sharing = asyncio.create_task(services.job_queue.run())
     try:
         hostname = f"[{host}]" if ":" in host else host
-        yield f"http://{hostname}:{sockets[0].getsockname()[1]}"
+        yield f"http://{hostname}:{listeners.requests[0].getsockname()[1]}"
     finally:
         for task in background:
             task.cancel()
         services.readiness.stop()
         services.job_queue.close()
-        await _shut_down(services, server, metrics_listener)
+        await _shut_down(services, server, metrics_listener, sharing)
 
 
-async def _shut_down(services: Services, server: Server, metrics_listener: HTTPServer | None) -> None:
-    """Drains requests, closes connections, then closes the services in the order of their dependencies."""
+async def _shut_down(
+    services: Services, server: Server, metrics_listener: HTTPServer | None, sharing: asyncio.Task[None]
+) -> None:
+    """Drains requests, closes connections, then completes emails and what is to be written to the database.
+
+    `sharing` shares the slots of running jobs with other processes.
+    """
     server.stop_listening()
     await services.in_flight.drain(DRAIN_TIMEOUT)
-    await server.close_all_connections()
+    connections = [server.close_all_connections()]
     if metrics_listener is not None:
         metrics_listener.stop()
-        await metrics_listener.close_all_connections()
-    await services.in_flight.drain(CANCEL_TIMEOUT)
-    users = (services.request_log, services.email_queue, services.charges, services.accounts)
-    closing = [asyncio.ensure_future(service.close()) for service in users]
-    _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-    for task in late:
-        task.cancel()
-    await services.payments.checkout.close()
-    await services.limiter.close()
-    await asyncio.to_thread(services.database.close)
+        connections.append(metrics_listener.close_all_connections())
+    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # which cancels its requests
+    sharing.cancel()
+    users = (services.request_log, services.email_queue, services.releases, services.accounts)
+    await complete(sharing, *(service.close() for service in users))
 
 
-async def serve(settings: Settings, host: str, port: int) -> None:
-    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once.
+def serve(settings: Settings, host: str, port: int, supervisor: Supervisor | None = None) -> None:
+    """Serves the API until SIGTERM or SIGINT. A second signal ends the process at once. Blocks.
 
-    Raises, before it listens, SandboxIncomplete if the sandbox is required and incomplete, and DataFolderInUse.
+    With a supervisor, this process forks others, which serve, and raises SystemExit at the end. Raises, before requests
+    are served, SettingsError, SandboxIncomplete if the sandbox is required and incomplete, and DataFolderInUse.
     """
-    configure(settings.log_format)
+    configure(settings.log_format, background=supervisor is None)
     with lock_data_folder(settings.data_dir):
-        await _serve(settings, host, port)
+        registry = load_registry()
+        if supervisor is None:
+            asyncio.run(_serve(settings, registry, host, port, ServerProcess(), None))
+        else:
+            listeners = Listeners.open(settings, host, port)
+            process = supervisor.run(listeners.all())
+            configure(settings.log_format)
+            asyncio.run(_serve(settings, registry, host, port, process, listeners))
 
 
-async def _serve(settings: Settings, host: str, port: int) -> None:
+async def _serve(
+    settings: Settings, registry: Registry, host: str, port: int, process: ServerProcess, listeners: Listeners | None
+) -> None:
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
-    registry = load_registry()
-    executor = server_executor(settings, registry)
-    cluster = None if isinstance(executor, LocalExecutor) else executor.state
-    services = await asyncio.to_thread(assemble, settings, registry, executor, cluster)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
+    stop = _stop_event(process)
+    with _announcing(process):
+        executor = server_executor(settings, registry, process.count)
+        cluster = None if isinstance(executor, LocalExecutor) else executor.state
+        services = await asyncio.to_thread(assemble, settings, registry, executor, cluster, process)
     try:
-        if isinstance(executor, LocalExecutor):
-            await start_local_executor(settings, executor, services.metrics.installation)
-        else:
-            await executor.start(services.job_queue.resize)
+        with _announcing(process):
+            if isinstance(executor, LocalExecutor):
+                await start_local_executor(settings, executor, services.metrics.installation)
+            else:
+                await executor.start(services.job_queue.resize)
         await asyncio.to_thread(_freeze_garbage_collector)
-        async with listening(services, host, port) as url:
-            _announce(registry, settings, url)
-            if not await services.database.read(accounts.any_exists):
-                log.info("no account yet; create one with: convertd account create")
+        async with listening(services, host, port, listeners=listeners) as url:
+            process.tell_ready()
+            with _announcing(process):
+                _announce(registry, settings, url, process)
+                if not await services.database.read(accounts.any_exists):
+                    log.info("no account yet; create one with: convertd account create")
+            if process.count > 1:
+                log.info("process %d of %d serves requests", process.number + 1, process.count)
             await stop.wait()
             log.info("stopping: no new connections, up to %d s for requests in progress", DRAIN_TIMEOUT)
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+                asyncio.get_running_loop().remove_signal_handler(number)
     finally:
-        await executor.close()
+        await asyncio.gather(executor.close(), services.close())
     log.info("stopped")
+
+
+def _stop_event(process: ServerProcess) -> asyncio.Event:
+    """Returns an event that is set by SIGTERM and SIGINT, or at the end of the parent, which alone handles SIGINT."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
+    if process.parent is None:
+        loop.add_signal_handler(signal.SIGINT, stop.set)
+    else:
+        loop.add_reader(process.parent, _stop_without_parent, process.parent, stop)
+    return stop
+
+
+def _stop_without_parent(parent: int, stop: asyncio.Event) -> None:
+    asyncio.get_running_loop().remove_reader(parent)  # it stays readable
+    remove_metrics()
+    stop.set()
+
+
+@contextmanager
+def _announcing(process: ServerProcess) -> Iterator[None]:
+    """Logs only errors during the block unless the process announces the server: the messages would be repeated."""
+    logger = logging.getLogger("convertd")
+    logger.setLevel(logging.NOTSET if process.announces else logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(logging.NOTSET)
 
 
 def _freeze_garbage_collector() -> None:
@@ -141,9 +216,10 @@ def _freeze_garbage_collector() -> None:
     gc.freeze()  # a full collection would traverse all of them and delay requests
 
 
-def _announce(registry: Registry, settings: Settings, url: str) -> None:
+def _announce(registry: Registry, settings: Settings, url: str, process: ServerProcess) -> None:
     formats, pairs = len(registry.formats), len(registry.catalogue())
     where = settings.cluster or f"{settings.workers} workers"
-    log.info("listening on %s; %d formats, %d conversions, %s", url, formats, pairs, where)
+    processes = f", {process.count} processes" if process.count > 1 else ""
+    log.info("listening on %s; %d formats, %d conversions, %s%s", url, formats, pairs, where, processes)
     for need in registry.missing:
         log.warning("%s is missing, needed for %s; install it: %s", need.name, need.purpose, need.install)

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 from dataclasses import asdict
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +19,6 @@ import typer
 from typer.core import TyperGroup
 
 from web import cli_flags
-from web.cli_account import account_cli
-from web.cli_archive import archive
-from web.cli_cluster import cluster_cli
 from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
@@ -36,6 +34,11 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from engine.registry import Registry
     from engine.sandbox import SandboxReport
+    from web.supervisor import Supervisor
+
+
+_MODULES = {"account": "web.cli_account", "archive": "web.cli_archive", "cluster": "web.cli_cluster"}
+"""Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
 
 
 class Commands(TyperGroup):
@@ -44,7 +47,14 @@ class Commands(TyperGroup):
     `convert` has flags for the options of conversions, which are read only if a flag needs them.
     """
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *_MODULES]
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _MODULES:
+            command = typer.main.get_command(import_module(_MODULES[cmd_name]).cli)
+            command.name = cmd_name
+            return command
         return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -71,9 +81,6 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
-cli.add_typer(account_cli, name="account")
-cli.command()(archive)
-cli.add_typer(cluster_cli, name="cluster")
 
 
 def _print_version(requested: bool) -> None:
@@ -109,20 +116,26 @@ def main() -> None:
 def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
+    processes: Annotated[
+        int, typer.Option(min=1, max=64, help="Processes that serve. More than one need CONVERTD_REDIS_URL.")
+    ] = 1,
 ) -> None:
     """Serve the API until stopped.
 
     With CONVERTD_SIMULATED_CHECKOUT=true, the log has the code for the simulated payment page at the start.
     """
     from config.settings import SettingsError
+
+    settings = load_settings_or_exit().at_port(port)
+    supervisor = _supervisor(settings, processes) if processes > 1 else None
+
     from web import app
     from web.executor_setup import SandboxIncomplete
     from web.services.maintenance import DataFolderInUse
 
-    settings = load_settings_or_exit().at_port(port)
     with exit_on_storage_errors():
         try:
-            asyncio.run(app.serve(settings, host, port))
+            app.serve(settings, host, port, supervisor)
         except SettingsError as error:
             exit_with(str(error), WRONG_USAGE)
         except (SandboxIncomplete, DataFolderInUse) as error:
@@ -131,6 +144,15 @@ def serve(
             if error.filename is not None:
                 raise  # a file is the cause, not the address
             exit_with(f"cannot serve on {host}:{port}: {error.strerror or error}", FAILED)
+
+
+def _supervisor(settings: Settings, processes: int) -> Supervisor:
+    """Returns what forks the processes. Exits if they could not share their limits."""
+    if settings.redis_url is None:
+        exit_with("--processes requires CONVERTD_REDIS_URL: processes share the limits of accounts there", WRONG_USAGE)
+    from web.supervisor import Supervisor
+
+    return Supervisor(processes)
 
 
 @cli.command()

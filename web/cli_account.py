@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -27,7 +28,7 @@ from web.cli_output import (
 
 if TYPE_CHECKING:
     from config.settings import Settings
-    from storage.database.transaction import Transaction
+    from storage.database import Database, Transaction
     from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
     from web.api.fields import Model
@@ -36,13 +37,15 @@ R = TypeVar("R")
 
 _MAX_CREDITS = 1_000_000_000  # per call
 
-account_cli = typer.Typer(
-    no_args_is_help=True, help="Create, list and delete accounts, grant credits, and check the ledger."
+cli = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Create, list and delete accounts, grant credits, and check the ledger.",
 )
 Email = Annotated[str, typer.Argument(help="The email address of the account.")]
 
 
-@account_cli.command()
+@cli.command()
 def create(
     email: Annotated[str, typer.Option(help="The email address of the owner.")],
     name: Annotated[str, typer.Option(help="The name of the application, 2 to 100 characters.")],
@@ -72,7 +75,7 @@ def create(
     return print_message(f"the account is in the database {settings.masked_database_url()}")
 
 
-@account_cli.command("list")
+@cli.command("list")
 def list_accounts(as_json: Json = False) -> None:
     """List all accounts with their credits."""
     from storage.tables import accounts
@@ -87,7 +90,7 @@ def list_accounts(as_json: Json = False) -> None:
     return print_table(headers, ([fields[column] for column in columns] for fields in found), fold=False)
 
 
-@account_cli.command()
+@cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
     from storage.tables import api_keys, files
@@ -106,7 +109,7 @@ def show(email: Email, as_json: Json = False) -> None:
     return print_table(("field", "value"), rows, fold=False)
 
 
-@account_cli.command()
+@cli.command()
 def delete(
     email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
 ) -> None:
@@ -132,7 +135,7 @@ def delete(
     print_message(f"deleted the account {account.email}; stored files erased: {len(blobs)}.")
 
 
-@account_cli.command()
+@cli.command()
 def grant(
     email: Email,
     credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
@@ -145,15 +148,19 @@ def grant(
     print(_run_transaction(load_settings_or_exit(), lambda transaction: accounts.grant(transaction, address, credits)))
 
 
-@account_cli.command()
+@cli.command()
 def audit() -> None:
-    """Check the ledger for inconsistencies. Reads the whole database: run it on a copy."""
+    """Check the ledger for inconsistencies. Reads the whole database, one account after the other."""
     from storage.tables import ledger_audit
 
-    problems = _run_transaction(load_settings_or_exit(), ledger_audit.check, read_only=True)
-    for problem in problems:
-        print(problem)
-    if problems:
+    consistent, last = True, ""
+    with _database(load_settings_or_exit()) as database:
+        while accounts := database.read_blocking(ledger_audit.next_accounts, last):
+            for last in accounts:
+                for problem in database.read_blocking(ledger_audit.check, last):
+                    consistent = False
+                    print(problem)
+    if not consistent:
         raise typer.Exit(FAILED)
     print_message("the ledger is consistent.")
 
@@ -196,11 +203,18 @@ def _validate(model: type[Model], **values: str) -> Model:
 
 def _run_transaction(settings: Settings, work: Callable[[Transaction], R], *, read_only: bool = False) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
+    with _database(settings) as database:
+        return database.read_blocking(work) if read_only else database.run_blocking(work)
+
+
+@contextmanager
+def _database(settings: Settings) -> Iterator[Database]:
+    """The configured database. Exits if it cannot be used, in the block too."""
     from storage.database import Database
 
     with exit_on_storage_errors():
         database = Database(settings.resolved_database_url())
         try:
-            return database.read_blocking(work) if read_only else database.run_blocking(work)
+            yield database
         finally:
             database.close()

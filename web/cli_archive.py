@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 Month = Annotated[str, typer.Option(metavar="MONTH", help="The first month that stays in the database, as YYYY-MM.")]
 File = Annotated[Path, typer.Argument(help="The file to write: JSON, a line for each row, compressed with gzip.")]
 
+cli = typer.Typer(add_completion=False)
 
+
+@cli.command()
 def archive(file: File, before: Month) -> None:
     """Move the usage and the charges of all months before MONTH into a file.
 

@@ -10,15 +10,15 @@ import typer
 
 from web.cli_output import FAILED, exit_on_storage_errors, exit_with
 
-cluster_cli = typer.Typer(no_args_is_help=True, help="Prepare the machines of a cluster.")
+cli = typer.Typer(add_completion=False, no_args_is_help=True, help="Prepare the machines of a cluster.")
 
 
-@cluster_cli.callback()
+@cli.callback()
 def _commands() -> None:
     """Prepare the machines of a cluster."""
 
 
-@cluster_cli.command()
+@cli.command()
 def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder for the files.")],
     days: Annotated[int, typer.Option(min=1, max=36500, help="Days that certificates are valid.")] = 3650,

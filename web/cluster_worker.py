@@ -24,7 +24,7 @@ from storage.errors import StorageError, StoreUnavailable
 from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause
 from web.cluster.jobs import Installation, JobRunner
 from web.executor_setup import local_executor, start_local_executor
-from web.http.metrics_server import start_metrics_server
+from web.http.metrics_server import open_listener, start_metrics_server
 from web.metrics import process_registry
 from web.metrics.service import ClusterWorkerMetrics
 from web.services.job_queue import memory_budget
@@ -129,13 +129,14 @@ async def _serve(settings: Settings, options: WorkerOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
-    listener = start_metrics_server(settings.metrics_port, collectors, runner.sample)
+    listener = open_listener(settings.metrics_port)
+    metrics_server = None if listener is None else start_metrics_server(listener, collectors, runner.sample)
     try:
         await start_local_executor(settings, executor, metrics.installation)
         await run_worker(options, runner, stop)
     finally:
-        if listener is not None:
-            listener.stop()
+        if metrics_server is not None:
+            metrics_server.stop()
         await executor.close()
         await transfers.close()
     log.info("stopped")

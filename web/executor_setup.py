@@ -7,7 +7,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.logs import quiet_libraries
 from config.settings import Settings, SettingsError
 from engine import sandbox
 from engine.errors import ConversionError
@@ -16,10 +15,9 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
-from storage.blobs.blob_store import BlobStore, open_blob_store
-from web.services.job_queue import machine_memory
 
-if TYPE_CHECKING:  # most commands import neither the cluster nor the metrics
+if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
+    from storage.blobs.blob_store import BlobStore
     from web.cluster.executor import ClusterExecutor
     from web.metrics.service import InstallationMetrics
 
@@ -34,19 +32,22 @@ class SandboxIncomplete(RuntimeError):
 
 def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
     """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
+    from storage.blobs.blob_store import open_blob_store  # noqa: PLC0415, which converting a file does not need
+
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
     folder = settings.data_dir.absolute() / "blobs"
     return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
 
 
-def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
+def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
     """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
 
-    The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
+    As many `processes` of the server have one. The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
     cluster, this process reads no pickles any more.
     """
     if settings.cluster is None:
         return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
+    from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.cluster.jobs import Installation  # noqa: PLC0415, as above
@@ -64,20 +65,18 @@ def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | C
 
 
 def local_executor(
-    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = ()
+    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = (), *, processes: int = 1
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
-    `modules`; by default, the modules of all jobs.
+    `modules`; by default, the modules of all jobs. As many `processes` of a server have such an executor.
     """
+    from web.services.job_queue import machine_memory  # noqa: PLC0415, a command with one file does not need it
+
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    pool = WorkerPool(
-        ForkServer(layers, modules, folder),
-        workers,
-        settings.jobs_per_process,
-        round(machine_memory() * _IDLE_SHARE),
-    )
+    idle_memory = round(machine_memory() * _IDLE_SHARE / processes)
+    pool = WorkerPool(ForkServer(layers, modules, folder), workers, settings.jobs_per_process, idle_memory)
     return LocalExecutor(workers, pool=pool)
 
 

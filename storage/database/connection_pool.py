@@ -24,8 +24,8 @@ _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a 
 class ConnectionPool:
     """A thread for each connection. `clock` returns Unix time in seconds.
 
-    Statements are limited to `timeout` seconds, if set. Peewee's own pool is not used: all its connections wait while
-    one is opened.
+    Statements are limited to `timeout` seconds, or without one not at all. Peewee's own pool is not used: all its
+    connections wait while one is opened.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class ConnectionPool:
             with call.running(descriptor) as running:
                 if not running:
                     raise DatabaseBusy
-                if is_new and self._timeout is not None:
-                    limit_statements(connection, self._timeout)
+                if is_new:
+                    limit_statements(connection, self._timeout or 0)
                 with _transaction(connection, call.mode if self._is_postgresql else Mode.DURABLE):
                     result = call.function(Transaction(connection, int(self._clock())))
                     committing = True

@@ -68,7 +68,7 @@ class Database:
         deadlock, or the failure of another function that SQLite was to commit together with it. Raises CommitUnknown
         if the connection is lost during the commit; DatabaseBusy if the database is locked, unreachable or does not
         respond in time; OSError (ENOSPC) if its disk is full. If the caller is cancelled, CancelledError is raised
-        after the transaction has ended, or at once if it has not started.
+        after the transaction has ended, or at once if it has not started, or if the caller is cancelled again.
 
         With SQLite, a function that has started is not interrupted by the timeout.
         """
@@ -145,6 +145,8 @@ class Database:
         finally:
             if timer is not None:
                 timer.cancel()
+            if not ended.is_set():  # cancelled again, which is the last chance
+                call.expire()
         return self._ended(call)
 
     def _run_blocking(self, mode: Mode, function: Callable[[Transaction], R]) -> R:

@@ -11,11 +11,24 @@ from storage.tables import backfills, models
 _Sums: TypeAlias = dict[tuple[Any, ...], tuple[int, ...]]
 """Number, credits and bytes of operations, by day, operation, formats and success."""
 
+PAGE = 500
+"""The number of accounts that `next_accounts` returns."""
+
+
+def next_accounts(transaction: Transaction, after: str) -> tuple[str, ...]:
+    """Returns the ids of the accounts that follow, at most PAGE.
+
+    Each account can be checked in a transaction of its own: no rule concerns several accounts.
+    """
+    table = models.Account
+    query = table.select(table.id).where(table.id > after).order_by(table.id).limit(PAGE)
+    return tuple(account for (account,) in transaction.rows(query))
+
 
 def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
     """Returns one sentence per violated invariant, for one account or for all.
 
-    Reads whole tables, so it is meant for operators and tests, not for requests.
+    Reads all rows of the accounts, so it is meant for operators and tests, not for requests.
     """
     query = models.Account.select()
     accounts = transaction.all(query if account is None else query.where(models.Account.id == account))
@@ -24,12 +37,7 @@ def check(transaction: Transaction, account: str | None = None) -> tuple[str, ..
 
 def _violations(transaction: Transaction, account: models.Account) -> list[str]:
     remaining, held = account.credits_remaining, account.credits_held
-    sums: Counter[str] = Counter()
-    charges: dict[str, int] = {}
-    for entry in transaction.all(models.Entry.select().where(models.Entry.account == account.id)):
-        sums[entry.kind] += entry.amount
-        if entry.kind == "charge":
-            charges[entry.ref] = -entry.amount
+    sums, charges = _entry_sums(transaction, account.id), _charges_of_holds(transaction, account.id)
     holds = transaction.all(models.Hold.select().where(models.Hold.account == account.id))
     # Releases before 1.1.0 keep settled holds.
     settled = {hold.id: hold.amount for hold in holds if hold.state == "settled"}
@@ -52,6 +60,22 @@ def _violations(transaction: Transaction, account: models.Account) -> list[str]:
         "reversal entries match the reversed payments": sums["reversal"] == -_reversed(transaction, account.id),
     }
     return [f"{account.id}: violated: {rule}." for rule, is_kept in rules.items() if not is_kept]
+
+
+def _entry_sums(transaction: Transaction, account: str) -> Counter[str]:
+    """Returns the sums of the account's entries, by kind."""
+    table = models.Entry
+    rows = transaction.rows(
+        table.select(table.kind, fn.SUM(table.amount)).where(table.account == account).group_by(table.kind)
+    )
+    return Counter({kind: int(amount) for kind, amount in rows})
+
+
+def _charges_of_holds(transaction: Transaction, account: str) -> dict[str, int]:
+    """Returns the credits of the charges that belong to rows of holds, which are few, by hold."""
+    table, holds = models.Entry, models.Hold.select(models.Hold.id).where(models.Hold.account == account)
+    own = (table.account == account) & (table.kind == "charge") & table.ref.in_(holds)
+    return {entry.ref: -entry.amount for entry in transaction.all(table.select().where(own))}
 
 
 def _purchases_credited(transaction: Transaction, account: str) -> bool:

@@ -16,12 +16,12 @@ import pytest
 from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
 from benchmarks.processes import ConvertdServer, free_port
+from benchmarks.redis_server import RedisServer
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import create_accounts, sqlite_url
 from tests.support.servers.prometheus_server import PrometheusServer
-from tests.support.servers.redis_server import RedisServer
 from web.api.schemas.service import Cluster
 from web.metrics.service import ClusterMetrics, ClusterWorkerMetrics
 

@@ -26,6 +26,7 @@ def test_defaults() -> None:
     assert settings.file_retention_seconds == 86_400
     assert settings.trusted_proxies == ()
     assert (settings.redis_url, settings.smtp_url) == (None, None)
+    assert settings == Settings.model_validate(settings.model_dump())  # defaults pass the checks of given values
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from config.settings import ENV_PREFIX, Settings, load_settings
 from web import app, cluster_worker
+from web.services.closing import CLOSE_TIMEOUT
 
 _FOLDER = Path(__file__).parents[2] / "config" / "systemd"
 _SERVER, _WORKER, _SCHEDULER = (_FOLDER / f"convertd{name}.service" for name in ("", "-worker", "-scheduler"))
@@ -103,7 +104,7 @@ def test_privileged_system_calls_are_forbidden(unit: Path) -> None:
 
 
 def test_stop_timeouts_exceed_the_drain_times() -> None:
-    drain = app.DRAIN_TIMEOUT + app.CANCEL_TIMEOUT + app.CLOSE_TIMEOUT
+    drain = app.DRAIN_TIMEOUT + 3 * CLOSE_TIMEOUT
 
     assert int(_value(_SERVER, "TimeoutStopSec")) >= drain + 10
     assert int(_value(_WORKER, "TimeoutStopSec")) >= cluster_worker.DRAIN_TIMEOUT + 10

@@ -12,11 +12,11 @@ import pytest
 
 from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess, ServerProcess
+from benchmarks.redis_server import RedisServer
 from tests.support.requests import http
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, repeat
 from tests.support.servers.nginx_server import NginxServer
-from tests.support.servers.redis_server import RedisServer
 
 pytestmark = pytest.mark.long
 

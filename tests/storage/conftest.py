@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from benchmarks.redis_server import RedisServer
 from storage.database import Database, migrate
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.samples.storage import Clock
-from tests.support.servers.redis_server import RedisServer
 
 OpenEarlier = Callable[[int], Database]
 

@@ -27,9 +27,9 @@ NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}) ",
     "postgresql": "WITH numbers (n) AS (SELECT generate_series({first}, {last})) ",
 }
-ACCOUNT = f"'acct_' || (n - n / {ACCOUNTS} * {ACCOUNTS})"
+ACCOUNT = f"'owner_' || (n - n / {ACCOUNTS} * {ACCOUNTS})"
 SELECTS = {
-    "account": "'acct_' || n, 'a' || n, 'a' || n, 'a', 1, 0, 0, 0, 0, 1, NULL FROM numbers",
+    "account": "'owner_' || n, 'a' || n, 'a' || n, 'a', 1, 0, 0, 0, 0, 1, NULL FROM numbers",
     "usage": f"{ACCOUNT}, 'convert', 'png', 'webp', 10, 5, FALSE, 0, :now - (n - n / {DAYS} * {DAYS}) * {DAY}"
     " FROM numbers",
     "file": f"'file_' || n, {ACCOUNT}, 'a.png', 'png', 'png', 10, 'up_' || n, NULL, NULL, NULL, 'blob_' || n,"
@@ -92,9 +92,9 @@ def test_no_charge_waits_for_a_migration(url: str, open_earlier: OpenEarlier, cl
         server = ConvertdServer(tmp_path / "data", {"CONVERTD_DATABASE_URL": url})
         with server:
             opened = Database(url, clock=clock)
-            report = opened.run_blocking(usage.report, "acct_1", 0, 2 * int(clock.now))
+            report = opened.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now))
             assert report.total_conversions == ROWS["usage"] // ACCOUNTS
-            assert opened.run_blocking(files.stored_bytes, "acct_1") == 17 * ROWS["file"] // ACCOUNTS
+            assert opened.run_blocking(files.stored_bytes, "owner_1") == 17 * ROWS["file"] // ACCOUNTS
             assert eventually(lambda: not opened.read_blocking(backfills.pending), BACKFILL_SECONDS)
             opened.close()
             assert server.stop() == 0
@@ -103,8 +103,8 @@ def test_no_charge_waits_for_a_migration(url: str, open_earlier: OpenEarlier, cl
     assert charging.charges > 10
     assert charging.longest < LONGEST_CHARGE
     opened = Database(url, clock=clock)
-    assert opened.run_blocking(usage.report, "acct_1", 0, 2 * int(clock.now)) == report_of_rows(opened, clock)
-    for account in (charging.account, "acct_1", "acct_999"):
+    assert opened.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now)) == report_of_rows(opened, clock)
+    for account in (charging.account, "owner_1", "owner_999"):
         assert opened.run_blocking(ledger_audit.check, account) == ()
     assert opened.run_blocking(Transaction.all, models.Hold.select()) == []
     found = read_totals(opened)
@@ -119,6 +119,6 @@ def report_of_rows(database: Database, clock: Clock) -> usage.UsageReport:
     """The report of an account that is summed from its usage, as while a backfill is pending."""
     begin = models.Backfill.insert(name="usage_day", position="")
     database.run_blocking(Transaction.insert, begin)
-    report = database.run_blocking(usage.report, "acct_1", 0, 2 * int(clock.now))
+    report = database.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now))
     database.run_blocking(Transaction.execute, models.Backfill.delete())
     return report

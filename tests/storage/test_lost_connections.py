@@ -167,13 +167,32 @@ async def test_a_stopped_process_does_not_block_a_transaction(impatient: Databas
         ledger.credit(transaction, account.id, "grant", 1, "never")
 
     with stopping() as stop:
-        async with asyncio.timeout(10):
-            with pytest.raises(DatabaseBusy):
-                await impatient.run(run_when_stopped)
+        attempt = asyncio.create_task(impatient.run(run_when_stopped))
+        await asyncio.wait([attempt], timeout=10)
+        assert isinstance(attempt.exception(), DatabaseBusy)
         assert await impatient.run(ledger.balance, account.id) == 0
         with pytest.raises(CommitUnknown):
             await impatient.run(stop)  # does not answer COMMIT
     assert await impatient.run(ledger.balance, account.id) == 0
+
+
+async def test_a_transaction_ends_when_its_task_is_cancelled_again(url: str) -> None:
+    database = Database(url, timeout=60)
+    started = threading.Event()
+
+    def never_ends(transaction: Transaction) -> None:
+        stop(transaction)
+        started.set()
+        accounts.any_exists(transaction)
+
+    with stopping() as stop:
+        task = asyncio.create_task(database.run(never_ends))
+        await asyncio.to_thread(started.wait, 30)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(database.close)
 
 
 async def test_a_server_that_is_cut_off_fails_all_transactions_in_time(url: str) -> None:
@@ -231,6 +250,14 @@ def test_long_statements_end_on_the_server(impatient: Database, postgres: str) -
     with psycopg.connect(postgres, autocommit=True) as connection:
         running = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)' AND state = 'active'"
         assert eventually(lambda: connection.execute(running).fetchone() == (0,))
+
+
+def test_without_a_timeout_statements_have_no_limit(postgres: str, url: str) -> None:
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {_name(url)} SET statement_timeout = 100".encode())
+    database = Database(url)
+    database.read_blocking(lambda transaction: transaction.connection.execute_sql("SELECT pg_sleep(0.2)"))
+    database.close()
 
 
 def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None:

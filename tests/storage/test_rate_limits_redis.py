@@ -10,10 +10,10 @@ import pytest
 from redis.asyncio import Redis
 
 from benchmarks.processes import free_port
+from benchmarks.redis_server import RedisServer
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter, RateLimitStatus
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.storage.conftest import LONG_TIMEOUT
-from tests.support.servers.redis_server import RedisServer
 
 RETRY_INTERVAL = 0.5  # seconds
 LONG_RETRY_INTERVAL = 2.0

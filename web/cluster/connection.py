@@ -47,7 +47,8 @@ _ECHO = "convertd-echo"  # the topic of events by which servers see whether they
 _ECHO_TIMEOUT, _ECHO_INTERVAL = 3.0, 0.2  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _URL_LIFETIME = 900.0  # seconds
-_MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
+MAX_SILENCE = 4.0  # a worker without a new sign for as many seconds, between two updates, stands still
+MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 _WORKER_TTL = "distributed.scheduler.worker-ttl"
@@ -74,12 +75,14 @@ class _Description:
     memory: int
     executing: int
     waiting: int
+    last_seen: float  # by the clock of the scheduler
 
 
 class ClusterConnection:
     """The connection to `scheduler`, which is opened again when it was lost.
 
-    `workers` can run jobs of this server. `outage` is done while there have been none for 10 s.
+    `workers` can run jobs of this server: those that stand still cannot. `outage` is done while there have been none
+    for 10 s.
     """
 
     def __init__(self, scheduler: str, installation: Installation, blobs: BlobStore) -> None:
@@ -95,6 +98,7 @@ class ClusterConnection:
         self._polling: asyncio.Task[None] | None = None
         self._first_update, self._outdated, self._echoed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._last_usable = monotonic()
+        self._signs: dict[str, tuple[float, float]] = {}  # by address: the latest sign, and the time of its update
         self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
 
     async def start(self, on_resize: Callable[[int, int], None]) -> None:
@@ -232,7 +236,10 @@ class ClusterConnection:
         described = [_described(address, worker) for address, worker in (workers or {}).items()]
         found = [worker for worker in described if worker is not None]
         usable = [worker for worker in found if not self._installation.difference(worker.installation)]
-        running = [worker for worker in usable if worker.running]
+        now = monotonic()
+        self._signs = {worker.address: self._sign(worker, now) for worker in usable}
+        responding = [worker for worker in usable if now - self._signs[worker.address][1] < MAX_SILENCE]
+        running = [worker for worker in responding if worker.running]
         self.workers = tuple(ClusterWorker(worker.address, worker.slots, worker.memory) for worker in running)
         self.state = Cluster(
             connected=workers is not None,
@@ -242,17 +249,21 @@ class ClusterConnection:
             running=sum(worker.executing for worker in running),
             waiting=sum(worker.waiting for worker in running),
         )
-        self._record_outage()
+        self._record_outage(now if responding else self._last_usable)
         if self.workers:
             self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
 
-    def _record_outage(self) -> None:
-        if self.state.usable:  # counts workers that run their last jobs, too
-            self._last_usable = monotonic()
-            if self.outage.done():
-                self.outage = asyncio.get_running_loop().create_future()
-        elif monotonic() - self._last_usable > _MAX_OUTAGE and not self.outage.done():
+    def _sign(self, worker: _Description, now: float) -> tuple[float, float]:
+        known = self._signs.get(worker.address)
+        return known if known is not None and known[0] == worker.last_seen else (worker.last_seen, now)
+
+    def _record_outage(self, last_usable: float) -> None:
+        """Records when there was a usable worker for the last time, if only one that ran its last jobs."""
+        if last_usable > self._last_usable and self.outage.done():
+            self.outage = asyncio.get_running_loop().create_future()
+        elif monotonic() - last_usable > MAX_OUTAGE and not self.outage.done():
             self.outage.set_result(None)
+        self._last_usable = last_usable
 
 
 def _described(address: str, worker: Mapping[str, Any]) -> _Description | None:
@@ -267,6 +278,7 @@ def _described(address: str, worker: Mapping[str, Any]) -> _Description | None:
             int(worker["resources"][MEMORY]),
             int(counts.get("executing", 0)),
             int(counts.get("ready", 0)) + int(counts.get("constrained", 0)),
+            float(worker["last_seen"]),
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None

@@ -23,6 +23,7 @@ from storage.ids import new_id
 from web.api.schemas.service import Cluster
 from web.cluster.connection import MEMORY, SERIALIZERS, ClusterConnection, ClusterWorker
 from web.cluster.jobs import MAX_INLINE, ClusterJob, FileContent, Installation, run_job
+from web.services.closing import complete
 from web.services.work_files import StoredContent, WorkFile
 
 log = logging.getLogger("convertd.cluster")
@@ -32,7 +33,6 @@ _MAX_OVERHEAD = 45.0  # seconds for files, for a free worker and for repeats, in
 _URL_MARGIN = 60.0  # seconds in addition that URLs are valid, because clocks differ
 FETCH_TIMEOUT = 10.0  # seconds to fetch a reply from a worker
 _BUSY_INTERVAL = 0.1  # seconds until a worker that sends other replies is asked again
-CLOSE_TIMEOUT = 3.0  # seconds to delete files and to disconnect
 _RELEASE_DELAY = 1.0  # seconds
 _UNREADABLE = "A worker of the cluster has sent something else than a result."
 
@@ -77,10 +77,7 @@ class ClusterExecutor:
 
     async def close(self) -> None:
         """Disconnects, which ends all jobs. Takes at most 3 s, even if nothing responds."""
-        closing = [asyncio.ensure_future(self.connection.close()), *self._deletions]
-        _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT)
-        for task in late:
-            task.cancel()
+        await complete(self.connection.close(), *self._deletions)
 
     async def ready(self) -> bool:
         """Returns whether a worker can run jobs of this server."""

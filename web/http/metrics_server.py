@@ -19,20 +19,17 @@ log = logging.getLogger("convertd.metrics")
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 1024  # bytes
+_SAMPLE_INTERVAL = 1.0  # seconds
 _IDLE_TIMEOUT = 120  # seconds; scrapes are more frequent
 
 
-def start_server_metrics(services: Services) -> HTTPServer | None:
-    """Serves the metrics of a server on the configured port. Returns None as `start_metrics_server` does."""
-    port, registry = services.settings.metrics_port, services.metrics.registry
-    return start_metrics_server(port, registry, lambda: _sample(services))
+def start_server_metrics(services: Services, listener: socket.socket) -> HTTPServer:
+    """Serves the metrics of a server on a listening socket."""
+    return start_metrics_server(listener, services.metrics.registry, lambda: sample(services))
 
 
-def start_metrics_server(port: int, registry: CollectorRegistry, sample: Callable[[], None]) -> HTTPServer | None:
-    """Serves metrics; `sample` sets the gauges that are read at scrape time.
-
-    Returns None if the port is 0, or if it cannot be opened, which is logged.
-    """
+def open_listener(port: int) -> socket.socket | None:
+    """Listens on this machine. Returns None if the port is 0, or if it cannot be opened, which is logged."""
     if port == 0:
         return None
     try:
@@ -40,21 +37,30 @@ def start_metrics_server(port: int, registry: CollectorRegistry, sample: Callabl
     except OSError as error:
         log.warning("no metrics: cannot listen on %s:%d: %s", _HOST, port, error.strerror or error)
         return None
+    listener.setblocking(False)
+    log.info("metrics on http://%s:%d/metrics", _HOST, port)
+    return listener
+
+
+def start_metrics_server(
+    listener: socket.socket, registry: CollectorRegistry, sample: Callable[[], None]
+) -> HTTPServer:
+    """Serves metrics on a listening socket; `sample` sets the gauges that are read at scrape time."""
     application = Application(
         [("/metrics", _MetricsHandler, {"registry": registry, "sample": sample})], log_function=lambda handler: None
     )
     server = HTTPServer(
         application, max_body_size=_MAX_BODY, idle_connection_timeout=_IDLE_TIMEOUT, body_timeout=_IDLE_TIMEOUT
     )
-    listener.setblocking(False)
     server.add_socket(listener)
-    log.info("metrics on http://%s:%d/metrics", _HOST, port)
     return server
 
 
-def _sample(services: Services) -> None:
+def sample(services: Services) -> None:
     """Sets the gauges that are read at scrape time."""
     job_queue, metrics, limiter = services.job_queue, services.metrics, services.limiter
+    if metrics.process is not None:
+        metrics.process.update()
     metrics.workers.slots.set(job_queue.slots)
     metrics.workers.busy.set(job_queue.running)
     metrics.workers.queue_depth.set(job_queue.waiting)
@@ -65,6 +71,13 @@ def _sample(services: Services) -> None:
     if metrics.cluster is not None and services.readiness.cluster_state is not None:
         metrics.cluster.update(services.readiness.cluster_state())
     metrics.http.redis_breaker_open.set(isinstance(limiter, FailoverRateLimiter) and limiter.failing)
+
+
+async def keep_sampled(services: Services) -> None:
+    """Sets the gauges every second until cancelled: a scrape may reach another process of the server."""
+    while True:
+        sample(services)
+        await asyncio.sleep(_SAMPLE_INTERVAL)
 
 
 class _MetricsHandler(RequestHandler):

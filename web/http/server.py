@@ -27,6 +27,7 @@ from web.http.authorization import client_address, client_network, is_trusted
 from web.http.connections import Connection, Connections, Value, connection_of, too_many_connections
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
+from web.services.processes import SharedUsage
 
 log = logging.getLogger("convertd.server")
 
@@ -44,6 +45,7 @@ _MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
 _MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
 _HEALTH_PATHS = ("/healthz", "/readyz")
 _BACKLOG = 128  # connections accepted in a row
+_TURN_OF_OTHERS = 0.005  # seconds in which other processes can accept a connection
 _ACCEPT_PAUSE = 1  # seconds without accepting connections when resources are exhausted
 _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 
@@ -51,7 +53,8 @@ _UNLIMITED = 1 << 60  # handlers limit the size of bodies
 class Server(HTTPServer):
     """Serves an application, with limits on connections in total and per client.
 
-    `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies have no limit of their own.
+    `rate_limit` is for the headers of errors that no handler sends. `trusted` proxies have no limit of their own. If
+    several processes listen on the same sockets, `usage` lets each have its share of the connections.
     """
 
     def initialize(  # type: ignore[override]
@@ -60,13 +63,16 @@ class Server(HTTPServer):
         rate_limit: int,
         trusted: Collection[IPv4Network | IPv6Network] = (),
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+        usage: SharedUsage | None = None,
     ) -> None:
+        self._usage = usage or SharedUsage()
         self._rate_limit = rate_limit
         self._trusted = trusted
         self._timeouts = timeouts
         self._clients = Connections()
         self._health_checks = Connections()
         self._listeners: list[socket.socket] = []
+        self._left_to_others: set[socket.socket] = set()
         self._accept_failed = False
         self._lingering: set[asyncio.Task[None]] = set()
         super().initialize(application, max_header_size=_MAX_HEADERS, max_body_size=_UNLIMITED)
@@ -93,7 +99,12 @@ class Server(HTTPServer):
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_BACKLOG):
+        for number in range(_BACKLOG):
+            if self._usage.is_above_mean and not (number == 0 and listener in self._left_to_others):
+                self._left_to_others.add(listener)
+                self._pause(listener, _TURN_OF_OTHERS)
+                return
+            self._left_to_others.discard(listener)
             try:
                 accepted, address = listener.accept()
             except ConnectionAbortedError:
@@ -104,12 +115,16 @@ class Server(HTTPServer):
                 if not self._accept_failed:
                     log.error("no connections can be accepted: %s", error.strerror or error)
                 self._accept_failed = True
-                loop = asyncio.get_running_loop()
-                loop.remove_reader(listener)  # it would stay readable
-                loop.call_later(_ACCEPT_PAUSE, self._resume, listener)
+                self._pause(listener, _ACCEPT_PAUSE)
                 return
             self._accept_failed = False
             self._open_connection(accepted, address)
+
+    def _pause(self, listener: socket.socket, seconds: float) -> None:
+        """Accepts no connections for a time."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listener)  # it would stay readable
+        loop.call_later(seconds, self._resume, listener)
 
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         peer = str(address[0])
@@ -135,6 +150,7 @@ class Server(HTTPServer):
             only_health=only_health,
         )
         connections.add(connection)
+        self._usage.publish(len(self._clients))
         self.handle_stream(connection, address)
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
@@ -147,6 +163,7 @@ class Server(HTTPServer):
         super().on_close(server_conn)
         connection = connection_of(server_conn)
         (self._health_checks if connection.only_health else self._clients).remove(connection)
+        self._usage.publish(len(self._clients))
 
     async def close_all_connections(self) -> None:
         self._check.stop()

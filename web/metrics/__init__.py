@@ -3,8 +3,9 @@
 No label has a value that a client can choose: routes are patterns, formats are names from the catalogue, codes and
 reasons are the API's. The classes here read no database and no disk: other code calls them with the values to record.
 
-Each server process counts its own work on its own port, so counters can be summed over processes. Values read from a
-shared database are the same in all processes.
+Each server counts its own work, so counters can be summed over servers. Values read from a shared database are the same
+for all servers. The processes of one server keep their metrics in files that all of them read: each returns the sums,
+or of states the smallest or largest value, as `multiprocess_mode` declares. Counters of processes that have ended stay.
 """
 
 from collections.abc import Iterable
@@ -16,9 +17,11 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
+from web.metrics.process import ProcessMetrics
 from web.metrics.service import (
     ClusterMetrics,
     CreditMetrics,
@@ -39,11 +42,22 @@ def process_registry() -> CollectorRegistry:
 
 
 class Metrics:
-    """All metrics of a server with these plugins, in a registry of their own."""
+    """All metrics of a server with these plugins. `registry` is the one to expose.
 
-    def __init__(self, plugins: Iterable[Plugin], *, cluster: bool = False) -> None:
-        self.registry = registry = process_registry()
-        GCCollector(registry)
+    With `shared`, these are the metrics of all processes of the server. `process` has those that are to be updated.
+    """
+
+    def __init__(self, plugins: Iterable[Plugin], *, cluster: bool = False, shared: bool = False) -> None:
+        self.process: ProcessMetrics | None = None
+        if shared:
+            disable_created_metrics()
+            registry, self.registry = CollectorRegistry(), CollectorRegistry()
+            MultiProcessCollector(self.registry)
+            PlatformCollector(self.registry)
+            self.process = ProcessMetrics(registry)
+        else:
+            self.registry = registry = process_registry()
+            GCCollector(registry)
         self.http = HttpMetrics(registry)
         self.conversions = ConversionMetrics(registry)
         self.workers = WorkerMetrics(registry)

@@ -12,7 +12,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
@@ -66,12 +66,16 @@ class HttpMetrics:
             registry=registry,
         )
         errors = Counter("convertd_http_errors", "Responses with an error.", ("route", "code"), registry=registry)
-        self.in_progress = gauge("convertd_http_requests_in_progress", "Requests in progress.")
+        self.in_progress = gauge(
+            "convertd_http_requests_in_progress", "Requests in progress.", multiprocess_mode="livesum"
+        )
         self._limited = _labelled_counter(
             registry, "convertd_rate_limited", "Requests refused by a rate limit.", "scope", _SCOPES
         )
         self.redis_breaker_open = gauge(
-            "convertd_redis_breaker_open", "1 while Redis fails and each process counts requests on its own."
+            "convertd_redis_breaker_open",
+            "1 while Redis fails and each process counts requests on its own.",
+            multiprocess_mode="livemax",
         )
         # Cached: the lookup by labels takes longer than the increment.
         self._requests = cache(requests.labels)
@@ -103,10 +107,16 @@ class WorkerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry)
         counter = partial(_labelled_counter, registry)
-        self.slots = gauge("convertd_workers", "Conversions that can run at the same time.")
-        self.busy = gauge("convertd_workers_busy", "Running conversions.")
-        self.queue_depth = gauge("convertd_queue_depth", "Queued conversions.")
-        self.oldest_wait = gauge("convertd_queue_oldest_seconds", "Age of the oldest queued conversion in seconds.")
+        self.slots = gauge(
+            "convertd_workers", "Conversions that can run at the same time.", multiprocess_mode="livemax"
+        )
+        self.busy = gauge("convertd_workers_busy", "Running conversions.", multiprocess_mode="livesum")
+        self.queue_depth = gauge("convertd_queue_depth", "Queued conversions.", multiprocess_mode="livesum")
+        self.oldest_wait = gauge(
+            "convertd_queue_oldest_seconds",
+            "Age of the oldest queued conversion in seconds.",
+            multiprocess_mode="livemax",
+        )
         self.queue_wait = Histogram(
             "convertd_queue_wait_seconds",
             "Time in the queue in seconds, of conversions that started.",
@@ -172,7 +182,9 @@ class CreditMetrics:
         self.payments = counter(
             "convertd_payments", "Checkouts and events about payments.", "outcome", _PAYMENT_OUTCOMES
         )
-        self.emails_waiting = Gauge("convertd_mail_waiting", "Emails in the queue.", registry=registry)
+        self.emails_waiting = Gauge(
+            "convertd_mail_waiting", "Emails in the queue.", registry=registry, multiprocess_mode="livesum"
+        )
         self._emails = counter("convertd_mail", "Emails that were sent or dropped.", "outcome", ("sent", "failed"))
 
     def record_email(self, sent: bool) -> None:
@@ -184,7 +196,7 @@ class TotalsMetrics:
     """Totals of the database and free disk space, as of the latest update."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemostrecent")
         accounts = gauge("convertd_accounts", "Accounts.", ("tier",))
         files = gauge("convertd_files_stored", "Stored files.", ("state",))
         self._totals = {
@@ -214,12 +226,12 @@ class InstallationMetrics:
     """Version, readiness, plugins and sandbox of this process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemin")
         self.ready = gauge(
             "convertd_ready", "1 if the server is ready, as /readyz reports, or the worker is part of the cluster."
         )
-        build = Info("convertd_build", "Version of convertd and of Python.", registry=registry)
-        build.info({"version": version("convertd"), "python": platform.python_version()})
+        build = gauge("convertd_build_info", "Version of convertd and of Python.", ("version", "python"))
+        build.labels(version("convertd"), platform.python_version()).set(1)
         self._plugins = gauge("convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"))
         self._layers = gauge("convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",))
 
@@ -241,8 +253,9 @@ class ClusterMetrics:
     """The state of the cluster."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemostrecent")
         self._workers = gauge("convertd_cluster_workers", "Workers of the cluster by version.", ("version",))
+        self._versions: set[str] = set()
         jobs = gauge("convertd_cluster_jobs", "Conversions of all servers on the usable workers by state.", ("state",))
         self._gauges = {
             "connected": gauge("convertd_cluster_connected", "1 if the scheduler of the cluster responds."),
@@ -265,9 +278,9 @@ class ClusterMetrics:
         """Sets all metrics."""
         for name, gauge in self._gauges.items():
             gauge.set(getattr(state, name))
-        self._workers.clear()  # forgets versions that no worker has
-        for running_version, count in state.workers.items():
-            self._workers.labels(running_version).set(count)
+        self._versions |= state.workers.keys()
+        for known_version in self._versions:  # metrics that processes share cannot be removed
+            self._workers.labels(known_version).set(state.workers.get(known_version, 0))
         self._retries.inc(state.retries - self._retries_before)
         self._retries_before = state.retries
 

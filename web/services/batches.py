@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
-from engine.errors import UnsupportedConversion
+from engine.errors import ExecutorUnavailable, UnsupportedConversion
 from engine.options import OptionValues
 from engine.registry import Registry
 from storage.database import Database, Transaction
-from storage.errors import NoCredits, NotFound
+from storage.errors import DatabaseBusy, NoCredits, NotFound, StoreUnavailable
 from storage.tables import batches, files, ledger
 from storage.tables.batches import Batch
 from storage.tables.files import File, SourceFile
@@ -26,12 +26,14 @@ from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.conversions import Conversions
 from web.services.files import Files, stored_file
-from web.services.idempotency import LEASE, IdempotencyService, IdempotentRequest, Replayed, ResponseData
+from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
+from web.services.releases import LEASE, Releases
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.batches")
 
 RENEW_INTERVAL = LEASE / 3  # seconds
+_OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # of what all conversions need
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Batches:
         work_files: WorkFiles,
         conversions: Conversions,
         idempotency: IdempotencyService,
+        releases: Releases,
         owner: ServerInstance,
         max_files: int,
     ) -> None:
@@ -70,6 +73,7 @@ class Batches:
         self._work_files = work_files
         self._conversions = conversions
         self._idempotency = idempotency
+        self._releases = releases
         self._owner = owner
         self.max_files = max_files
 
@@ -134,7 +138,7 @@ class Batches:
             renewal.cancel()
             with suppress(asyncio.CancelledError):
                 await renewal
-            await asyncio.shield(self._database.run(batches.end, request.batch_id, attempt))
+            await self._releases.run(batches.end, request.batch_id, attempt)
 
     async def _renew(self, batch_id: str, attempt: str, claim: Claim | None) -> None:
         while True:
@@ -149,7 +153,10 @@ class Batches:
     async def _convert_all(
         self, request: BatchRequest, target: str
     ) -> tuple[list[Mapping[str, Any]], dict[str, PublicError]]:
-        """Returns one entry per file, in the order of the request, and the errors by file."""
+        """Returns one entry per file, in the order of the request, and the errors by file.
+
+        Once a file fails because something that the server needs does not respond, files that wait fail as well.
+        """
         entries: dict[str, Mapping[str, Any]] = {}
         errors: dict[str, PublicError] = {}
         remaining = iter(request.file_ids)
@@ -157,6 +164,8 @@ class Batches:
         async def work() -> None:
             for file_id in remaining:
                 try:
+                    if outage := next((error for error in errors.values() if isinstance(error, _OUTAGES)), None):
+                        raise outage
                     entries[file_id] = await self._successful_entry(request, file_id, target)
                 except Exception as error:
                     errors[file_id] = public_error(error)

@@ -2,14 +2,10 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from math import inf
 from time import monotonic
-from typing import Any, TypeVar
 
 from engine.errors import ConversionError
 from storage.database import Database, Transaction
@@ -19,15 +15,10 @@ from storage.tables import api_keys, idempotency, ledger
 from storage.tables.idempotency import Claim, StoredResponse
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
-from web.services.idempotency import LEASE, ResponseData, stored_response
+from web.services.idempotency import ResponseData, stored_response
+from web.services.releases import LEASE, Releases, retry_while_busy
 
-log = logging.getLogger("convertd.charging")
-
-T = TypeVar("T")
-
-RETRY_DELAYS = (0.2, 0.4, 0.8, 1.6, 3.2)  # seconds
-SETTLE_TIMEOUT = 8.0  # seconds after which no further attempt is made to find out whether a charge was committed
-RELEASE_TIMEOUT = 1.0  # seconds that an error response waits for the release of the hold
+SETTLE_TIMEOUT = 7.0  # seconds after which no further attempt is made to find out whether a charge was committed
 
 SaveResult = Callable[[Transaction], ResponseData]
 """Saves the rows of a result and returns the response. Idempotent."""
@@ -54,10 +45,10 @@ class Charge:
         except CommitUnknown as unknown:
             # The commit may have succeeded: the database decides, once it is reachable again.
             try:
-                if not await _retry_while_busy(self.is_settled, deadline):
+                if not await retry_while_busy(self.is_settled, deadline):
                     raise
-                return await _retry_while_busy(lambda: self._database.run(_read_settled, self._hold, save), deadline)
-            except DatabaseBusy:
+                return await retry_while_busy(lambda: self._database.run(_read_settled, self._hold, save), deadline)
+            except (DatabaseBusy, CommitUnknown):
                 raise unknown from None
 
     async def is_settled(self) -> bool:
@@ -68,15 +59,10 @@ class Charge:
 class Charges:
     """Holds credits for operations. `owner` identifies this run of this server."""
 
-    def __init__(self, database: Database, owner: ServerInstance) -> None:
+    def __init__(self, database: Database, owner: ServerInstance, releases: Releases) -> None:
         self._database = database
         self._owner = owner
-        self._releases: set[asyncio.Task[None]] = set()
-
-    async def close(self) -> None:
-        """Waits for pending releases."""
-        while self._releases:
-            await asyncio.wait(self._releases)
+        self._releases = releases
 
     @asynccontextmanager
     async def hold(
@@ -92,35 +78,9 @@ class Charges:
             hold = await self._database.run_unsynced(_reserve, account, key_id, amount, self._owner, hold_id)
             yield Charge(self._database, hold, usage, claim)
         except BaseException as error:
-            # A separate task: the current one may be cancelled again before the release is committed.
-            attempt = partial(self._database.run, _release, account, hold_id, usage, claim, error)
-            release = asyncio.create_task(_retry_while_busy(attempt))
-            self._releases.add(release)
-            release.add_done_callback(self._on_released)
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([release], timeout=RELEASE_TIMEOUT)
+            with suppress(asyncio.CancelledError):  # the task may be cancelled again
+                await self._releases.run(_release, account, hold_id, usage, claim, error)
             raise
-
-    def _on_released(self, release: asyncio.Task[None]) -> None:
-        self._releases.discard(release)
-        if not release.cancelled() and (error := release.exception()) is not None:
-            unexpected = None if isinstance(error, DatabaseBusy) else error
-            log.error("release failed: the credits are held until the lease expires", exc_info=unexpected)
-
-
-async def _retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]], deadline: float = inf) -> T:
-    """Retries while the database is unavailable, for example during a restart. Raises DatabaseBusy after about 6 s.
-
-    Starts no attempt after the deadline, which is in monotonic time.
-    """
-    for delay in RETRY_DELAYS:
-        try:
-            return await attempt()
-        except DatabaseBusy:
-            if monotonic() + delay > deadline:
-                raise
-        await asyncio.sleep(delay)
-    return await attempt()
 
 
 def _reserve(

@@ -33,7 +33,6 @@ _STRIPE_LOCALES = (
 DEFAULT_LANGUAGE = "en"
 SESSION_LIFETIME = 23 * 3600  # seconds; Stripe allows 24 hours by its own clock
 _SIMULATED_SESSION = "cs_simulated"
-_CODE_LENGTH = 12  # characters: 71 bits
 
 
 @dataclass(frozen=True)
@@ -150,16 +149,16 @@ def stripe_locale(tag: str) -> str:
 class SimulatedCheckout:
     """A provider whose payment pages are served below `root`. Its signing secret never leaves this process.
 
-    To pay, a client needs the `code`, which is new at each start: any client that reaches the server can be someone
-    else, because a proxy need not send a header that says so.
+    To pay, a client needs the `code`, which is new at each start of the server: any client that reaches the server can
+    be someone else, because a proxy need not send a header that says so.
     """
 
     live = False
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, code: str) -> None:
         self.secrets: tuple[str, ...] = (secrets.token_hex(32),)
         self.root = root
-        self.code = random_text(_CODE_LENGTH)
+        self.code = code
 
     async def open(self, purchase: Purchase, email: str, language: str) -> CheckoutSession:
         session = new_id(_SIMULATED_SESSION)

@@ -1,7 +1,9 @@
 """All services of a server, as one value that handlers receive."""
 
+import asyncio
 import logging
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +13,7 @@ from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
+from storage.tables.ledger import ServerInstance
 from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts import Accounts, Registrations
@@ -24,6 +27,7 @@ from web.services.catalogue import (
     tools_catalogue,
 )
 from web.services.charging import Charges
+from web.services.closing import complete
 from web.services.conversions import Conversions
 from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.file_executor import FileExecutor
@@ -32,6 +36,8 @@ from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue, memory_budget
 from web.services.maintenance import Maintenance, server_instance
+from web.services.processes import ServerProcess
+from web.services.releases import Releases
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -44,7 +50,7 @@ class Services:
     """The services that handlers use.
 
     Creates the data folder and the database if they do not exist. `openapi` is the OpenAPI document. `cluster` returns
-    the state of the cluster, if there is one. The constructor blocks.
+    the state of the cluster, if there is one. `process` is the process of the server. The constructor blocks.
     """
 
     def __init__(
@@ -55,31 +61,31 @@ class Services:
         blobs: BlobStore,
         openapi: dict[str, Any],
         cluster: ReadState | None,
+        process: ServerProcess,
     ) -> None:
-        self.settings = settings
-        self.registry = registry
-        self.work_files = WorkFiles(settings.data_dir.absolute() / "jobs", space=settings.work_space_mib * MIB)
-        self.work_files.prepare()
-        self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None)
+        self.settings, self.registry, self.process = settings, registry, process
+        folder = process.folder(settings.data_dir.absolute())
+        self.work_files = _open_work_files(folder / "jobs", settings, process)
+        self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
-        owner = server_instance(settings.data_dir)
-        idempotency = IdempotencyService(database, owner)
+        owner = server_instance(folder)
+        self.releases = releases = Releases(database)
+        idempotency = IdempotencyService(database, owner, releases)
         self.accounts = Accounts(database)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.trials = Trials(database, limiter)
-        self.payments = open_payments(settings, database, idempotency, metrics.credits)
-        self.charges = Charges(database, owner)
-        self.job_queue = JobQueue(settings.workers, memory=memory_budget())
-        retention = settings.file_retention_seconds
+        self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
+        self.charges = Charges(database, owner, releases)
+        self.job_queue = _open_job_queue(settings, process, owner)
+        retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
         self.batches = Batches(
-            database, registry, files, self.work_files, self.conversions, idempotency, owner, settings.max_batch_files
+            database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
         )
-        self.formats = cached_json(formats_catalogue(registry))
-        self.tools = cached_json(tools_catalogue(registry))
+        self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
         self.openapi = cached_json(openapi)
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
@@ -87,6 +93,11 @@ class Services:
         self.request_log = RequestLog(database, metrics.http)
         self.in_flight = InFlightRequests()
         self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
+
+    async def close(self) -> None:
+        """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
+        closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
+        await complete(*closing)
 
     @cached_property
     def reference(self) -> tuple[Endpoint, ...]:
@@ -97,6 +108,22 @@ class Services:
     def options(self) -> tuple[DocumentedOption, ...]:
         """The table of options for the docs page."""
         return documented_options(self.registry)
+
+
+def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -> WorkFiles:
+    usage = process.memory, process.space
+    work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=usage)
+    work_files.prepare()
+    return work_files
+
+
+def _open_job_queue(settings: Settings, process: ServerProcess, owner: ServerInstance) -> JobQueue:
+    """Opens the job queue, which servers share through Redis. Those with one data folder or cluster share its slots."""
+    job_queue = JobQueue(settings.workers, memory=memory_budget(), processes=process.count)
+    if settings.redis_url is not None:
+        pool = settings.cluster or server_instance(settings.data_dir.absolute()).server
+        job_queue.share(settings.redis_url.get_secret_value(), pool, owner.boot)
+    return job_queue
 
 
 def _open_rate_limiter(settings: Settings) -> RateLimiter:

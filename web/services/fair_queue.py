@@ -35,7 +35,8 @@ class QueuedJob:
     """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock.
 
     A job that is not `ready` keeps its place in the queue, but does not start. `seconds` is how long a process ran the
-    job, if it has succeeded and cost its tenant a credit: other jobs prove nothing.
+    job, if it has succeeded and cost its tenant a credit: other jobs prove nothing. `shared_id` is its name in a queue
+    that processes share.
     """
 
     tenant: Tenant
@@ -44,6 +45,7 @@ class QueuedJob:
     started_at: float | None = None
     ready: bool = True
     seconds: float | None = None
+    shared_id: str = ""
 
 
 @dataclass
@@ -114,15 +116,19 @@ class FairQueue:
         """Starts as many jobs as the limits allow and returns them in order."""
         started = []
         while (job := self._next()) is not None:
-            queue = self._move_to_end(job.tenant)
-            del queue.waiting[job]
-            queue.running += 1
-            self.waiting -= 1
-            self.running += 1
-            self._used_memory += job.memory
-            job.started_at = now
+            self.start(job, now)
             started.append(job)
         return started
+
+    def start(self, job: QueuedJob, now: float) -> None:
+        """Starts a waiting job, whatever the limits allow."""
+        queue = self._move_to_end(job.tenant)
+        del queue.waiting[job]
+        queue.running += 1
+        self.waiting -= 1
+        self.running += 1
+        self._used_memory += job.memory
+        job.started_at = now
 
     def expected_wait(self, tenant: Tenant, seconds: Callable[[Tenant], float]) -> float:
         """Seconds until a new job of the tenant starts, if the jobs of each tenant take `seconds` of it.
@@ -179,13 +185,7 @@ class FairQueue:
         return lowest
 
     def _slots_of(self, standing: Standing) -> int:
-        match standing:
-            case Standing.PROVEN:
-                return self._slots
-            case Standing.UNPROVEN:
-                return max(self._slots - self._keeps_slot(), 1)
-            case Standing.RESTRICTED:
-                return 1
+        return slots_of(standing, self._slots, keeps_slot=self._keeps_slot())
 
     def _may_delay(self, queue: _TenantQueue, standing: Standing) -> bool:
         return self._standing(queue.tenant) >= standing
@@ -193,6 +193,17 @@ class FairQueue:
     def _move_to_end(self, tenant: Tenant) -> _TenantQueue:
         queue = self._tenants[tenant.id] = self._tenants.pop(tenant.id)
         return queue
+
+
+def slots_of(standing: Standing, slots: int, *, keeps_slot: bool) -> int:
+    """How many of the slots the jobs of tenants with this standing and those below it may use."""
+    match standing:
+        case Standing.PROVEN:
+            return slots
+        case Standing.UNPROVEN:
+            return max(slots - keeps_slot, 1)
+        case Standing.RESTRICTED:
+            return 1
 
 
 def _share(jobs: int, free: int) -> float:

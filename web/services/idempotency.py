@@ -11,14 +11,15 @@ from typing import Any
 
 from engine.errors import ConversionError
 from storage.database import Database
+from storage.errors import CommitUnknown
 from storage.tables import idempotency
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay, StoredResponse
 from storage.tables.ledger import ServerInstance
 from web.api.errors import IdempotencyConflict, IdempotencyKeyReused
+from web.services.releases import LEASE, Releases
 from web.services.work_files import WorkFile
 
 _MAX_RETRY_AFTER = 30  # seconds
-LEASE = 180  # seconds: the wait in the queue, the deadline of a job, and time to settle
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ class Replayed:
 class IdempotencyService:
     """Claims idempotency keys. `owner` identifies this run of this server."""
 
-    def __init__(self, database: Database, owner: ServerInstance) -> None:
+    def __init__(self, database: Database, owner: ServerInstance, releases: Releases) -> None:
         self._database = database
         self._owner = owner
+        self._releases = releases
 
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
@@ -75,7 +77,7 @@ class IdempotencyService:
         attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
         try:
             claim = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, CommitUnknown):  # the claim may exist
             await self.abandon(attempt)
             raise
         if isinstance(claim, InProgress):
@@ -118,7 +120,7 @@ class IdempotencyService:
 
     async def abandon(self, claim: Claim) -> None:
         """Releases the claim without a stored response."""
-        await asyncio.shield(self._database.run(idempotency.abandon, claim))
+        await self._releases.run(idempotency.abandon, claim)
 
 
 def stored_response(response: ResponseData) -> StoredResponse:

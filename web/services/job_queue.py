@@ -1,25 +1,32 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The memory of a job is an estimate
-from its plan and the size of its input; the budget is a share of the machine's memory.
+`FairQueue` decides the order, or Redis if processes share it; `JobQueue` adds waiting, timeouts and refusals. The
+memory of a job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
 """
+
+from __future__ import annotations
 
 import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from math import ceil, inf
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant
+from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, slots_of
 from web.services.job_records import JobRecords
+
+if TYPE_CHECKING:  # slow to import and rarely used
+    from storage.redis_queue import Pool, RedisQueue
 
 QUEUE_TIMEOUT = 30.0  # seconds
 MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a mean
@@ -39,17 +46,44 @@ class JobQueue:
     Refuses a new job if it is not expected to start soon, by the measured durations of jobs. `refused` counts refusals
     by cause: full, late, stopping. The jobs of new and restricted tenants may run for `short_deadline` seconds. `clock`
     returns monotonic time in seconds.
+
+    After `share`, the limits are those of several processes together, and so is the order. This process has an equal
+    share of slots and memory: expected waits are for that, and its jobs run within it while Redis fails.
     """
 
-    def __init__(self, slots: int, *, memory: float = inf, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, slots: int, *, memory: float = inf, processes: int = 1, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._records = JobRecords(clock)
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven)
-        self.slots = slots
+        self._processes = processes
+        self._shared: RedisQueue | None = None
+        self._shared_jobs: dict[str, QueuedJob] = {}
+        self._ids = map(str, count())
         self.short_deadline = SHORT_DEADLINE
         self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._closed = False
         self.refused: Counter[str] = Counter()
+        self.resize(slots, memory)
+
+    def share(self, url: str, pool: str, process: str, lease: float | None = None) -> None:
+        """Shares the limits of tenants with all processes that use the Redis, slots and memory with those of the pool.
+
+        `process` names this process, whose jobs end `lease` seconds after it was killed. Jobs start only during `run`.
+        """
+        from storage.redis_queue import LEASE, RedisQueue  # noqa: PLC0415, slow to import and rarely used
+
+        callbacks = (self._pool, self._start_shared, self._start_next)
+        self._shared = RedisQueue(url, pool, process, *callbacks, LEASE if lease is None else lease)
+
+    async def run(self) -> None:
+        """Exchanges jobs with the processes that share the limits, until cancelled."""
+        if self._shared is not None:
+            try:
+                await self._shared.run()
+            finally:
+                await self._shared.close()
 
     @property
     def running(self) -> int:
@@ -105,7 +139,7 @@ class JobQueue:
             raise self._stopping()
         job.memory, job.ready = memory, True
         try:
-            self._start_next()
+            self._enter(job)
             if job.started_at is None:
                 await self._wait(job, max_wait)
             yield
@@ -123,8 +157,8 @@ class JobQueue:
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
-        self.slots = slots
-        self._queue.resize(slots, memory)
+        self.slots, self._memory = slots, memory
+        self._queue.resize(max(slots // self._processes, 1), memory / self._processes)
         self._start_next()
 
     def close(self) -> None:
@@ -132,6 +166,18 @@ class JobQueue:
         self._closed = True
         for waiter in self._waiters.values():
             waiter.set()
+
+    def _enter(self, job: QueuedJob) -> None:
+        """Lets a job wait that is ready."""
+        if self._shared is not None:
+            from storage.redis_queue import SharedJob  # noqa: PLC0415, as above
+
+            job.shared_id = next(self._ids)
+            self._shared_jobs[job.shared_id] = job
+            tenant = job.tenant
+            standing = self._records.standing(tenant)
+            self._shared.add(job.shared_id, SharedJob(tenant.id, tenant.max_jobs, job.memory, standing))
+        self._start_next()
 
     async def _wait(self, job: QueuedJob, max_wait: float) -> None:
         waiter = self._waiters[job] = asyncio.Event()
@@ -151,6 +197,8 @@ class JobQueue:
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
         self._queue.remove(job)
+        if self._shared is not None and self._shared_jobs.pop(job.shared_id, None) is not None:
+            self._shared.remove(job.shared_id)
         if job.started_at is not None:
             if error is not None:
                 self._records.record_failure(job.tenant, error)
@@ -159,10 +207,30 @@ class JobQueue:
         self._start_next()
 
     def _start_next(self) -> None:
-        if not self._closed:
+        if not self._closed and (self._shared is None or self._shared.failing):
             for job in self._queue.start_next(self._clock()):
-                if job in self._waiters:
-                    self._waiters[job].set()
+                self._tell_started(job)
+
+    def _start_shared(self, shared_id: str) -> None:
+        """Starts a job whose turn has come among those of all processes, unless it has ended meanwhile."""
+        job = self._shared_jobs.get(shared_id)
+        if job is not None and job.started_at is None and not self._closed:
+            self._queue.start(job, self._clock())
+            self._tell_started(job)
+
+    def _tell_started(self, job: QueuedJob) -> None:
+        if self._shared is not None:
+            self._shared.set_running(job.shared_id)
+        if job in self._waiters:
+            self._waiters[job].set()
+
+    def _pool(self) -> Pool:
+        """The limits of all processes together."""
+        from storage.redis_queue import Pool  # noqa: PLC0415, as above
+
+        keeps_slot = self._records.any_proven()
+        slots = [slots_of(standing, self.slots, keeps_slot=keeps_slot) for standing in Standing]
+        return Pool(slots, self._memory)
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1

@@ -257,9 +257,9 @@ class Payments:
 
 
 def open_payments(
-    settings: Settings, database: Database, idempotency: IdempotencyService, metrics: CreditMetrics
+    settings: Settings, database: Database, idempotency: IdempotencyService, metrics: CreditMetrics, code: str
 ) -> Payments:
-    """Payments through Stripe if its keys are set; simulated if the settings ask for it; else disabled."""
+    """Payments through Stripe if its keys are set; simulated, with the code, if the settings say so; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
     key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
     provider: Provider | None = None
@@ -268,7 +268,7 @@ def open_payments(
         secrets = tuple(part.strip() for part in secret.get_secret_value().split(",") if part.strip())
         provider = StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
     elif settings.simulated_checkout:
-        provider = simulation = SimulatedCheckout(root)
+        provider = simulation = SimulatedCheckout(root, code)
         log.warning("checkout is simulated: with the code %s, credits are free", simulation.code)
     else:
         log.warning("credits cannot be bought: no Stripe keys are set")

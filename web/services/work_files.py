@@ -20,6 +20,7 @@ from storage.blobs.blob_store import BlobStore
 from storage.descriptors import copy, read_blocks, run_in_thread, write_all
 from storage.errors import NotFound
 from web.api.errors import NoSpace, RateLimited
+from web.services.processes import SharedUsage
 
 MEMORY_LIMIT = 1 << 20
 """Bytes of a file in memory; larger files are on the disk."""
@@ -182,7 +183,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
             os.dup2(disk, self.descriptor, inheritable=False)
             self.in_memory = False
-            self._work_files.used_memory -= self._memory
+            self._work_files.release_memory(self._memory)
             self._memory = 0
         os.close(disk)
 
@@ -195,13 +196,22 @@ class WorkFiles:
     than an equal share lose their largest files whose clients are slow.
 
     `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
-    `open_files` the number of files by account.
+    `open_files` the number of files by account. `memory` and `space` are those of all processes of the server together,
+    which tell each other their `usage`; accounts are counted by each process.
     """
 
-    def __init__(self, folder: Path, *, space: int = _SPACE, memory: int = _TOTAL_MEMORY) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        space: int = _SPACE,
+        memory: int = _TOTAL_MEMORY,
+        usage: tuple[SharedUsage, SharedUsage] | None = None,
+    ) -> None:
         self.folder = folder
         self._space = space
         self._memory = memory
+        self._memory_usage, self._space_usage = usage or (SharedUsage(), SharedUsage())
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self.used_memory = 0
         self.used_space: Counter[str] = Counter()
@@ -227,25 +237,36 @@ class WorkFiles:
 
     def take_memory(self, size: int) -> bool:
         """Counts bytes of a file in memory. Returns whether there was memory for them."""
-        if self.used_memory + size > self._memory:
+        if self.used_memory + self._memory_usage.elsewhere + size > self._memory:
             return False
-        self.used_memory += size
+        self._use_memory(size)
         return True
+
+    def release_memory(self, size: int) -> None:
+        """Counts bytes of a file as no longer in memory."""
+        self._use_memory(-size)
 
     def take_disk(self, file: WorkFile, size: int) -> None:
         """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
-        if (self._space - self.used_space.total() - size) * _SCARCE < self._space:
+        space = self._space - self._space_usage.elsewhere
+        if (space - self.used_space.total() - size) * _SCARCE < self._space:
             self._reclaim()
-        _take(self.used_space, file.account, size, self._space)
+        _take(self.used_space, file.account, size, space)
+        self._space_usage.publish(self.used_space.total())
         file.on_disk += size
         self._on_disk.add(file)
 
     def release(self, file: WorkFile, in_memory: int) -> None:
         """Counts a file as closed, with its bytes in memory."""
-        self.used_memory -= in_memory
+        self.release_memory(in_memory)
         self._on_disk.discard(file)
         _release(self.used_space, file.account, file.on_disk)
+        self._space_usage.publish(self.used_space.total())
         _release(self.open_files, file.account, 1)
+
+    def _use_memory(self, size: int) -> None:
+        self.used_memory += size
+        self._memory_usage.publish(self.used_memory)
 
     def _reclaim(self) -> None:
         """Gives up a file, unless the space of the last one is not free yet."""

@@ -142,6 +142,7 @@ class Servers:
             yield replace(running, key=running.account(1_000_000, purchased=1))
         finally:
             self.run(server.__aexit__(None, None, None))
+            self.run(services.close())
 
     def run(self, work: Any) -> Any:
         """Runs a coroutine in the loop of the servers."""

@@ -75,7 +75,7 @@ class Clients:
             if status == httpx.codes.OK:
                 self.succeeded += 1
                 self.most_attempts = max(self.most_attempts, attempt)
-                self.wrong_results += not await asyncio.to_thread(_is_picture, result, self.size, self.color)
+                self.wrong_results += not await asyncio.to_thread(is_picture, result, self.size, self.color)
                 return
             failures += not retryable
             await asyncio.sleep(_RETRY_DELAY)
@@ -109,7 +109,8 @@ def picture(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
     return saved(image, "PNG", compress_level=1)
 
 
-def _is_picture(content: bytes, size: tuple[int, int], color: Color) -> bool:
+def is_picture(content: bytes, size: tuple[int, int], color: Color = (128, 128, 128)) -> bool:
+    """Whether the content is a WebP of this size and about this color."""
     with Image.open(BytesIO(content)) as image:
         mean = image.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))
         assert isinstance(mean, tuple)

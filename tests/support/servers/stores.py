@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.redis_server import RedisServer
 from benchmarks.s3_server import S3Server
-from tests.support.servers.redis_server import RedisServer
 
 
 @contextmanager

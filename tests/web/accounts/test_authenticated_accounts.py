@@ -19,6 +19,7 @@ from tests.support.samples.storage import Clock, open_account
 from tests.support.servers.in_process import Running
 from web.services.accounts import Accounts
 from web.services.charging import Charges
+from web.services.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 
@@ -140,7 +141,8 @@ async def test_a_key_is_invalid_when_its_grace_period_ends(
 
 
 async def test_a_key_revoked_elsewhere_is_invalid_at_once(database: CountingDatabase, service: Accounts) -> None:
-    issued, charges = issue(database), Charges(database, ServerInstance("server", "boot"))
+    issued, releases = issue(database), Releases(database)
+    charges = Charges(database, ServerInstance("server", "boot"), releases)
     account = await service.authenticate(bearer(issued))
     database.run_blocking(api_keys.revoke, account.id, issued.key.key_id)
     with pytest.raises(InvalidKey):
@@ -148,7 +150,7 @@ async def test_a_key_revoked_elsewhere_is_invalid_at_once(database: CountingData
     with pytest.raises(InvalidKey):  # as of a request that was authenticated before
         async with charges.hold(account.id, account.key_id, 1, USE, None):
             raise AssertionError
-    await charges.close()
+    await releases.close()
     stored = await database.run(accounts.get, account.id)
     assert (stored.credits_remaining, stored.credits_held, stored.credits_used_total) == (7, 0, 0)
 

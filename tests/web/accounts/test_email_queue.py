@@ -96,6 +96,7 @@ async def test_a_server_that_stops_sends_queued_emails(servers: Servers, data_di
     services = assemble(Settings(data_dir=data_dir), servers.registry, servers.executor)
     async with listening(services, "127.0.0.1", 0):
         services.email_queue.enqueue(verification_email(TO, LINK))
+    await services.close()
     (file,) = saved_emails(data_dir / "outbox")
     assert LINK in file.read_text()
 

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import Result
 
 from storage.blobs.blob_store import open_blob_store
+from storage.tables import ledger_audit
 from tests.support.command_line import invoke
 from tests.support.requests import http
 from tests.support.requests.checks import problem
@@ -145,6 +146,18 @@ def test_audit(tmp_path: Path) -> None:
     done = account(folder, "audit")
     assert (done.exit_code, done.stdout.count("\n"), done.stderr) == (1, 1, "")
     assert "the entries sum to the balance plus held credits" in done.stdout
+
+
+def test_audit_of_many_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_audit, "PAGE", 2)
+    folder = tmp_path / "data"
+    for number in range(5):
+        assert create(folder, f"{number}@example.test").exit_code == 0
+    with closing(sqlite3.connect(folder / "convertd.db")) as database, database:
+        database.execute("UPDATE account SET used = used + 1 WHERE email <> '3@example.test'")
+    done = account(folder, "audit")
+    assert done.exit_code == 1
+    assert len({line.partition(":")[0] for line in done.stdout.splitlines()}) == 4
 
 
 def test_duplicate_and_unknown_email_addresses(tmp_path: Path) -> None:

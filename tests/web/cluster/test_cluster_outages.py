@@ -76,6 +76,27 @@ async def test_jobs_of_a_worker_that_does_not_respond_run_again(tmp_path: Path) 
         await until(lambda: cluster.joined() == 2)
 
 
+async def test_jobs_fail_while_all_workers_stand_still(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "POLL_INTERVAL", 0.2)
+    monkeypatch.setattr(connection, "MAX_SILENCE", 2.0)
+    monkeypatch.setattr(connection, "MAX_OUTAGE", 1.0)
+    process = await cluster.process()
+    executor = await cluster.executor(1)
+    job = asyncio.create_task(run_scripted(executor, "wait"))
+    await until(lambda: cluster.started() == 1)
+
+    process.send_signal(signal.SIGSTOP)
+
+    with pytest.raises(ExecutorUnavailable):
+        await asyncio.wait_for(job, 20)
+    assert not await executor.ready()
+    assert executor.state().usable == 1
+    process.send_signal(signal.SIGCONT)
+    cluster.release()
+    await until(lambda: bool(executor.connection.workers))
+    assert await run_scripted(executor) == b"picture"
+
+
 async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     process = await cluster.process()
     executor = await cluster.executor(1)

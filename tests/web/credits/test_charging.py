@@ -19,6 +19,7 @@ from tests.support.samples.storage import OWNER, Clock, open_account
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api.errors import IdempotencyConflict
 from web.services.idempotency import IdempotencyService, IdempotentRequest
+from web.services.releases import Releases
 
 JSON = {"Accept": "application/json"}
 _REPLAYED = "Idempotency-Replayed"
@@ -197,7 +198,8 @@ def test_refusals_are_not_replayed(paying: Running) -> None:
 async def test_a_conflict_is_retried_after_as_long_as_the_request_has_run(tmp_path: Path) -> None:
     clock = Clock()
     database = Database(f"sqlite:///{tmp_path / 'convertd.db'}", clock=clock)
-    service, request = IdempotencyService(database, OWNER), IdempotentRequest(open_account(database).id, "/", "key")
+    service = IdempotencyService(database, OWNER, Releases(database))
+    request = IdempotentRequest(open_account(database).id, "/", "key")
     await service.claim(request, {})
     waits = []
     for seconds in (0, 4, 100):

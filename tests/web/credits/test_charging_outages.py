@@ -10,12 +10,15 @@ import pytest
 from engine.errors import StepFailed
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
-from storage.tables import api_keys, ledger
+from storage.tables import api_keys, idempotency, ledger
+from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
-from web.services import charging
+from web.services import charging, releases
 from web.services.charging import Charges
+from web.services.idempotency import IdempotencyService, IdempotentRequest
+from web.services.releases import Releases
 
 pytestmark = pytest.mark.both_databases
 
@@ -26,13 +29,14 @@ Payer = tuple[str, str]
 
 
 class UnreliableDatabase(Database):
-    """A database whose commits of charges have an unknown outcome and whose next `away` calls fail."""
+    """A database whose commits of charges and of `loses` have an unknown outcome, and whose next `away` calls fail."""
 
     away = 0
     saves = True
+    loses: Callable[..., Any] | None = None
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if {Hold, UsageRecord} <= {type(argument) for argument in args}:  # charges the hold
+        if function is self.loses or {Hold, UsageRecord} <= {type(argument) for argument in args}:  # charges the hold
             if self.saves:
                 await super().run(function, *args, **kwargs)
             raise CommitUnknown
@@ -44,7 +48,8 @@ class UnreliableDatabase(Database):
 
 @pytest.fixture
 def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableDatabase]:
-    monkeypatch.setattr(charging, "RETRY_DELAYS", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(releases, "RETRY_DELAYS", (0.01,))
+    monkeypatch.setattr(charging, "SETTLE_TIMEOUT", 0.1)
     database = UnreliableDatabase(url)
     yield database
     database.close()
@@ -57,10 +62,15 @@ def account(unreliable: UnreliableDatabase) -> Payer:
 
 
 @pytest.fixture
-async def opened(unreliable: UnreliableDatabase) -> AsyncIterator[Charges]:
-    charges = Charges(unreliable, OWNER)
-    yield charges
-    await charges.close()
+async def background(unreliable: UnreliableDatabase) -> AsyncIterator[Releases]:
+    running = Releases(unreliable)
+    yield running
+    await running.close()
+
+
+@pytest.fixture
+def opened(unreliable: UnreliableDatabase, background: Releases) -> Charges:
+    return Charges(unreliable, OWNER, background)
 
 
 async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> tuple[int, object]:
@@ -75,9 +85,8 @@ async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: Paye
         raise StepFailed("It failed.")
 
 
-async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> int:
-    await opened.close()
-    unreliable.away = 0
+async def _left(background: Releases, unreliable: UnreliableDatabase, account: Payer) -> int:
+    await background.close()
     balance: int = await unreliable.run(ledger.balance, account[0])
     return balance
 
@@ -85,55 +94,94 @@ async def _left(opened: Charges, unreliable: UnreliableDatabase, account: Payer)
 async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
     url: str, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(charging, "RELEASE_TIMEOUT", 0.1)
+    monkeypatch.setattr(releases, "WAIT", 0.1)
     end, impatient = threading.Event(), UnreliableDatabase(url, timeout=0.1)
-    charges = Charges(impatient, OWNER)
+    background = Releases(impatient)
+    charges = Charges(impatient, OWNER, background)
     slow = [asyncio.create_task(impatient.run(lambda _: end.wait(30))) for _ in range(8)]
     await asyncio.sleep(0.05)
     with pytest.raises(DatabaseBusy):
         await _settled(charges, impatient, account, away=0)
     end.set()
     await asyncio.gather(*slow, return_exceptions=True)
-    assert await _left(charges, impatient, account) == 3
+    assert await _left(background, impatient, account) == 3
     impatient.close()
 
 
-async def test_a_committed_charge_is_settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer) -> None:
+async def test_a_committed_charge_is_settled(
+    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
+) -> None:
     assert await _settled(opened, unreliable, account, away=2) == (2, None)
-    assert await _left(opened, unreliable, account) == 2
+    assert await _left(background, unreliable, account) == 2
 
 
 async def test_an_uncommitted_charge_is_released(
-    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
     unreliable.saves = False
     with pytest.raises(CommitUnknown):
         await _settled(opened, unreliable, account, away=2)
-    assert await _left(opened, unreliable, account) == 3
+    assert await _left(background, unreliable, account) == 3
 
 
 async def test_an_unknown_outcome_is_reported_as_unknown(
-    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
     with pytest.raises(CommitUnknown):  # not DatabaseBusy, which means that nothing was changed
         await _settled(opened, unreliable, account, away=1000)
-    assert await _left(opened, unreliable, account) == 2
+    unreliable.away = 0
+    assert await _left(background, unreliable, account) == 2
 
 
+@pytest.mark.parametrize("attempts", [2, 50])
 async def test_credits_are_released_when_the_database_is_back(
-    opened: Charges, unreliable: UnreliableDatabase, account: Payer
+    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer, attempts: int
 ) -> None:
     with pytest.raises(StepFailed):  # the original error
-        await _failed(opened, unreliable, account, away=2)
-    assert await _left(opened, unreliable, account) == 3
+        await _failed(opened, unreliable, account, away=attempts)
+    assert await _left(background, unreliable, account) == 3
 
 
 async def test_an_error_does_not_wait_long_for_the_release(
-    opened: Charges, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
+    opened: Charges,
+    background: Releases,
+    unreliable: UnreliableDatabase,
+    account: Payer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(charging, "RETRY_DELAYS", (3,))
-    monkeypatch.setattr(charging, "RELEASE_TIMEOUT", 0.05)
+    monkeypatch.setattr(releases, "RETRY_DELAYS", (3,))
+    monkeypatch.setattr(releases, "WAIT", 0.05)
     async with asyncio.timeout(2):
         with pytest.raises(StepFailed):
             await _failed(opened, unreliable, account, away=1)
-    assert await _left(opened, unreliable, account) == 3
+    assert await _left(background, unreliable, account) == 3
+
+
+async def test_only_the_first_release_of_an_outage_is_waited_for(
+    unreliable: UnreliableDatabase, background: Releases, account: Payer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "WAIT", 0.1)
+    unreliable.away = 1000
+    await background.run(ledger.balance, account[0])
+    monkeypatch.setattr(releases, "WAIT", 60)
+    async with asyncio.timeout(2):
+        await background.run(ledger.balance, account[0])
+    unreliable.away = 0
+    await background.close()
+    started = threading.Event()
+    await background.run(lambda _transaction: started.wait(0.1))
+    assert background.running == 0
+
+
+async def test_a_claim_that_may_exist_is_abandoned(unreliable: UnreliableDatabase, background: Releases) -> None:
+    service, request = IdempotencyService(unreliable, OWNER, background), open_request(unreliable)
+    unreliable.loses = idempotency.begin
+    with pytest.raises(CommitUnknown):
+        await service.claim(request, {})
+    await background.close()
+    unreliable.loses = None
+    assert isinstance(await service.claim(request, {}), Claim)
+
+
+def open_request(database: Database) -> IdempotentRequest:
+    return IdempotentRequest(open_account(database).id, "/", "key")

@@ -16,6 +16,7 @@ from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
 from tests.support.servers.power_cuts import SyncedFiles, recorded_syncs
 from web.services.charging import Charges
+from web.services.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 CREDITS = 1000
@@ -33,7 +34,8 @@ class Payers:
 
     def __init__(self, url: str, files: SyncedFiles, random: Random) -> None:
         self.database = Database(url)
-        self.charges = Charges(self.database, ServerInstance("server", "first"))
+        self.releases = Releases(self.database)
+        self.charges = Charges(self.database, ServerInstance("server", "first"), self.releases)
         self.account = open_account(self.database, CREDITS).id
         self.reported = 0
         self.cuts: list[PowerCut] = []
@@ -59,7 +61,7 @@ async def payers(tmp_path: Path) -> AsyncIterator[tuple[Payers, SyncedFiles]]:
     with recorded_syncs(path) as files:
         payers = Payers(f"sqlite:///{path}", files, Random(7))
         yield payers, files
-        await payers.charges.close()
+        await payers.releases.close()
         payers.database.close()
 
 

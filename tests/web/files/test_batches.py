@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from engine.errors import ExecutorUnavailable
 from storage.database import Transaction
 from storage.tables import ledger_audit, models
-from tests.support.executors.fake import EndlessExecutor
+from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests.batches import add, convert, counts, create, known
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
@@ -208,3 +209,14 @@ def _lease(transaction: Transaction) -> int:
     """The end of the latest lease of the request, not of its files."""
     rows = transaction.all(models.Idempotency.select().where(~models.Idempotency.path.contains("#")))
     return max((row.lease_until for row in rows), default=0)
+
+
+def test_files_that_wait_fail_with_what_all_need(servers: Servers, data_dir: Path) -> None:
+    """An account without purchases converts two at a time."""
+    lost = FailingExecutor(*(ExecutorUnavailable("No worker responds.") for _ in range(2)))
+    with servers.running(data_dir, lost) as server:
+        key = server.account()
+        batch = create(server, key)
+        data = convert(server, batch, key, add(server, batch, key, *[picture()] * 5), "webp").json()["data"]
+        assert [entry["error"]["code"] for entry in data["results"]] == ["not_ready"] * 5
+        assert server.request("GET", "/account", key).json()["meta"]["credits_remaining"] == 50

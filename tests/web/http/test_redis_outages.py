@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.redis_server import RedisServer
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.requests import http
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from tests.support.servers.redis_server import RedisServer
 
 RETRY_INTERVAL = 0.5  # seconds; shorter than the usual one
 USUAL_RETRY_INTERVAL = 5.0

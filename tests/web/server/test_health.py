@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.redis_server import RedisServer
 from config.settings import Settings
 from engine.errors import StepFailed
 from engine.executor import Job, JobLimits, JobResult
@@ -19,7 +20,6 @@ from storage.errors import StoreUnavailable
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.redis_server import RedisServer
 from web.api.schemas.service import Cluster
 from web.app import assemble
 from web.services import health

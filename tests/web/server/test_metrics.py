@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from benchmarks.processes import free_port
+from benchmarks.redis_server import RedisServer
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from storage.ids import new_id
@@ -23,7 +24,6 @@ from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.redis_server import RedisServer
 from tests.support.servers.stripe_server import StripeServer, event, send
 from web.api.schemas.service import Cluster
 from web.metrics import Metrics
@@ -256,7 +256,7 @@ def test_both_exposition_formats(scraped: Scraped) -> None:
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
     modern = http.get(scraped.url, headers=accept)
     assert modern.headers["Content-Type"].startswith("application/openmetrics-text")
-    assert {f.name for f in parse_open_metrics(modern.text)} >= {"convertd_conversions", "convertd_build"}
+    assert {f.name for f in parse_open_metrics(modern.text)} >= {"convertd_conversions", "convertd_build_info"}
     assert http.get(scraped.url.removesuffix("metrics")).status_code == 404
     assert http.get(f"{scraped.server.url}/metrics").status_code == 404
 
@@ -310,7 +310,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     ClusterWorkerMetrics(worker := CollectorRegistry())
     found: dict[str, set[str]] = {}
     for family in (*alone.registry.collect(), *worker.collect(), *parse(scraped.text())):
-        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        suffix = {"counter": "_total"}.get(family.type, "")
         name = family.name.removesuffix(suffix) + suffix
         found.setdefault(name, set()).update(*(set(seen.labels) - {"le"} for seen in family.samples))
     assert documented == {name: labels for name, labels in found.items() if name.startswith("convertd_")}
@@ -318,7 +318,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
 
 def test_the_metrics_of_a_worker_of_a_cluster() -> None:
     ClusterWorkerMetrics(worker := CollectorRegistry())
-    installation = {"convertd_build", "convertd_plugin_up", "convertd_sandbox_layer", "convertd_ready"}
+    installation = {"convertd_build_info", "convertd_plugin_up", "convertd_sandbox_layer", "convertd_ready"}
     jobs = {"convertd_cluster_worker_running", "convertd_cluster_worker_jobs"}
     assert {family.name for family in worker.collect()} == installation | jobs
 

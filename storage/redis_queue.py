@@ -1,0 +1,313 @@
+"""The queue that server processes share: a Lua script in Redis decides which of their jobs starts next.
+
+The rules are those of a queue within one process: a tenant runs at most a number of jobs, on all servers together, and
+the tenant that was served longest ago is next. Slots and memory are those of a pool, which is a machine or a cluster.
+A process tells Redis of its jobs, and renews them as long as it lives: those of a killed process end with their lease.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from time import monotonic
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+log = logging.getLogger("convertd.queue")
+
+_PREFIX = "convertd:queue:"
+LEASE = 5.0
+"""Seconds without a sign after which a process is taken as gone."""
+
+_RENEWALS = 5  # per lease
+_TIMEOUT = 1.0  # seconds
+_UNUSED = 600  # seconds after which keys of tenants and pools without jobs are deleted
+
+# KEYS[1]  the jobs of the calling process by id, as JSON; a process is alive as long as it has this key
+# KEYS[2]  the running jobs of the pool, as "process id"
+# KEYS[3]  the tenants with waiting jobs in the pool, by the time of their latest service
+# KEYS[4]  the beginning of the keys of the waiting jobs of the pool by tenant
+# ARGV[1]  the calling process
+# ARGV[2]  memory of the pool in bytes
+# ARGV[3]  slots of the pool for jobs of each standing and those below it, lowest standing first, as JSON
+# ARGV[4]  jobs that are new or have ended, as JSON
+# ARGV[5]  1 if the jobs are all that the process has
+# ARGV[6]  milliseconds of a lease
+# ARGV[7]  seconds after which unused keys are deleted
+# Returns the ids of the jobs of the calling process that have started. Other processes are told by a message.
+_SCRIPT = """
+local prefix = 'convertd:queue:'
+local process, memory, slots = ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3])
+local pool, turns = KEYS[2], KEYS[3]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local started = {}
+
+local function running(tenant) return prefix .. 'running:' .. tenant end
+local function waiting(tenant) return KEYS[4] .. tenant end
+
+-- The job that a text names, with its process; nil if the job or its process has ended.
+local function find(name)
+    local owner, id = string.match(name, '^(%S+) (%S+)$')
+    local text = redis.call('HGET', prefix .. 'process:' .. owner, id)
+    if text then
+        return cjson.decode(text), owner
+    end
+end
+
+-- The jobs in a set. Forgets those that have ended.
+local function jobs_in(set)
+    local jobs = {}
+    for _, name in ipairs(redis.call('SMEMBERS', set)) do
+        local job = find(name)
+        if job then
+            table.insert(jobs, job)
+        else
+            redis.call('SREM', set, name)
+        end
+    end
+    return jobs
+end
+
+-- The first waiting job of a tenant. Forgets those before it, which have ended.
+local function first(tenant)
+    local name = redis.call('LINDEX', waiting(tenant), 0)
+    while name do
+        local job, owner = find(name)
+        if job then
+            return name, job, owner
+        end
+        redis.call('LPOP', waiting(tenant))
+        name = redis.call('LINDEX', waiting(tenant), 0)
+    end
+end
+
+local function serve(tenant)
+    now = now + 1
+    redis.call('ZADD', turns, 'XX', now, tenant)
+end
+
+local function run(name, tenant)
+    for _, set in ipairs({pool, running(tenant)}) do
+        redis.call('SADD', set, name)
+        redis.call('EXPIRE', set, ARGV[7])
+    end
+end
+
+local function add(name, job)
+    redis.call('HSET', KEYS[1], job.id, cjson.encode(job))
+    if job.running then
+        run(name, job.tenant)
+    elseif redis.call('SISMEMBER', pool, name) == 1 then
+        table.insert(started, job.id)  -- the message about its start was lost
+    elseif not redis.call('LPOS', waiting(job.tenant), name) then
+        redis.call('RPUSH', waiting(job.tenant), name)
+        redis.call('EXPIRE', waiting(job.tenant), ARGV[7])
+        redis.call('ZADD', turns, 'NX', now, job.tenant)
+        redis.call('EXPIRE', turns, ARGV[7])
+    end
+end
+
+local function remove(name, job)
+    redis.call('HDEL', KEYS[1], job.id)
+    redis.call('SREM', pool, name)
+    redis.call('SREM', running(job.tenant), name)
+    serve(job.tenant)
+end
+
+-- Whether the standing of a job leaves it a slot: the jobs of each standing have their slots and those of lower ones.
+local function has_slot(job, jobs)
+    for standing = job.standing, #slots - 1 do
+        local count = 0
+        for _, other in ipairs(jobs) do
+            if other.standing <= standing then
+                count = count + 1
+            end
+        end
+        if count >= slots[standing + 1] then
+            return false
+        end
+    end
+    return true
+end
+
+-- Starts the next job. Returns whether there was one. A job that waits for memory keeps others from starting.
+local function start_next()
+    local jobs, used = jobs_in(pool), 0
+    if #jobs >= slots[#slots] then
+        return false
+    end
+    for _, job in ipairs(jobs) do
+        used = used + job.memory
+    end
+    for _, lowest in ipairs({false, true}) do  -- the lowest standing only if no other one can start
+        for _, tenant in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
+            local name, job, owner = first(tenant)
+            if not name then
+                redis.call('ZREM', turns, tenant)
+            elseif (job.standing == 0) == lowest and has_slot(job, jobs)
+                and #jobs_in(running(tenant)) < job.max_jobs then
+                if #jobs > 0 and used + job.memory > memory then
+                    return false
+                end
+                redis.call('LPOP', waiting(tenant))
+                run(name, tenant)
+                serve(tenant)
+                if owner == process then
+                    table.insert(started, job.id)
+                else
+                    redis.call('PUBLISH', prefix .. 'started:' .. owner, job.id)
+                end
+                return true
+            end
+        end
+    end
+    return false
+end
+
+if ARGV[5] == '1' then
+    redis.call('DEL', KEYS[1])
+end
+for _, job in ipairs(cjson.decode(ARGV[4])) do
+    local name = process .. ' ' .. job.id
+    if job.ended then remove(name, job) else add(name, job) end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[6])
+while start_next() do end
+return started
+"""
+
+
+@dataclass(frozen=True)
+class SharedJob:
+    """A job of a tenant that runs at most `max_jobs` at a time, with its memory in bytes.
+
+    `standing` is an index of the slots of the pool, which are counted for each standing and those below it.
+    """
+
+    tenant: str
+    max_jobs: int
+    memory: int
+    standing: int
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What the jobs of a machine or a cluster share: slots by standing, lowest first, and memory in bytes."""
+
+    slots: Sequence[int]
+    memory: float
+
+
+class RedisQueue:
+    """Starts jobs of this process in the order that the processes share.
+
+    `pool_name` and `process` are unique texts without spaces. `pool` returns the current limits, `on_start` is called
+    with the id of a job that has started, and `on_failure` when Redis fails: until `failing` is false again, the caller
+    decides which jobs start, and tells it with `set_running`. `lease` is in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        pool_name: str,
+        process: str,
+        pool: Callable[[], Pool],
+        on_start: Callable[[str], None],
+        on_failure: Callable[[], None],
+        lease: float = LEASE,
+    ) -> None:
+        self.failing = False
+        self._lease = lease
+        self._renewal = lease / _RENEWALS
+        self._redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=True)
+        self._script = self._redis.register_script(_SCRIPT)
+        names = (f"process:{process}", f"pool:{pool_name}", f"turns:{pool_name}", f"waiting:{pool_name}:")
+        self._keys = [_PREFIX + name for name in names]
+        self._process = process
+        self._pool = pool
+        self._on_start = on_start
+        self._on_failure = on_failure
+        self._jobs: dict[str, dict[str, Any]] = {}  # as the script receives them, by id
+        self._changes: list[dict[str, Any]] = []
+        self._changed = asyncio.Event()
+        self._renewed_at = 0.0  # monotonic time
+
+    def add(self, id: str, job: SharedJob) -> None:
+        """Lets a job wait. `on_start` is called when it may run."""
+        self._jobs[id] = {"id": id, **asdict(job), "running": False}
+        self._change(self._jobs[id])
+
+    def set_running(self, id: str) -> None:
+        """Tells that a job runs, which has started here or while Redis failed."""
+        self._jobs[id]["running"] = True
+
+    def remove(self, id: str) -> None:
+        """Ends a job, whether it waits or runs."""
+        self._change({**self._jobs.pop(id), "ended": True})
+
+    async def run(self) -> None:
+        """Exchanges changes with Redis until cancelled."""
+        listening = asyncio.create_task(self._listen())
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._renewal):
+                        await self._changed.wait()
+                self._changed.clear()
+                if self._jobs or self._changes or self.failing:
+                    await self._exchange()
+        finally:
+            listening.cancel()
+
+    async def close(self) -> None:
+        """Ends all jobs of this process, and closes connections."""
+        with suppress(Exception):
+            async with asyncio.timeout(_TIMEOUT):
+                await self._redis.delete(self._keys[0])
+        await self._redis.aclose()
+
+    def _change(self, job: dict[str, Any]) -> None:
+        if not self.failing:  # else, all jobs are sent at the next attempt
+            self._changes.append(job)
+            self._changed.set()
+
+    async def _exchange(self) -> None:
+        """Sends the changes, or from time to time all jobs, and starts those that may run."""
+        complete = self.failing or monotonic() - self._renewed_at >= self._renewal
+        jobs, self._changes = list(self._jobs.values()) if complete else self._changes, []
+        pool = self._pool()
+        limits = (pool.memory, json.dumps(list(pool.slots)))
+        arguments = (self._process, *limits, json.dumps(jobs), int(complete), round(self._lease * 1000), _UNUSED)
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                started = await self._script(keys=self._keys, args=arguments)
+        except Exception as error:  # a job must not fail because its turn cannot be found out
+            if not self.failing:
+                reason = f"{type(error).__name__} {error}".strip()
+                log.warning("Redis unavailable, processes run jobs by their shares of the limits: %s", reason)
+            self.failing = True
+            self._renewed_at = 0.0
+            self._on_failure()
+            return
+        self._renewed_at = monotonic() if complete else self._renewed_at
+        self.failing = False
+        for id in started:
+            self._on_start(id)
+
+    async def _listen(self) -> None:
+        """Receives the messages that jobs have started. While Redis fails, jobs are found by `_exchange`."""
+        while True:
+            try:
+                async with self._redis.pubsub(ignore_subscribe_messages=True) as messages:
+                    await messages.subscribe(f"{_PREFIX}started:{self._process}")
+                    async for message in messages.listen():
+                        self._on_start(message["data"])
+            except Exception as error:
+                log.debug("no messages from Redis: %s", error)
+            await asyncio.sleep(self._renewal)
