@@ -27,7 +27,7 @@ PAUSE = 0.05  # seconds after its latest job until a worker is examined and stop
 UNEXAMINED_JOBS = 10  # jobs in a row without a pause after which a worker is examined, too
 MAX_AGE = 600.0  # seconds since the first job
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
-_USUAL_MEMORY = 8 << 20  # bytes that a worker does not share with its fork server after a small job
+_USUAL_MEMORY = 4 << 20  # bytes that a worker does not share with its fork server after a small job
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 

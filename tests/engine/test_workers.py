@@ -246,7 +246,7 @@ async def test_a_worker_whose_jobs_follow_at_once_is_not_stopped(
 async def test_a_worker_that_has_grown_takes_the_place_of_several(
     executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "IDLE_WORKERS", 4)
+    monkeypatch.setattr(pool, "IDLE_WORKERS", 6)
     monkeypatch.setattr(pool, "UNEXAMINED_JOBS", 1)
     for account in ("v", "x", "y"):
         await run_deed(executor, tmp_path, account=account)

@@ -52,7 +52,7 @@ def _grow() -> None:
 
 
 def _grow_a_little() -> None:
-    """Grows to three times the usual size of an idle worker."""
+    """Grows to four times the usual size of an idle worker."""
     _kept.append(bytearray(b"x") * (16 << 20))
 
 
