@@ -154,7 +154,7 @@ async def _serve(
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
     stop = _stop_event(process)
     with _announcing(process):
-        executor = server_executor(settings, registry)
+        executor = server_executor(settings, registry, process.count)
         cluster = None if isinstance(executor, LocalExecutor) else executor.state
         services = await asyncio.to_thread(assemble, settings, registry, executor, cluster, process)
     try:

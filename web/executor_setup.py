@@ -15,6 +15,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
+from web.services.machine import idle_memory
 
 if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
     from storage.blobs.blob_store import BlobStore
@@ -37,14 +38,16 @@ def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
     return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
 
 
-def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | ClusterExecutor:
-    """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
+def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
+    """Returns the executor of a process of a server: of the cluster if the settings name one, else of this machine.
 
+    Each of the `processes` of the server has an executor of its own, with its share of the memory of idle workers.
     The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
     cluster, this process reads no pickles any more.
     """
     if settings.cluster is None:
-        return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
+        folder = settings.data_dir.absolute() / "workers"
+        return local_executor(settings, settings.workers, folder, processes=processes)
     from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
@@ -63,16 +66,21 @@ def server_executor(settings: Settings, registry: Registry) -> LocalExecutor | C
 
 
 def local_executor(
-    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = ()
+    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = (), processes: int = 1
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
-    `modules`; by default, the modules of all jobs.
+    `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    forkserver = ForkServer(layers, modules, folder)
-    return LocalExecutor(workers, pool=WorkerPool(forkserver, workers, settings.jobs_per_process))
+    pool = WorkerPool(
+        ForkServer(layers, modules, folder),
+        workers,
+        settings.jobs_per_process,
+        idle_memory() // processes,
+    )
+    return LocalExecutor(workers, pool=pool)
 
 
 def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:
