@@ -57,6 +57,12 @@ def test_the_server_starts_once(server: ServerOfProcesses) -> None:
     assert [log.count(f"process {number} of {_PROCESSES} serves requests") for number in (1, 2)] == [1, 1]
 
 
+def test_each_process_has_an_id_of_its_own(server: ServerOfProcesses) -> None:
+    """With one id, a process that starts would release what the others hold."""
+    ids = [(folder / "server").read_text() for folder in (server.folder, server.folder / "process-2")]
+    assert len(set(ids)) == _PROCESSES
+
+
 def test_connections_are_shared_and_metrics_are_sums(server: ServerOfProcesses) -> None:
     with server.connections() as connections:
         assert connections.keys() == server.serving()
@@ -103,6 +109,7 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
         assert [ask(connection) for connection in others] == [200] * (_PROCESSES - 1)
         assert eventually(lambda: server.log().count(" serves requests") == _PROCESSES + 1, 60)
         assert len(server.serving()) == _PROCESSES
+        assert not list(server.metrics_folder().glob(f"gauge_live*_{killed}.db"))  # else it would count as running
         assert eventually(lambda: convert(server, key, content, "avif", **headers).status_code == 200, 60)
         assert eventually(lambda: requests(server) == requests_before + 2 * _PROCESSES - 1)
     assert charged(sqlite_url(server.folder)) == charged_before + 1
