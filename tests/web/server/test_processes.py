@@ -96,7 +96,7 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
     """Its metrics stay, and a request that it served can be repeated, and is charged once."""
     (key,) = create_accounts(sqlite_url(server.folder), 1)
     charged_before = charged(sqlite_url(server.folder))
-    content, headers = picture("BMP", (3000, 2000)), {"Idempotency-Key": "one"}
+    content, headers = picture("BMP", (1600, 1200)), {"Idempotency-Key": "one"}
     requests_before = requests(server)
     with server.connections() as connections, ThreadPoolExecutor(1) as pool:
         assert [ask(connection) for connection in connections.values()] == [200] * _PROCESSES
@@ -118,14 +118,14 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
 
 def test_sigterm_stops_the_processes_in_turn_and_waits_for_requests(server: ServerOfProcesses) -> None:
     (key,) = create_accounts(sqlite_url(server.folder), 1)
-    content = picture("BMP", (2000, 1500))
+    content = picture("BMP", (1200, 1000))
     folder = server.metrics_folder()
     assert folder.is_dir()
-    with ThreadPoolExecutor(3) as pool:
-        sent = [pool.submit(convert, server, key, content, "avif") for _ in range(3)]
-        assert eventually(lambda: len(server.jobs()) == 3)
+    with ThreadPoolExecutor(2) as pool:
+        sent = [pool.submit(convert, server, key, content, "avif") for _ in range(2)]
+        assert eventually(lambda: len(server.jobs()) == 2)
         assert server.stop() == 0
-    assert [one.result().status_code for one in sent] == [200] * 3
+    assert [one.result().status_code for one in sent] == [200] * 2
     log = server.log()
     assert log.count("stopping the processes one after the other") == log.count("all processes have stopped") == 1
     assert log.count(" INFO convertd.server stopped") == _PROCESSES
