@@ -39,13 +39,15 @@ def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
 
 
 def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
-    """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
+    """Returns the executor of a process of a server: of the cluster if the settings name one, else of this machine.
 
-    As many `processes` of the server have one. The caller starts and closes it. Raises SettingsError if the cluster
-    needs other settings or TLS variables. With a cluster, this process reads no pickles any more.
+    Each of the `processes` of the server has an executor of its own, with its share of the memory of idle workers.
+    The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
+    cluster, this process reads no pickles any more.
     """
     if settings.cluster is None:
-        return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers", processes=processes)
+        folder = settings.data_dir.absolute() / "workers"
+        return local_executor(settings, settings.workers, folder, processes=processes)
     from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
@@ -64,16 +66,19 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
 
 
 def local_executor(
-    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = (), *, processes: int = 1
+    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = (), processes: int = 1
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
-    `modules`; by default, the modules of all jobs. As many `processes` of a server have such an executor.
+    `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
     pool = WorkerPool(
-        ForkServer(layers, modules, folder), workers, settings.jobs_per_process, idle_memory() // processes
+        ForkServer(layers, modules, folder),
+        workers,
+        settings.jobs_per_process,
+        idle_memory() // processes,
     )
     return LocalExecutor(workers, pool=pool)
 

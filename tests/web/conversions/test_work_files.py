@@ -112,7 +112,7 @@ async def test_processes_of_a_server_share_memory_and_space(tmp_path: Path) -> N
         with pytest.raises(RateLimited):
             await written(other, 2 * MIB + 1)
         (await written(other, 2 * MIB)).close()
-        other = _of_process(tmp_path, group, 0)
+        _of_process(tmp_path, group, 0)
         (await written(other, 5 * MIB)).close()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import ServerProcess
 from benchmarks.redis_server import RedisServer
 from engine.errors import OutOfMemory
 from storage.ids import new_id
@@ -41,13 +40,19 @@ class Queues:
     """The job queues of some processes, and the tenants whose jobs run."""
 
     def __init__(
-        self, redis: ServerProcess, processes: int, slots: int, *, memory: float = 10**9, pool: str = ""
+        self,
+        redis: RedisServer,
+        processes: int,
+        slots: int,
+        *,
+        memory: float = 10**9,
+        pool: str = "",
+        lease: float = _LEASE,
     ) -> None:
-        assert isinstance(redis, RedisServer)
         self._queues = [JobQueue(slots, memory=memory, processes=processes) for _ in range(processes)]
         self.pool = pool or new_id("pool")
         for queue in self._queues:
-            queue.share(redis.url, self.pool, new_id("process"), _LEASE)
+            queue.share(redis.url, self.pool, new_id("process"), lease)
         self._tasks: list[asyncio.Task[None]] = []
         self.running: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
@@ -156,13 +161,26 @@ async def test_accounts_whose_jobs_overrun_share_one_slot_of_all_processes(redis
 
 
 async def test_one_slot_of_all_processes_is_kept_for_accounts_with_short_jobs(redis_server: RedisServer) -> None:
-    async with Queues(redis_server, 2, slots=2) as queues:
+    async with Queues(redis_server, 2, slots=3) as queues:
         for number in range(2 * PROVING_JOBS):
             await queues.work(number, "proven", seconds=0)
-        async with queues.held(0, "new"):
+        for _ in range(3):
+            with pytest.raises(OutOfMemory):
+                async with queues.held(0, "bad"):
+                    raise OutOfMemory("It exceeds its memory.")
+        async with queues.held(0, "bad"), queues.held(0, "new"):
             assert await queues.cannot_start(1, "another")
             async with queues.held(1, "proven"):
                 pass
+
+
+async def test_a_job_starts_at_once_when_another_process_leaves_it_the_slot(redis_server: RedisServer) -> None:
+    """Before it would ask again."""
+    async with Queues(redis_server, 2, slots=1, lease=600) as queues:
+        async with queues.held(0, "a"):
+            waiting = asyncio.create_task(queues.work(1, "b"))
+            await asyncio.sleep(0.2)
+        await waiting
 
 
 async def test_the_jobs_of_a_killed_process_end_with_their_lease(redis_server: RedisServer) -> None:
@@ -186,11 +204,14 @@ async def test_processes_use_their_shares_while_redis_is_gone(tmp_path: Path) ->
         async with Queues(redis, 2, slots=4) as queues, AsyncExitStack() as before:
             await before.enter_async_context(queues.held(0, "a"))
             redis.kill()
-            jobs = [asyncio.create_task(queues.work(number, "b", seconds=0.1)) for number in range(20)]
+            jobs = [asyncio.create_task(queues.work(number, "b", seconds=0.05)) for number in range(20)]
             await asyncio.gather(*jobs)
             assert queues.most["all"] == 4
+            for number in (0, 1):  # one more than the limit
+                await before.enter_async_context(queues.held(number, "b", limit=1))
 
             redis.start()
+            await asyncio.sleep(2 * _LEASE)  # until all processes have told their jobs
             async with AsyncExitStack() as held, asyncio.timeout(10):
                 while await _start_at_once(queues, held):
                     pass
