@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,7 +23,7 @@ from storage.database.connections import (
 )
 from storage.database.migrate import migrate
 from storage.database.transaction import Transaction
-from storage.errors import DatabaseBusy
+from storage.errors import CommitUnknown, DatabaseBusy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -157,12 +157,12 @@ class Database:
         return self._ended(call)
 
     def _ended(self, call: Call[R]) -> R:
-        try:
-            return call.future.result()
-        except CancelledError:
-            raise DatabaseBusy from None
-        finally:
+        lost = call.future.cancelled() or isinstance(call.future.exception(), DatabaseBusy | CommitUnknown)
+        if call.expired or not lost:  # a connection that is refused says nothing about those that are slow
             self._responds = not call.expired
+        if call.future.cancelled():
+            raise DatabaseBusy
+        return call.future.result()
 
     def _seconds(self) -> float | None:
         """The time that a transaction has."""

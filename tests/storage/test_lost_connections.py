@@ -245,8 +245,14 @@ async def test_after_a_timeout_transactions_have_less_time_until_one_succeeds(
             await database.run(never_ends)
         return time.monotonic() - started
 
+    def is_refused(_transaction: Transaction) -> None:
+        raise DatabaseBusy
+
     with stopping() as stop:
-        seconds = [await seconds_of_a_failure(), await seconds_of_a_failure()]
+        seconds = [await seconds_of_a_failure()]
+        with pytest.raises(DatabaseBusy):
+            await database.run(is_refused)
+        seconds.append(await seconds_of_a_failure())
         assert (await database.run(accounts.any_exists)) is False
         seconds.append(await seconds_of_a_failure())
     assert seconds[1] < 0.8 <= min(seconds[0], seconds[2])
