@@ -259,6 +259,24 @@ async def test_after_a_timeout_transactions_have_less_time_until_one_succeeds(
     await asyncio.to_thread(database.close)
 
 
+async def test_a_transaction_has_what_another_has_left_of_the_time(url: str) -> None:
+    database = Database(url, timeout=1.5)
+
+    def never_ends(transaction: Transaction) -> None:
+        stop(transaction)
+        accounts.any_exists(transaction)
+
+    with stopping() as stop:
+        first = asyncio.create_task(database.run(never_ends))
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        with pytest.raises(DatabaseBusy):
+            await database.run(never_ends)
+        assert time.monotonic() - started < 1.5
+        await asyncio.wait([first])
+    await asyncio.to_thread(database.close)
+
+
 def test_long_statements_end_on_the_server(impatient: Database, postgres: str) -> None:
     def sleep(transaction: Transaction) -> None:
         transaction.connection.execute_sql("SELECT pg_sleep(60)")
