@@ -157,6 +157,7 @@ class Database:
         return self._ended(call)
 
     def _ended(self, call: Call[R]) -> R:
+        self._note_end(call.future)  # callbacks may run later
         if call.future.cancelled():
             raise DatabaseBusy
         return call.future.result()
