@@ -273,7 +273,7 @@ async def test_a_transaction_has_what_another_has_left_of_the_time(url: str) -> 
         with pytest.raises(DatabaseBusy):
             await database.run(never_ends)
         assert time.monotonic() - started < 1.5
-        await asyncio.wait([first])
+        await asyncio.gather(first, return_exceptions=True)
     await asyncio.to_thread(database.close)
 
 
