@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -23,7 +23,7 @@ from storage.database.connections import (
 )
 from storage.database.migrate import migrate
 from storage.database.transaction import Transaction
-from storage.errors import DatabaseBusy
+from storage.errors import CommitUnknown, DatabaseBusy
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,15 +31,15 @@ R = TypeVar("R")
 _CONNECTIONS = 8  # to PostgreSQL
 _READERS = 4  # connections to SQLite that only read
 _GROUP_SIZE = 64  # functions
-RETRY_TIMEOUT = 1.0  # seconds that a transaction has after one that ended by the timeout, until one succeeds
+RETRY_TIMEOUT = 1.0  # seconds that a transaction has at least
 
 
 class Database:
     """A database whose schema is migrated when it is opened. Transactions run in its own threads.
 
     `url` is `sqlite:///relative/path`, `sqlite:////absolute/path` or `postgresql://…`; `clock` returns Unix time in
-    seconds. With SQLite one thread writes and others read; with PostgreSQL all transactions share a pool. A transaction
-    that has not ended `timeout` seconds after it was requested fails, if a timeout is set.
+    seconds. With SQLite one thread writes and others read; with PostgreSQL all transactions share a pool. If a
+    timeout is set, transactions fail that have not ended when the database has not responded for `timeout` seconds.
     """
 
     def __init__(self, url: str, *, timeout: float | None = None, clock: Callable[[], float] = time.time) -> None:
@@ -47,7 +47,7 @@ class Database:
         self._look_ups: peewee.SqliteDatabase | None
         self._timeout = timeout
         self._clock = clock
-        self._responds = True
+        self._silent_since: float | None = None  # monotonic time of the first transaction since one has ended
         path = sqlite_path(url)
         if path is None:
             migrate(open_postgresql(url))
@@ -134,7 +134,7 @@ class Database:
         call = self._submit(mode, function)
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         call.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-        seconds = self._seconds()
+        seconds = self._submitted(call)
         timer = None if seconds is None else loop.call_later(seconds, call.expire)
         try:
             await ended.wait()
@@ -151,23 +151,30 @@ class Database:
 
     def _run_blocking(self, mode: Mode, function: Callable[[Transaction], R]) -> R:
         call = self._submit(mode, function)
-        wait([call.future], self._seconds())
+        wait([call.future], self._submitted(call))
         if not call.future.done():
             call.expire()
         return self._ended(call)
 
     def _ended(self, call: Call[R]) -> R:
-        try:
-            return call.future.result()
-        except CancelledError:
-            raise DatabaseBusy from None
-        finally:
-            self._responds = not call.expired
+        self._note_end(call.future)  # callbacks may run later
+        if call.future.cancelled():
+            raise DatabaseBusy
+        return call.future.result()
 
-    def _seconds(self) -> float | None:
-        """The time that a transaction has."""
-        # The requests and the cleanup that follow the first failure must not each wait for as long.
-        return self._timeout if self._timeout is None or self._responds else min(self._timeout, RETRY_TIMEOUT)
+    def _submitted(self, call: Call[R]) -> float | None:
+        """Returns the time that a transaction has: what is left of the timeout since the database stands still."""
+        if self._timeout is None:
+            return None
+        now = time.monotonic()
+        since = self._silent_since = now if self._silent_since is None else self._silent_since
+        call.future.add_done_callback(self._note_end)  # at once if it has ended already
+        # The steps and the cleanup of a request, and the requests that follow, must not each wait for as long.
+        return max(since + self._timeout - now, min(self._timeout, RETRY_TIMEOUT))
+
+    def _note_end(self, future: Future[Any]) -> None:
+        if not (future.cancelled() or isinstance(future.exception(), DatabaseBusy | CommitUnknown)):
+            self._silent_since = None
 
 
 class SqliteWriter:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from io import BytesIO
 from pathlib import Path
-from socket import create_server
+from socket import AF_UNIX, create_server, socket
 
 import pytest
 import pytest_asyncio
@@ -38,10 +38,12 @@ _LAYER_SETS = {
 # The layers that stop each attack on their own.
 _STOPPED_BY = {
     "connect": ("network_namespace", "landlock", "seccomp"),
+    "connect_abstract": ("network_namespace", "landlock", "seccomp"),
     "make_socket": ("seccomp",),
     "run": ("landlock", "seccomp"),
     "fork": ("seccomp",),
     "read": ("landlock", "own_user"),
+    "read_system": ("landlock",),
     "list": ("landlock", "own_user"),
     "write": ("landlock", "own_user"),
     "kill": ("landlock", "own_user", "seccomp"),
@@ -101,11 +103,19 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
     foreign.parent.mkdir(mode=0o700)
     foreign.write_bytes(b"private")
     foreign.chmod(0o600)
-    with create_server(("127.0.0.1", 0)) as server, subprocess.Popen(["sleep", "300"]) as sleeper:
+    with (
+        create_server(("127.0.0.1", 0)) as server,
+        socket(AF_UNIX) as local,
+        subprocess.Popen(["sleep", "300"]) as sleeper,
+    ):
+        local.bind(b"")  # the kernel chooses a name without a path
+        local.listen()
         yield {
             "connect": str(server.getsockname()[1]),
+            "connect_abstract": local.getsockname()[1:].decode(),
             "run": "/bin/true",
             "read": str(foreign),
+            "read_system": "/etc/passwd",
             "list": str(foreign.parent),
             "write": str(foreign.with_name("out.png")),
             "link": str(foreign),
@@ -194,7 +204,7 @@ async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims:
     output, _ = await server.communicate()
 
     assert server.returncode == 0
-    possible = set() if user == 0 else {"read", "list", "write"}  # Landlock is absent
+    possible = {"read_system"} | (set() if user == 0 else {"read", "list", "write"})  # Landlock is absent
     for version, successes in zip(versions, json.loads(output), strict=True):
         succeeded = {attack for attack, success in successes.items() if success}
         assert succeeded == (set() if version else possible), version

@@ -245,11 +245,35 @@ async def test_after_a_timeout_transactions_have_less_time_until_one_succeeds(
             await database.run(never_ends)
         return time.monotonic() - started
 
+    def is_refused(_transaction: Transaction) -> None:
+        raise DatabaseBusy
+
     with stopping() as stop:
-        seconds = [await seconds_of_a_failure(), await seconds_of_a_failure()]
+        seconds = [await seconds_of_a_failure()]
+        with pytest.raises(DatabaseBusy):
+            await database.run(is_refused)
+        seconds.append(await seconds_of_a_failure())
         assert (await database.run(accounts.any_exists)) is False
         seconds.append(await seconds_of_a_failure())
     assert seconds[1] < 0.8 <= min(seconds[0], seconds[2])
+    await asyncio.to_thread(database.close)
+
+
+async def test_a_transaction_has_what_another_has_left_of_the_time(url: str) -> None:
+    database = Database(url, timeout=1.5)
+
+    def never_ends(transaction: Transaction) -> None:
+        stop(transaction)
+        accounts.any_exists(transaction)
+
+    with stopping() as stop:
+        first = asyncio.create_task(database.run(never_ends))
+        await asyncio.sleep(0.5)
+        started = time.monotonic()
+        with pytest.raises(DatabaseBusy):
+            await database.run(never_ends)
+        assert time.monotonic() - started < 1.5
+        await asyncio.gather(first, return_exceptions=True)
     await asyncio.to_thread(database.close)
 
 

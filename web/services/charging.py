@@ -19,6 +19,7 @@ from web.services.idempotency import ResponseData, stored_response
 from web.services.releases import LEASE, Releases, retry_while_busy
 
 SETTLE_TIMEOUT = 7.0  # seconds after which no further attempt is made to find out whether a charge was committed
+STANDSTILL = 1.0  # seconds; after a commit that took longer without an answer, only one attempt is made
 
 SaveResult = Callable[[Transaction], ResponseData]
 """Saves the rows of a result and returns the response. Idempotent."""
@@ -39,11 +40,12 @@ class Charge:
         Returns the balance in credits and the response, which is stored for repeats of the request. Raises
         CommitUnknown if the connection to the database is lost during the commit and cannot be restored.
         """
-        usage, deadline = replace(self.usage, bytes_out=size), monotonic() + SETTLE_TIMEOUT
+        usage, started = replace(self.usage, bytes_out=size), monotonic()
         try:
             return await self._database.run(_settle, self._hold, usage, save, self.claim)
         except CommitUnknown as unknown:
             # The commit may have succeeded: the database decides, once it is reachable again.
+            deadline = started + (SETTLE_TIMEOUT if monotonic() - started < STANDSTILL else 0)
             try:
                 if not await retry_while_busy(self.is_settled, deadline):
                     raise

@@ -133,6 +133,19 @@ async def test_an_unknown_outcome_is_reported_as_unknown(
     assert await _left(background, unreliable, account) == 2
 
 
+async def test_a_database_that_stands_still_is_asked_once(
+    opened: Charges,
+    background: Releases,
+    unreliable: UnreliableDatabase,
+    account: Payer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(charging, "STANDSTILL", 0)
+    with pytest.raises(CommitUnknown):
+        await _settled(opened, unreliable, account, away=1)
+    assert await _left(background, unreliable, account) == 2
+
+
 @pytest.mark.parametrize("attempts", [2, 50])
 async def test_credits_are_released_when_the_database_is_back(
     opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer, attempts: int

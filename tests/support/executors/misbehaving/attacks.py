@@ -41,6 +41,11 @@ def _connect(port: str) -> None:
     socket.create_connection(("127.0.0.1", int(port)), timeout=2).close()
 
 
+def _connect_abstract(name: str) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(f"\0{name}")
+
+
 def _make_socket(_argument: str) -> None:
     socket.socket(socket.AF_UNIX).close()
 
@@ -79,6 +84,9 @@ def _fork(_argument: str) -> None:
 
 def _read(path: str) -> None:
     Path(path).read_bytes()
+
+
+_read_system = _read
 
 
 def _list(path: str) -> None:
