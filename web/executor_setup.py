@@ -42,8 +42,8 @@ def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
 def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
     """Returns the executor of a server: of the cluster if the settings name one, else of this machine.
 
-    As many `processes` of the server have one. The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
-    cluster, this process reads no pickles any more.
+    As many `processes` of the server have one. The caller starts and closes it. Raises SettingsError if the cluster
+    needs other settings or TLS variables. With a cluster, this process reads no pickles any more.
     """
     if settings.cluster is None:
         return local_executor(settings, settings.workers, settings.data_dir.absolute() / "workers")
