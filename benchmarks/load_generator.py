@@ -71,6 +71,7 @@ async def generate_load(plan: LoadPlan) -> list[TimedResponse]:
     finally:
         if process.returncode is None:  # cancelled
             process.kill()
+            await process.wait()
     return [TimedResponse(*row) for row in json.loads(out)]
 
 
