@@ -15,6 +15,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
+from web.services.machine import idle_memory
 
 if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
     from storage.blobs.blob_store import BlobStore
@@ -22,8 +23,6 @@ if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster
     from web.metrics.service import InstallationMetrics
 
 log = logging.getLogger("convertd.server")
-
-_IDLE_SHARE = 0.05  # share of the machine's memory for idle worker processes
 
 
 class SandboxIncomplete(RuntimeError):
@@ -72,11 +71,13 @@ def local_executor(
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
     `modules`; by default, the modules of all jobs. As many `processes` of a server have such an executor.
     """
-    from web.services.job_queue import machine_memory  # noqa: PLC0415, a command with one file does not need it
-
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    idle_memory = round(machine_memory() * _IDLE_SHARE / processes)
-    pool = WorkerPool(ForkServer(layers, modules, folder), workers, settings.jobs_per_process, idle_memory)
+    pool = WorkerPool(
+        ForkServer(layers, modules, folder),
+        workers,
+        settings.jobs_per_process,
+        idle_memory() // processes,
+    )
     return LocalExecutor(workers, pool=pool)
 
 
