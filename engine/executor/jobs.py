@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -129,7 +129,7 @@ class Request(NamedTuple):
 
 def result_reply(result: JobResult, *, reusable: bool) -> bytes:
     """Returns the message for a result. `reusable` is False if the job has changed the state of its process."""
-    return _reply({"result": asdict(result), "reusable": reusable})
+    return _reply({"result": result, "reusable": reusable})
 
 
 def error_reply(error: ConversionError) -> bytes:
@@ -137,7 +137,7 @@ def error_reply(error: ConversionError) -> bytes:
 
 
 def report_reply(report: SandboxReport) -> bytes:
-    return _reply({"report": asdict(report)})
+    return _reply({"report": report})
 
 
 def _reply(values: dict[str, Any]) -> bytes:
@@ -146,7 +146,7 @@ def _reply(values: dict[str, Any]) -> bytes:
 
 
 def _printable(value: Any) -> Any:
-    """Returns JSON values without control characters, which files can bring into messages."""
+    """Returns JSON values of data classes, without control characters, which files can bring into messages."""
     match value:
         case str():
             return value if value.isprintable() else "".join(c if c.isprintable() else " " for c in value)
@@ -155,7 +155,7 @@ def _printable(value: Any) -> Any:
         case list() | tuple():
             return [_printable(item) for item in value]
         case _:
-            return value
+            return _printable(vars(value)) if is_dataclass(value) else value
 
 
 @dataclass(frozen=True)
