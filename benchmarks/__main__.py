@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Sequence
+import signal
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -129,16 +131,18 @@ def run_growth(
     publish("growth", growth.measure(conversions), json_file, readme=readme)
 
 
-def publish(mode: str, reports: Sequence[Report], json_file: Path | None = None, *, readme: bool = False) -> None:
-    """Prints and writes the results. Exits with 1 if a requirement is not met."""
-    for report in reports:
+def publish(mode: str, results: Iterable[Report], json_file: Path | None = None, *, readme: bool = False) -> None:
+    """Prints each result when it is known, and writes all. Exits with 1 if a requirement is not met."""
+    reports = []
+    for report in results:
+        reports.append(report)
         table = Table(*report.columns, title=report.title)
         for row in report.as_text():
             table.add_row(*row)
         Console(width=max(Console().width, _WIDTH)).print(table)
     if json_file is not None:
-        results = {"mode": mode, **machine(), "results": [report.as_json() for report in reports]}
-        json_file.write_text(json.dumps(results, indent=2))
+        content = {"mode": mode, **machine(), "results": [report.as_json() for report in reports]}
+        json_file.write_text(json.dumps(content, indent=2))
     if readme:
         write_readme(_README, mode, reports)
     if not all(report.passed() for report in reports):
@@ -146,4 +150,5 @@ def publish(mode: str, reports: Sequence[Report], json_file: Path | None = None,
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # the servers end, too
     cli()

@@ -66,7 +66,12 @@ async def generate_load(plan: LoadPlan) -> list[TimedResponse]:
     """Runs the plan in a process of its own and returns all responses."""
     command = (sys.executable, "-m", _MODULE)
     process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    out, _ = await process.communicate(json.dumps(asdict(plan)).encode())
+    try:
+        out, _ = await process.communicate(json.dumps(asdict(plan)).encode())
+    finally:
+        if process.returncode is None:  # cancelled
+            process.kill()
+            await process.wait()
     return [TimedResponse(*row) for row in json.loads(out)]
 
 

@@ -259,8 +259,10 @@ PEERS = (
 )
 
 
-def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[tuple[Workload, int]] = LOADS) -> list[Report]:
-    """Installs the peers and measures them next to convertd, for runs of `seconds`."""
+def measure(
+    rounds: int, seconds: float, cache: Path, loads: Sequence[tuple[Workload, int]] = LOADS
+) -> Iterator[Report]:
+    """Installs the peers and measures them next to convertd, for runs of `seconds`. Ends them at the end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         for workload in (TINY, PHOTO):
@@ -275,24 +277,14 @@ def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[tuple[Work
             except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                 problems.append((peer.name, f"cannot be installed or started: {_reason(error)}", nan, nan, nan))
         rows = [*(_describe(name, running) for name, running in servers.items()), *problems]
-        runs = asyncio.run(_measure(servers, loads, rounds, seconds))
-    return [
-        Report("Servers", ("server", "versions", "tiny bytes", "photo bytes", "memory MiB"), tuple(rows)),
-        *(table(f"{title} ({rounds} x {seconds:g} s)", found) for title, found in runs.items()),
-        Report("Requirements", COLUMNS, tuple(_requirements(runs))),
-    ]
-
-
-async def _measure(
-    servers: Mapping[str, Running], loads: Sequence[tuple[Workload, int]], rounds: int, seconds: float
-) -> dict[str, Runs]:
-    """Returns the runs by title of the load."""
-    return {
-        _title(workload, connections): await interleaved(
-            {name: running.variant(workload, seconds, connections) for name, running in servers.items()}, rounds
-        )
-        for workload, connections in loads
-    }
+        yield Report("Servers", ("server", "versions", "tiny bytes", "photo bytes", "memory MiB"), tuple(rows))
+        runs: dict[str, Runs] = {}
+        for workload, connections in loads:
+            title = _title(workload, connections)
+            variants = {name: running.variant(workload, seconds, connections) for name, running in servers.items()}
+            runs[title] = asyncio.run(interleaved(variants, rounds))
+            yield table(f"{title} ({rounds} x {seconds:g} s)", runs[title])
+    yield Report("Requirements", COLUMNS, tuple(_requirements(runs)))
 
 
 def _title(workload: Workload, connections: int) -> str:

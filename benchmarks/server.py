@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from multiprocessing import get_context
@@ -39,7 +39,11 @@ from storage.tables import accounts, api_keys, ledger
 LOOPS = "2 Pillow loops"
 """The name of the variant without a server."""
 
-_ACCOUNTS, _CREDITS = 16, 10**6
+FREE = "free account"
+"""The name of a load of 16 connections of an account that has bought nothing."""
+
+_IN_TURN = {8: 5, 16: 5, 64: 5, 256: 8}  # numbers of accounts that take turns, and the CPU time allowed, in ms
+_CREDITS = 10**6
 _ONE_JOB_PER_PROCESS = {"CONVERTD_JOBS_PER_PROCESS": "1"}
 _IDLE_SECONDS = 2.0  # pause after the start; idle memory is measured at its end
 _START_TIMEOUT, _POLL_INTERVAL = 60.0, 0.02  # seconds
@@ -75,7 +79,7 @@ LARGE = Workload("12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, 
 
 @dataclass(frozen=True)
 class Server:
-    """A running convertd with its data folder and API keys.
+    """A running convertd with its data folder, API keys of paid accounts, and that of a free account.
 
     `ready_seconds` is the time from the start of its process until /readyz responds with 200.
     """
@@ -83,6 +87,7 @@ class Server:
     process: ConvertdServer
     data: Path
     keys: tuple[str, ...]
+    free_key: str
     ready_seconds: float
 
     @property
@@ -103,27 +108,29 @@ class Server:
 
 @contextmanager
 def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), processes: int = 1) -> Iterator[Server]:
-    """Runs a server with a data folder of its own below `folder`, and sixteen paid accounts."""
+    """Runs a server with a data folder of its own below `folder`, 256 paid accounts and a free one."""
     data = Path(mkdtemp(dir=folder))
-    keys = _create_accounts(settings.get("CONVERTD_DATABASE_URL", f"sqlite:///{data / 'convertd.db'}"))
+    *keys, free_key = _create_accounts(settings.get("CONVERTD_DATABASE_URL", f"sqlite:///{data / 'convertd.db'}"))
     process = ConvertdServer(data, {"CONVERTD_METRICS_PORT": str(free_port()), **settings}, processes)
     started = monotonic()
     with process:
         _wait_until_ready(f"{process.url}/readyz")
-        yield Server(process, data, keys, monotonic() - started)
+        yield Server(process, data, tuple(keys), free_key, monotonic() - started)
 
 
 def _create_accounts(url: str) -> tuple[str, ...]:
     """Creates the accounts of a server that has not started. Returns their API keys."""
     database = Database(url)
-    keys = tuple(database.run_blocking(_create_account, number) for number in range(_ACCOUNTS))
+    keys = [database.run_blocking(_create_account, number, paid=True) for number in range(max(_IN_TURN))]
+    free_key = database.run_blocking(_create_account, max(_IN_TURN), paid=False)
     database.close()
-    return keys
+    return *keys, free_key
 
 
-def _create_account(transaction: Transaction, number: int) -> str:
+def _create_account(transaction: Transaction, number: int, *, paid: bool) -> str:
     account = accounts.create(transaction, f"benchmark-{number}@example.com", "Benchmark", free_credits=_CREDITS)
-    ledger.credit(transaction, account.id, "purchase", 1, ref=f"benchmark:{account.id}")
+    if paid:
+        ledger.credit(transaction, account.id, "purchase", 1, ref=f"benchmark:{account.id}")
     return api_keys.issue(transaction, account.id, "Benchmark").text
 
 
@@ -150,7 +157,8 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         loops = stack.enter_context(ProcessPoolExecutor(WORKERS, get_context("spawn")))
         tiny: dict[str, Variant] = {
             **{connections_title(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
-            "16 accounts": server.variant(TINY, folder, seconds, 16, accounts=_ACCOUNTS),
+            FREE: replace(server, keys=(server.free_key,)).variant(TINY, folder, seconds, 16),
+            **{in_turn_title(count): server.variant(TINY, folder, seconds, 16, accounts=count) for count in _IN_TURN},
             "1 job per process": single.variant(TINY, folder, seconds, 16),
         }
         photo: dict[str, Variant] = {
@@ -174,13 +182,22 @@ def connections_title(count: int) -> str:
     return f"{count} connection{'s' * (count > 1)}"
 
 
+def in_turn_title(count: int) -> str:
+    """Returns the name of a load of 16 connections whose requests take turns among so many accounts."""
+    return f"{count} accounts in turn"
+
+
 def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: float) -> list[Row]:
     rows = [
         at_most("seconds until ready", ready_seconds, 3),
         at_most("idle memory of all processes, MiB", idle_memory, 250),
         at_most("tiny, 1 connection: p50, ms", p50_ms(tiny["1 connection"]), 4),
         at_most("tiny, 16 connections: CPU, ms", cpu_ms(tiny["16 connections"]), 2.4),
-        at_most("tiny, 16 accounts: CPU, ms", cpu_ms(tiny["16 accounts"]), 5),
+        at_most(f"tiny, {FREE}: CPU, ms", cpu_ms(tiny[FREE]), 2.4),
+        *(
+            at_most(f"tiny, {in_turn_title(count)}: CPU, ms", cpu_ms(tiny[in_turn_title(count)]), limit)
+            for count, limit in _IN_TURN.items()
+        ),
     ]
     for variant in ("4 connections", "16 connections"):
         share = throughput_ratio(photo[variant], photo[LOOPS])

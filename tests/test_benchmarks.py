@@ -1,6 +1,7 @@
 """The benchmarks run, measure process trees, and write their results."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from PIL import Image
 from benchmarks import cluster, growth, pairs, peers, quality, samples, server
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
+from benchmarks.processes import child_processes
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
 
@@ -53,7 +55,12 @@ def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "cache"
     not_a_folder.touch()
 
-    servers, load, requirements = peers.measure(1, 0.05, not_a_folder, [(server.TINY, 2)])
+    before = child_processes(os.getpid())
+    reports = peers.measure(1, 0.05, not_a_folder, [(server.TINY, 2)])
+    servers = next(reports)
+    assert len(child_processes(os.getpid())) > len(before)  # the loads are yet to run
+    load, requirements = reports
+    assert child_processes(os.getpid()) == before
 
     (ours, *others) = servers.as_json()["rows"]
     assert ours["server"] == "convertd"

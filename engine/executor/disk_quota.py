@@ -10,8 +10,9 @@ import re
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from engine.errors import ConversionError, OutOfMemory
@@ -93,17 +94,41 @@ def _remove_unused(path: Path) -> None:
             os.close(descriptor)
 
 
-async def wait_until_exceeded(pid: int, folder: Path, limits: JobLimits, initial_memory: int) -> ConversionError:
-    """Returns the error when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
+class QuotaWatch:
+    """Calls `kill` when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
 
-    The process has used `initial_memory` bytes before its first job.
+    The `error` tells which. The process has used `initial_memory` bytes before its first job. The watch begins after a
+    quarter of a second, so that a short job costs no task, and lasts until `end`.
     """
-    while True:
-        await asyncio.sleep(_INTERVAL)
-        if await asyncio.to_thread(_exceeds_disk_quota, folder, limits.scratch, limits.files):
-            return jobs.quota_error(limits)
-        if await asyncio.to_thread(_exceeds_memory, pid, limits.memory + initial_memory):
-            return OutOfMemory("The processes of the conversion exceeded its memory limit together.")
+
+    def __init__(
+        self, pid: int, folder: Path, limits: JobLimits, initial_memory: int, kill: Callable[[], object]
+    ) -> None:
+        self.error: ConversionError | None = None
+        self._watching: asyncio.Task[None] | None = None
+        watching = partial(self._watch, pid, folder, limits, initial_memory, kill)
+        self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._begin, watching)
+
+    def end(self) -> None:
+        """Ends the watch: the job has ended."""
+        self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _begin(self, watching: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._watching = asyncio.create_task(watching())
+
+    async def _watch(
+        self, pid: int, folder: Path, limits: JobLimits, initial_memory: int, kill: Callable[[], object]
+    ) -> None:
+        while self.error is None:
+            if await asyncio.to_thread(_exceeds_disk_quota, folder, limits.scratch, limits.files):
+                self.error = jobs.quota_error(limits)
+            elif await asyncio.to_thread(_exceeds_memory, pid, limits.memory + initial_memory):
+                self.error = OutOfMemory("The processes of the conversion exceeded its memory limit together.")
+            else:
+                await asyncio.sleep(_INTERVAL)
+        kill()
 
 
 def used_memory(status: bytes) -> int:

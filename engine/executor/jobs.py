@@ -9,7 +9,7 @@ import json
 import pickle
 import signal
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -137,7 +137,7 @@ class Request(NamedTuple):
 
 def result_reply(result: JobResult, *, reusable: bool) -> bytes:
     """Returns the message for a result. `reusable` is False if the job has changed the state of its process."""
-    return _reply({"result": asdict(result), "reusable": reusable})
+    return _reply({"result": result, "reusable": reusable})
 
 
 def error_reply(error: ConversionError) -> bytes:
@@ -145,7 +145,7 @@ def error_reply(error: ConversionError) -> bytes:
 
 
 def report_reply(report: SandboxReport) -> bytes:
-    return _reply({"report": asdict(report)})
+    return _reply({"report": report})
 
 
 def _reply(values: dict[str, Any]) -> bytes:
@@ -154,7 +154,7 @@ def _reply(values: dict[str, Any]) -> bytes:
 
 
 def _printable(value: Any) -> Any:
-    """Returns JSON values without control characters, which files can bring into messages."""
+    """Returns JSON values of data classes, without control characters, which files can bring into messages."""
     match value:
         case str():
             return value if value.isprintable() else "".join(c if c.isprintable() else " " for c in value)
@@ -163,7 +163,7 @@ def _printable(value: Any) -> Any:
         case list() | tuple():
             return [_printable(item) for item in value]
         case _:
-            return value
+            return _printable(vars(value)) if is_dataclass(value) else value
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
-from engine.executor import disk_quota, jobs, preload
-from engine.executor.disk_quota import BaseFolder
+from engine.executor import jobs, preload
+from engine.executor.disk_quota import BaseFolder, QuotaWatch
 from engine.executor.forkserver import PID, ForkServer, WorkerProcess, job_environment, kill_group
 from engine.executor.job_time import JobTime
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
@@ -220,9 +220,7 @@ class _NotStarted(Exception):
 async def _request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
     """Returns the worker's reply. Raises ConversionError if it ends without one, and _NotStarted."""
     process, limits = worker.process, request.limits
-    watching = disk_quota.wait_until_exceeded(process.pid, process.folder, limits, worker.initial[0])
-    quota = asyncio.create_task(watching)
-    quota.add_done_callback(lambda task: None if task.cancelled() else process.kill())
+    quota = QuotaWatch(process.pid, process.folder, limits, worker.initial[0], process.kill)
     reply = b""
     try:
         with suppress(ConnectionError):
@@ -234,10 +232,10 @@ async def _request(worker: Worker, request: Request, descriptors: list[int]) -> 
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
                 raise _NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
-            raise quota.result() if quota.done() else jobs.exit_error(exitcode)
+            raise quota.error or jobs.exit_error(exitcode)
         return reply
     finally:
-        quota.cancel()
+        quota.end()
 
 
 @contextmanager

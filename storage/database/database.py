@@ -191,6 +191,7 @@ class SqliteWriter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database-writer")
         self._waiting: deque[Call[Any]] = deque()
         self._scheduled = False  # whether the thread will take what waits
+        self._synced = True
 
     def submit(self, call: Call[Any]) -> None:
         """Runs the call in the next group."""
@@ -214,7 +215,7 @@ class SqliteWriter:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
         error: BaseException | None = None
         try:
-            set_synced(self._connection, any(call.mode is Mode.DURABLE for call in group))
+            self._set_synced(any(call.mode is Mode.DURABLE for call in group))
             self._connection.execute_sql("BEGIN IMMEDIATE")  # waits for the write lock
         except BaseException as failure:
             error = failure
@@ -234,6 +235,11 @@ class SqliteWriter:
             outcomes = [partial(call.fail, translate(error)) for call in calls]
         for deliver in outcomes:
             deliver()
+
+    def _set_synced(self, synced: bool) -> None:
+        if synced is not self._synced:
+            set_synced(self._connection, synced)
+            self._synced = synced
 
     def _transact(self, calls: Sequence[Call[Any]]) -> list[Callable[[], None]]:
         """Runs the calls and commits the transaction. Nothing is committed if this raises.

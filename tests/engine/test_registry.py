@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from engine import RASTER, FileFormat, Raster, Signature, UnknownFormat, UnsupportedConversion, conversion
+from engine import (
+    RASTER,
+    FileFormat,
+    InvalidOption,
+    Raster,
+    Signature,
+    UnknownFormat,
+    UnsupportedConversion,
+    conversion,
+)
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
@@ -26,6 +35,13 @@ def test_an_unknown_name_is_no_format() -> None:
 def test_the_content_decides_the_format(disguise: str) -> None:
     for name in {plan.source.name for plan in _REGISTRY.catalogue()}:
         assert _REGISTRY.identify_content(sample(name), disguise).name == name
+
+
+def test_validated_options_are_not_validated_again() -> None:
+    source = _REGISTRY.formats["png"]
+    with pytest.raises(InvalidOption):
+        _REGISTRY.plan([source], "jpeg", options={"quality": 1000})
+    assert _REGISTRY.plan([source], "jpeg", options={"quality": 1000}, validated=True).target.name == "jpeg"
 
 
 _NOTHING = ("bad/empty_0_bytes.heic", "bad/five_bytes.pdf", "bad/imagetragick_mvg_as.jpg")
@@ -110,7 +126,7 @@ def test_plugins_that_disagree_on_a_format() -> None:
 
 
 _DECODER = """
-from engine import RASTER, FileFormat, Raster, Signature, conversion, hookimpl
+from engine import RASTER, FileFormat, InvalidOption, Raster, Signature, conversion, hookimpl
 
 @conversion(FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, b"o"))), RASTER)
 def decode(data: bytes) -> Raster: ...

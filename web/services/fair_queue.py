@@ -161,7 +161,7 @@ class FairQueue:
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
-        if self.running >= self._slots:
+        if self.running >= self._slots or not self.waiting:
             return None
         standings = {name: self._standing(queue.tenant) for name, queue in self._tenants.items()}
         lowest = self._lowest_with_a_slot(standings)

@@ -134,14 +134,14 @@ class WorkFile(AbstractContextManager["WorkFile"]):
 
         The process of the job may have kept its descriptor. Raises StepFailed if it still writes, and as `write` does.
         """
+        is_large = size > MEMORY_LIMIT
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW
         try:
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals if is_large else seals | fcntl.F_SEAL_SHRINK)
         except OSError:  # the process still maps the file for writing
             raise StepFailed("The conversion's process still writes its result.") from None
-        if self.size > MEMORY_LIMIT:
+        if is_large:
             await self._move_to_disk()
-        else:
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         if self.size != size:
             raise StepFailed("The conversion's process changed its result after the conversion.")
 
