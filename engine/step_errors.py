@@ -1,0 +1,45 @@
+"""Errors of steps: what an exception of a library says about the file, or about the step."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion
+from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed, TooLarge
+from engine.formats import FileFormat
+from engine.media import DOCUMENT
+
+_MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
+_MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # of those limits; others are for sizes
+
+
+@contextmanager
+def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
+    """Raises errors of a step as ConversionError."""
+    try:
+        yield
+    except ConversionError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemory("The conversion exceeded its memory limit.") from error
+    except Exception as error:
+        if (nesting := _max_nesting(error)) is not None:
+            details = {"max_nesting": nesting, "step": str(step)}
+            raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
+        # A decoder fails because of the file; later steps get data that a decoder has accepted.
+        if isinstance(step, Conversion) and isinstance(step.source, FileFormat):
+            raise CorruptInput(
+                f"The file is recognized as {step.source} but cannot be decoded.",
+                details={"step": str(step)},
+            ) from error
+        if isinstance(step, Conversion) and step.source is DOCUMENT:  # documents are parsed when they are used
+            raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
+        raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
+
+
+def _max_nesting(error: Exception) -> int | None:
+    """How many levels Python, or MuPDF if it is loaded, reads, if the error is that a file has more."""
+    mupdf = sys.modules.get("pymupdf.mupdf")
+    if mupdf is not None and isinstance(error, mupdf.FzErrorLimit):
+        return _MUPDF_NESTING if any(text in str(error) for text in _MUPDF_MESSAGES) else None
+    return sys.getrecursionlimit() if isinstance(error, RecursionError) else None
