@@ -8,7 +8,8 @@ import pytest
 from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
 
 from engine.pipeline import PipelineResult
-from tests.support.samples.pdf_documents import at, delete, merge, outline, saved
+from tests.support.samples.pdf_documents import at, compress, delete, merge, outline, saved
+from tests.support.samples.pdf_pictures import GRAY, add_page, flate
 
 _SIZES = (200, 800, 3200)
 _MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic
@@ -51,6 +52,24 @@ def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callabl
         fill(document, size)
         data = saved(document, object_stream_mode=ObjectStreamMode.generate)
         seconds.append(min(_measure(run, data) for _ in range(3 if size < _SIZES[-1] else 1)))
+
+    assert seconds[1] < seconds[0] * _MAX_GROWTH
+    assert seconds[2] < seconds[1] * _MAX_GROWTH
+
+
+def test_the_time_to_compress_grows_in_proportion() -> None:
+    seconds = []
+    for size in (20, 80, 320):
+        document = Pdf.new()
+        for number in range(size):
+            form = document.make_stream(b"q 9 0 0 9 0 0 cm /P Do Q", Type=Name.XObject, Subtype=Name.Form)
+            form.Resources = Dictionary(XObject=Dictionary(P=flate(document, GRAY, Name.DeviceGray)))
+            form.BBox = Array([0, 0, 9, 9])
+            add_page(document, form)
+            document.pages[-1].obj.Group = document.make_indirect(Dictionary(Number=number))
+        _fields(document, size)
+        data = saved(document)
+        seconds.append(min(_measure(compress, data) for _ in range(2)))
 
     assert seconds[1] < seconds[0] * _MAX_GROWTH
     assert seconds[2] < seconds[1] * _MAX_GROWTH
