@@ -47,8 +47,9 @@ class Plugin:
 
     @property
     def options(self) -> Iterator[Option]:
-        """The options of all steps, once for each step that has them."""
-        return (option for step in self.steps for option in step.options.values())
+        """The options of all conversions and transforms, once for each that has them. Those of tools are their own."""
+        steps: tuple[AnyConversion | AnyTransform, ...] = (*self.conversions, *self.transforms)
+        return (option for step in steps for option in step.options.values())
 
     @property
     def reads(self) -> tuple[FileFormat, ...]:

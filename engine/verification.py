@@ -27,7 +27,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     if plan.reader is None:
         return Pictures(1)
     # Other options select a part of the input, or change it.
-    secrets = {name: value for name, value in options.items() if registry.options[name].secret}
+    secrets = {name: options[name] for name, option in plan.reader.options.items() if name in options and option.secret}
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore")

@@ -66,7 +66,8 @@ def test_every_verb_of_every_path_is_in_it() -> None:
         ("" if "servers" in item else API) + re.sub(r"{\w+}", "{}", path): {*item} & {*_VERBS}
         for path, item in published()["paths"].items()
     }
-    aliases = {f"{API}/tools/pdf-{name}" for name in ("merge", "merge/json", "delete-pages", "delete-pages/json")}
+    tools = [name for name in load_registry().tools if name.startswith("pdf-")]
+    aliases = {f"{API}/tools/{name}{form}" for name in tools for form in ("", JSON_FORM)}
     assert {path: verbs for path, verbs in there.items() if path not in aliases} == documented
     assert aliases <= {*there}
     assert all(documented[path] for path in documented)
@@ -276,7 +277,8 @@ class TestFormsForGenerators:
     def test_a_file_and_json_are_separate_operations(self) -> None:
         paths = published()["paths"]
         separate = {path for path in paths if path + JSON_FORM in paths}
-        assert separate == {"/convert", "/pdf/merge", "/pdf/delete-pages"}
+        tools = {f"/pdf/{name.removeprefix('pdf-')}" for name in load_registry().tools if name.startswith("pdf-")}
+        assert separate == {"/convert", *tools}
         for path in separate:
             accepted = {name for one in paths[path]["post"]["responses"].values() for name in one["content"]}
             assert "application/octet-stream" in accepted

@@ -41,7 +41,6 @@ class ConvertOptions(TypedDict, total=False):
     dpi: int  # Resolution at which pages and vectors become pixels.
     # Removes active content from the PDF: scripts, embedded programs, and actions that start programs, send or …
     sanitize: bool
-    linearize: bool  # Orders the file so that viewers show its first page before the rest has arrived.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
