@@ -11,16 +11,19 @@ from math import nan
 from pathlib import Path
 from subprocess import PIPE
 
+import numpy as np
 import pytest
 import typer
+from pikepdf import Name
 from PIL import Image
 
-from benchmarks import cluster, growth, pairs, peers, quality, samples, server
+from benchmarks import cluster, compression, growth, pairs, peers, quality, samples, server
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import child_processes
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
+from tests.support.samples.pdf_pictures import PHOTO, flate, picture_document
 
 _BUSY_CHILD = """
 import subprocess, sys
@@ -216,3 +219,25 @@ def test_another_encoder_is_compared_at_an_equal_score() -> None:
     assert {row["score of sharp's default"] for row in rows.values()} == {81.5}
     assert 0.5 < rows["jpeg"]["bytes of convertd / sharp at an equal score"] < 2
     assert rows["avif"]["bytes of convertd / sharp at an equal score"] == "none in range"
+
+
+def test_compressed_documents_are_compared(tmp_path: Path) -> None:
+    file = tmp_path / "photo.pdf"
+    file.write_bytes(picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB)))
+
+    table, requirements = compression.measure([file])
+
+    (row,) = table.as_json()["rows"]
+    assert row["bytes: convertd"] < row["bytes"] / 4
+    assert row["bytes: qpdf"] > row["bytes: convertd"]
+    assert row["smallest"] in ("yes", "no")
+    assert requirements.as_json()["rows"][0]["measured"] in (0, 1)
+
+
+def test_similarity_of_pages() -> None:
+    page = np.asarray(samples.photo((64, 64)).convert("L"), float)
+    noisy, noisier = (page + np.random.default_rng(1).normal(0, sigma, page.shape) for sigma in (5, 20))
+    assert compression.similarity(page, page) == pytest.approx(1)
+    assert 0.5 < compression.similarity(page, noisy) < 1
+    assert compression.similarity(page, noisier) < compression.similarity(page, noisy)
+    assert compression.similarity(page, page[1:]) == 0

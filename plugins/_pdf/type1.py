@@ -25,7 +25,7 @@ _SUBROUTINE = re.compile(rb"dup\s+(\d+)\s+(\d+)\s+\S+ ")
 _GLYPH = re.compile(rb"/([^\s/{}\[\]()<>%]+)\s+(\d+)\s+\S+ ")
 _NOTDEF = ".notdef"
 _MAX_GLYPHS = 65_535
-_MAX_CALLS = 500_000  # of subroutines and parts of glyphs, in a font
+_MAX_CALLS = 50_000  # of subroutines and parts of glyphs, in a font
 
 
 class UnsupportedFont(Exception):

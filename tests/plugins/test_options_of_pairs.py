@@ -142,6 +142,9 @@ def _metadata(pair: Pair) -> None:
 
 
 def _dpi(pair: Pair) -> None:
+    if pair.source == pair.target:  # pages of documents keep their size
+        _expect(pair, {"dpi": 72})
+        return
     width, height = (round(side * 72 / _DPI[pair.source.name]) for side in pair.base["size"])
     _expect(pair, {"dpi": 72}, size=(width, height), dpi=pair.base.get("dpi") and (72, 72))
 

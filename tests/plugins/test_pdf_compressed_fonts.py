@@ -147,6 +147,7 @@ def test_type1_becomes_cff(encoding: Any, *, is_hexadecimal: bool) -> None:
 
 
 _CALLS_TWICE = {number: _compiled(f"{number + 1} callsubr {number + 1} callsubr return") for number in range(60)}
+_CALLS_TWICE[60] = _compiled("return")
 _CALL = _compiled("0 9 hsbw 0 callsubr endchar")
 _BROKEN: dict[str, bytes] = {
     "calls without end": _type1({**_GLYPHS, "A": _CALL}, _CALLS_TWICE),

@@ -9,7 +9,8 @@ from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
 
 from engine.pipeline import PipelineResult
 from tests.support.results.tools import run_tool
-from tests.support.samples.pdf_documents import at, delete, merge, outline, saved, tagged
+from tests.support.samples.pdf_documents import at, compress, delete, merge, outline, saved, tagged
+from tests.support.samples.pdf_pictures import GRAY, add_page, flate
 
 _SIZES = (200, 800, 3200)
 _MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic
@@ -93,6 +94,24 @@ def test_time_of_tools_grows_in_proportion_to_pages(tool: str) -> None:
 
     documents = [_full_pages(count) for count in (20, 80, 320)]
     seconds = [min(_measure(run, data) for _ in range(3 - place)) for place, data in enumerate(documents)]
+
+    assert seconds[1] < seconds[0] * _MAX_GROWTH
+    assert seconds[2] < seconds[1] * _MAX_GROWTH
+
+
+def test_the_time_to_compress_grows_in_proportion() -> None:
+    seconds = []
+    for size in (20, 80, 320):
+        document = Pdf.new()
+        for number in range(size):
+            form = document.make_stream(b"q 9 0 0 9 0 0 cm /P Do Q", Type=Name.XObject, Subtype=Name.Form)
+            form.Resources = Dictionary(XObject=Dictionary(P=flate(document, GRAY, Name.DeviceGray)))
+            form.BBox = Array([0, 0, 9, 9])
+            add_page(document, form)
+            document.pages[-1].obj.Group = document.make_indirect(Dictionary(Number=number))
+        _fields(document, size)
+        data = saved(document)
+        seconds.append(min(_measure(compress, data) for _ in range(2)))
 
     assert seconds[1] < seconds[0] * _MAX_GROWTH
     assert seconds[2] < seconds[1] * _MAX_GROWTH

@@ -10,7 +10,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import pipeline
 from engine.mupdf import pymupdf
-from engine.options import OptionValue
+from engine.options import OptionValue, validate_options
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 
@@ -69,7 +69,7 @@ def delete(data: bytes, pages: str, password: str | None = None) -> PipelineResu
 
 def compress(data: bytes, **options: OptionValue) -> PipelineResult:
     plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-compress")
-    return pipeline.run(plan, [data], REGISTRY.validate(options))
+    return pipeline.run(plan, [data], validate_options(REGISTRY.tool_options("pdf-compress"), options))
 
 
 def at(made: Pdf, index: int, top: int = 300) -> Array:

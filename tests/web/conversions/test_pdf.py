@@ -1,4 +1,4 @@
-"""POST /pdf/merge and /pdf/delete-pages."""
+"""POST /pdf/merge, /pdf/delete-pages and /pdf/compress."""
 
 import io
 from typing import Any
@@ -6,11 +6,13 @@ from typing import Any
 import httpx
 import pikepdf
 import pytest
+from pikepdf import Name
 
 from storage.tables import ledger_audit
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.samples.pdf_documents import saved
+from tests.support.samples.pdf_pictures import PHOTO, flate, picture_document, pictures
 from tests.support.servers.in_process import Running
 
 JSON = {"Accept": "application/json"}
@@ -142,3 +144,16 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     problem(merge(either, *reversed(documents), **once), 422, "idempotency_key_reused")
     usage = either.request("GET", "/account/usage", key).json()["data"]
     assert (usage["credits_used"], usage["by_operation"]["pdf_merge"]) == (1, 1)
+
+
+def test_a_document_is_compressed(server: Running) -> None:
+    content = picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB))
+    response = server.request("POST", "/pdf/compress", files={"file": ("my.pdf", content)}, data={"quality": 60})
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/pdf")
+    assert [one.width for one in pictures(response.content)] == [50]
+    request: dict[str, Any] = {"files": {"file": ("my.pdf", response.content)}, "data": {"max_bytes": 100_000}}
+    data = server.request("POST", "/tools/pdf-compress/json", **request).json()["data"]
+    assert (data["processed_size"], data["page_count"], data["quality_used"]) == (len(response.content), 1, 75)
+    assert [one["code"] for one in data["warnings"]] == ["kept_original"]
+    request["data"] = {"dpi": 5}
+    problem(server.request("POST", "/pdf/compress", **request), 400, "invalid_parameter", param="dpi")
