@@ -147,7 +147,7 @@ class Settings(BaseModel):
     smtp_url: Annotated[SecretStr, _secret_url("smtp", "smtps")] | None = None  # None: <data_dir>/outbox
     mail_from: Annotated[str, AfterValidator(_sender)] = "convertd <no-reply@localhost>"
     workers: int = Field(default_factory=lambda: len(os.sched_getaffinity(0)), ge=1)  # concurrent conversions
-    jobs_per_process: int = Field(100, ge=1)  # conversions of one account in a worker process
+    jobs_per_process: int = Field(1000, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()

@@ -30,7 +30,8 @@ sqlite3                  makes backups
 nginx                    is the reverse proxy
 haproxy                  distributes requests to several servers
 prometheus               checks metrics and alerts
-systemd                  checks the service unit'
+systemd                  checks the service unit
+iproute2                 drops packets between servers'
 
 extra=""
 lock=config/requirements.lock

@@ -10,6 +10,7 @@ from engine.media import RASTER, Pictures, Raster
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome
 from engine.planner import Plan
+from engine.step_errors import step_errors
 
 _MAX_PIXELS = 25_000_000  # Larger pictures are neither decoded nor encoded to find out what is lost.
 
@@ -48,7 +49,7 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
     holds = encoder.capabilities(options)
     runs_encoder = encoder.in_dry_run and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
     if isinstance(payload, Raster) and holds is not None and not runs_encoder:
-        with pipeline.step_errors(encoder):
+        with step_errors(encoder):
             payload.foresee(holds, _MAX_PIXELS)
         holds_all = holds.pages or (payload.animated and holds.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER

@@ -1,9 +1,7 @@
-"""Runs a plan step by step, measures each step, collects fidelity warnings and maps failures to ConversionError."""
+"""Runs a plan step by step, measures each step, and collects fidelity warnings."""
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
@@ -18,19 +16,19 @@ from engine.conversions import (
     MAX_BYTES,
     QUALITY,
     AnyConversion,
-    AnyTool,
     AnyTransform,
     Conversion,
     EncodedFile,
     FidelityWarning,
     ToolResult,
 )
-from engine.errors import ConversionError, CorruptInput, InvalidOption, OutOfMemory, StepFailed, TooLarge
+from engine.errors import ConversionError, InvalidOption, StepFailed
 from engine.formats import FileFormat
 from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues, PageRanges
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.planner import Conversions, Plan
+from engine.step_errors import step_errors
 
 PAGES, METADATA = "pages", "metadata"
 
@@ -357,29 +355,6 @@ def run_step(step: AnyConversion | AnyTransform, payload: Any, options: OptionVa
     if not step.target.holds(result):
         raise StepFailed(f"The step {step} returned {type(result).__name__}, not {step.target}.")
     return result
-
-
-@contextmanager
-def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
-    """Raises errors of a step as ConversionError."""
-    try:
-        yield
-    except ConversionError:
-        raise
-    except MemoryError as error:
-        raise OutOfMemory("The conversion exceeded its memory limit.") from error
-    except RecursionError as error:
-        details = {"max_nesting": sys.getrecursionlimit(), "step": str(step)}
-        raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
-    except Exception as error:
-        # A decoder fails because of the file; later steps get data that a decoder has accepted.
-        received = step.source if isinstance(step, Conversion) else step.format
-        if isinstance(received, FileFormat):
-            message = f"The file is recognized as {received} but cannot be decoded."
-            raise CorruptInput(message, details={"step": str(step)}) from error
-        if received.lazy:
-            raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
-        raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
 
 
 def _stage(step: AnyConversion | AnyTransform) -> str:

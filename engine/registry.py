@@ -169,6 +169,8 @@ class Registry:
         tool: str | None = None,
         options: OptionValues | None = None,
         file_names: tuple[str, ...] = (),
+        *,
+        validated: bool = False,
     ) -> Plan:
         """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
 
@@ -178,7 +180,7 @@ class Registry:
         for are part of the plan.
 
         Raises UnsupportedConversion, whose details list the available targets, InvalidOption for a value that the
-        target does not support, and the errors of the tool's `check`.
+        target does not support, unless they are `validated`, and the errors of the tool's `check`.
         """
         fmt = target if isinstance(target, FileFormat) else self.format(target)
         key = (*sources, fmt, tool, *file_names)
@@ -190,7 +192,8 @@ class Registry:
         known = self.options
         asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
         plan = self._plan_with(plan, asked)
-        plan.check(options)
+        if not validated:
+            plan.check(options)
         return plan.with_transforms(options)
 
     def _plan_with(self, plan: Plan, names: frozenset[str]) -> Plan:

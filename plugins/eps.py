@@ -37,7 +37,7 @@ from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_docu
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.active_content", "plugins._pdf.transparency", *_postscript.MODULES)
+MODULES = ("plugins._pdf.active_content", "plugins._pdf.resources", "plugins._pdf.transparency", *_postscript.MODULES)
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(
@@ -62,6 +62,7 @@ _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTIL
 _DEFERRED_BOX = re.compile(rb"(?<![^\r\n])(%%(?:HiRes)?BoundingBox:)[ \t]*\(atend\)")
 _DECLARED_BOX = re.compile(rb"(?<![^\r\n])%%(HiRes)?BoundingBox:([^\r\n]*)")
 _MAX_SIDE = 100_000  # points
+_MAX_PATTERNS = 10  # levels of patterns in patterns, a limit of Ghostscript
 # -dLastPage alone would run the whole program.
 _TWO_PAGES = ("-dLastPage=2", "-c", "<< /BeginPage {1 gt {quit} if} >> setpagedevice", "-f")
 _BOX_COMMENT = rb"(?<![^\r\n])%s([-+.\d \t]+)"
@@ -188,8 +189,24 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     # Ghostscript would write glyphs of composite fonts as bitmaps.
     outlines = any(kind == "Type0" for _, _, kind, *_ in document.get_page_fonts(0, full=True))
     settings = ["-dPDFSTOPONERROR", *(["-dNoOutputFonts"] if outlines else [])]
-    program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", *settings)
+    try:
+        program = _run_ghostscript(document.tobytes(garbage=1), "eps2write", *settings)
+    except CorruptInput:
+        _check_patterns(document)
+        raise
     return _set_bounding_box(program, width, height)
+
+
+def _check_patterns(document: pymupdf.Document) -> None:
+    """Raises TooLarge if patterns are nested more deeply than Ghostscript writes them."""
+    import pikepdf
+
+    from plugins._pdf.resources import has_nested_patterns
+
+    with pikepdf.open(BytesIO(document.tobytes())) as objects:
+        if has_nested_patterns(objects.pages[0].obj, _MAX_PATTERNS):
+            message = f"Patterns are nested deeper than {_MAX_PATTERNS} levels, which EPS files cannot hold."
+            raise TooLarge(message, reason="elements", details={"max_nesting": _MAX_PATTERNS})
 
 
 def _check_pictures(document: pymupdf.Document) -> None:

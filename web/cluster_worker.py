@@ -27,7 +27,7 @@ from web.executor_setup import local_executor, start_local_executor
 from web.http.metrics_server import open_listener, start_metrics_server
 from web.metrics import process_registry
 from web.metrics.service import ClusterWorkerMetrics
-from web.services.job_queue import memory_budget
+from web.services.machine import job_memory
 from web.services.maintenance import lock_data_folder
 from web.services.work_files import WorkFiles
 
@@ -78,7 +78,7 @@ def worker_options(
     if address is None:
         raise ValueError("a worker needs the address of a scheduler: --scheduler or CONVERTD_CLUSTER")
     check_tls(address, "worker", insecure=settings.cluster_insecure)
-    size = memory_budget() if memory is None else _size(memory)
+    size = job_memory() if memory is None else _size(memory)
     return WorkerOptions(address, jobs or settings.workers, size, host, port, str(settings.data_dir.absolute()))
 
 

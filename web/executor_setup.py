@@ -15,6 +15,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
+from web.services.machine import idle_memory
 
 if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
     from storage.blobs.blob_store import BlobStore
@@ -71,8 +72,13 @@ def local_executor(
     `modules`; by default, the modules of all jobs.
     """
     layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
-    forkserver = ForkServer(layers, modules, folder)
-    return LocalExecutor(workers, pool=WorkerPool(forkserver, workers, settings.jobs_per_process))
+    pool = WorkerPool(
+        ForkServer(layers, modules, folder),
+        workers,
+        settings.jobs_per_process,
+        idle_memory(),
+    )
+    return LocalExecutor(workers, pool=pool)
 
 
 def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:

@@ -25,7 +25,7 @@ from engine.executor.pool import Worker, WorkerPool
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
-JOBS_PER_PROCESS = 100
+JOBS_PER_PROCESS = 1000
 """The default number of jobs of an account that a worker process runs."""
 
 _ATTEMPTS = 5  # worker processes that are tried until one starts the job

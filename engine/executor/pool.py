@@ -1,7 +1,8 @@
 """The worker processes of an executor: spares for any account, and idle workers that belong to an account.
 
 A spare is bound to the account of its first job, and takes further jobs of that account only, until it is retired.
-Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs.
+Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs. A worker whose
+next job follows at once is neither stopped nor examined: that would take a tenth of the time of a small job.
 """
 
 import asyncio
@@ -18,10 +19,15 @@ from engine.executor.forkserver import ForkServer, WorkerProcess
 
 log = logging.getLogger("convertd.executor")
 
-MAX_IDLE = 16
 IDLE_SECONDS = 60.0
+IDLE_WORKERS = 64
+"""Number of idle workers of the usual size that there is always memory for."""
+
+PAUSE = 0.05  # seconds after its latest job until a worker is examined and stopped
+UNEXAMINED_JOBS = 10  # jobs in a row without a pause after which a worker is examined, too
 MAX_AGE = 600.0  # seconds since the first job
 MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
+_USUAL_MEMORY = 8 << 20  # bytes that a worker does not share with its fork server after a small job
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 
@@ -30,7 +36,7 @@ class Worker:
     """A worker process that is bound to an account.
 
     `final` marks its last job. `succeeded` is set when that job has replied with a success and reported no change of
-    its process; otherwise the worker is retired.
+    its process; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
     """
 
     process: WorkerProcess
@@ -40,16 +46,22 @@ class Worker:
     jobs: int = 0
     final: bool = False
     succeeded: bool = False
+    stopped: bool = False
+    memory: int = _USUAL_MEMORY
     expiry: asyncio.TimerHandle | None = None
 
     def reason_to_retire(self) -> str | None:
-        """Returns why the worker cannot take another job; None if it can. Observes the process from outside."""
+        """Returns why the worker cannot take another job; None if it can."""
         if not self.succeeded:
             return "the job failed or changed its process"
         if self.final:
             return "its last job has ended"
         if monotonic() - self.bound_at > MAX_AGE:
             return "its age"
+        return None if self.process.is_waiting() else "it has ended or sent a second reply"
+
+    def examine(self) -> str | None:
+        """Observes the process from outside. Returns why it cannot take another job; None if it can."""
         try:
             memory, threads = self.process.memory_and_threads()
             if any(self.process.folder.iterdir()):
@@ -58,23 +70,27 @@ class Worker:
             return "it has ended"
         if threads > self.initial[1]:
             return "threads are left"
-        if memory - self.initial[0] > MAX_GROWTH:
+        growth = memory - self.initial[0]
+        if growth > MAX_GROWTH:
             return "its memory has grown"
+        self.memory = max(growth, _USUAL_MEMORY)
         return None if self.process.is_waiting() else "it has ended or sent a second reply"
 
 
 class WorkerPool:
-    """Worker processes of a fork server: `spares` that are forked ahead, and at most MAX_IDLE idle workers.
+    """Worker processes of a fork server: `spares` that are forked ahead, and idle workers.
 
-    A worker runs at most `jobs_per_process` jobs. `idle` begins with the least recently used worker.
+    Idle workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
+    `jobs_per_process` jobs. `idle` begins with the least recently used worker.
     """
 
-    def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int) -> None:
+    def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int, idle_memory: int = 0) -> None:
         self._forkserver = forkserver
         # Its own thread: the fork server is used by one at a time, and may not answer for seconds.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="forkserver")
         self._size = spares
         self._jobs_per_process = jobs_per_process
+        self._idle_memory = idle_memory
         self.spares: deque[WorkerProcess] = deque()
         self.idle: list[Worker] = []
         self._forking = 0  # number of forks in progress
@@ -143,7 +159,9 @@ class WorkerPool:
                 continue
             if worker.process.is_waiting():
                 self._remove_idle(worker)
-                worker.process.resume()
+                if worker.stopped:
+                    worker.process.resume()
+                    worker.stopped = False
                 return worker
             # Its fork server may have died, and all others with it.
             for each in [*self.idle]:
@@ -170,13 +188,23 @@ class WorkerPool:
         if reason or self._closed:
             self._retire(worker, reason or "the executor is closed")
             return
-        # Limits on time, memory and disk space are only watched during jobs.
+        self.idle.append(worker)
+        if worker.jobs % UNEXAMINED_JOBS == 0:
+            self._stop(worker)
+        else:
+            worker.expiry = asyncio.get_running_loop().call_later(PAUSE, self._stop, worker)
+        while sum(each.memory for each in self.idle) > max(self._idle_memory, IDLE_WORKERS * _USUAL_MEMORY):
+            self._retire(self.idle[0], "the memory of idle workers is limited")
+
+    def _stop(self, worker: Worker) -> None:
+        """Stops an idle worker, or retires it. Limits on time, memory and disk space are only watched during jobs."""
+        if reason := worker.examine():
+            self._retire(worker, reason)
+            return
         worker.process.stop()
+        worker.stopped = True
         seconds = min(IDLE_SECONDS, worker.bound_at + MAX_AGE - monotonic())
         worker.expiry = asyncio.get_running_loop().call_later(seconds, self._retire, worker, "it was idle")
-        self.idle.append(worker)
-        while len(self.idle) > MAX_IDLE:
-            self._retire(self.idle[0], f"more than {MAX_IDLE} are idle")
 
     def _retire(self, worker: Worker, reason: str) -> None:
         log.debug("worker %d is retired: %s", worker.process.pid, reason)
@@ -187,6 +215,7 @@ class WorkerPool:
         if worker.expiry is not None:
             worker.expiry.cancel()
             worker.expiry = None
+        if worker in self.idle:
             self.idle.remove(worker)
 
     async def _refill(self) -> None:

@@ -28,6 +28,7 @@ _PROGRAM_SUFFIXES = (
 )
 # Windows, Linux, scripts, and macOS.
 _PROGRAM_STARTS = (b"MZ", b"\x7fELF", b"#!", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe")
+_HOLDERS = (Dictionary, Stream, Array)
 _MAX_START = 4  # bytes
 _MAX_FORM = 16 << 20  # bytes of a stream of an XFA form
 
@@ -76,7 +77,7 @@ def _active_entries(document: Pdf) -> Iterator[_Entry]:
                 continue
             seen.add(holder.objgen)
         for key, value in enumerate(holder) if isinstance(holder, Array) else holder.items():
-            if isinstance(value, Dictionary | Stream | Array):
+            if isinstance(value, _HOLDERS):
                 runs = _runs_by_itself(holder, key, value, automatic=automatic)
                 if kind := _kind(holder, key, value, automatic=runs):
                     yield _Entry(holder, key, kind)
@@ -94,7 +95,8 @@ def _runs_by_itself(holder: Any, key: Any, value: Any, *, automatic: bool) -> bo
 
 def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
     """What an entry is to users if it is active. `automatic`: it runs by itself if it is an action."""
-    if isinstance(value, Dictionary) and isinstance(action := value.get("/S"), Name):
+    # Looking up a key that is missing takes several times as long.
+    if isinstance(value, Dictionary) and "/S" in value and isinstance(action := value["/S"], Name):
         if str(action) in _ACTIONS_WITH_SCRIPTS:
             return "JavaScript" if "/JS" in value else None
         return (_AUTOMATIC_ACTIONS if automatic else _ACTIONS).get(str(action))

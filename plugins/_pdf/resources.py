@@ -31,6 +31,9 @@ def drop_unused_resources(page: Page) -> None:
     """Removes the resources with text that neither a page nor what it draws names. Those of other pages stay."""
     page.remove_unreferenced_resources()  # fonts and XObjects; copies what pages share
     resources = page.obj.Resources = Dictionary(dict(page.obj.Resources.items()))
+    others = _OTHERS_WITH_TEXT & set(resources.keys())
+    if not others:
+        return
     drawn = [entry for key in ("/XObject", "/Pattern") for _, entry in (resources.get(key) or Dictionary()).items()]
     fonts = [font for _, font in (resources.get("/Font") or Dictionary()).items() if "/CharProcs" in font]
     glyphs = [glyph for font in fonts for _, glyph in font.CharProcs.items()]
@@ -38,8 +41,30 @@ def drop_unused_resources(page: Page) -> None:
     # The names in content that cannot be decoded are unknown.
     with suppress(PdfError):
         used = _names(page.obj.get("/Contents"), *glyphs, *(item for item in drawn if item not in pictures))
-        for key in _OTHERS_WITH_TEXT & set(resources.keys()):
+        for key in others:
             resources[key] = Dictionary({name: entry for name, entry in resources[key].items() if name in used})
+
+
+def has_nested_patterns(page: Object, levels: int) -> bool:
+    """Whether patterns on a page are nested in more levels than these."""
+    patterns = [page]
+    for _ in range(levels + 1):
+        patterns = _patterns(patterns)
+    return bool(patterns)
+
+
+def _patterns(items: list[Any]) -> list[Any]:
+    """The patterns that the pages or patterns draw with, also in forms, without those in patterns."""
+    drawn, patterns = [*items], dict[Any, Any]()
+    forms: set[Any] = set()
+    for item in drawn:  # the loop adds forms
+        resources = item.get("/Resources") or Dictionary()
+        patterns |= {pattern.objgen: pattern for _, pattern in (resources.get("/Pattern") or Dictionary()).items()}
+        for _, form in (resources.get("/XObject") or Dictionary()).items():
+            if form.objgen not in forms:
+                forms.add(form.objgen)
+                drawn.append(form)
+    return [pattern for pattern in patterns.values() if isinstance(pattern, Stream)]
 
 
 def _names(*contents: Any) -> set[str]:

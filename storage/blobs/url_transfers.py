@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -12,17 +13,20 @@ from storage.descriptors import BLOCK, read_blocks
 from storage.errors import NotFound, StoreUnavailable
 
 _CONNECT_TIMEOUT, _TIMEOUT = 2.0, 5.0  # seconds to connect, and without a response or progress
+RETRY_TIMEOUT, _RETRY_PERIOD = 1.0, 10.0  # seconds without a response, for as many seconds after one that took too long
 
 
 class UrlTransfers:
     """Transfers blobs by URLs of `BlobStore.read_url` and `write_url`.
 
-    Methods raise StoreUnavailable if the store fails, refuses the URL, or does not respond for `timeout` seconds.
+    Methods raise StoreUnavailable if the store fails, refuses the URL, or does not respond for `timeout` seconds. For a
+    while after that, they wait for a second only: jobs that wait for a store keep others from running.
     """
 
     def __init__(self, timeout: float = _TIMEOUT) -> None:
-        headers = {"Accept-Encoding": "identity"}
-        self._client = httpx.AsyncClient(headers=headers, timeout=httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT))
+        self._client = httpx.AsyncClient(headers={"Accept-Encoding": "identity"})
+        self._timeout = timeout
+        self._impatient_until = 0.0  # monotonic time
 
     async def close(self) -> None:
         """Closes the connections to the store."""
@@ -35,7 +39,7 @@ class UrlTransfers:
                 yield block
             return
         try:
-            async with self._client.stream("GET", url) as response:
+            async with self._client.stream("GET", url, timeout=self._limits()) as response:
                 _check(response)
                 async for block in response.aiter_raw(BLOCK):
                     yield block[:size]
@@ -43,7 +47,7 @@ class UrlTransfers:
                     if size <= 0:
                         return
         except httpx.HTTPError as error:
-            raise StoreUnavailable from error
+            raise self._failed(error) from error
 
     async def write(self, url: str, file: int) -> None:
         """Stores a copy of the open file with this descriptor."""
@@ -53,10 +57,21 @@ class UrlTransfers:
         size = os.fstat(file).st_size
         headers = {"Content-Length": str(size)}  # S3 takes no chunked encoding
         try:
-            response = await self._client.put(url, content=read_blocks(file, 0, size), headers=headers)
+            content = read_blocks(file, 0, size)
+            response = await self._client.put(url, content=content, headers=headers, timeout=self._limits())
         except httpx.HTTPError as error:
-            raise StoreUnavailable from error
+            raise self._failed(error) from error
         _check(response)
+
+    def _limits(self) -> httpx.Timeout:
+        seconds = min(self._timeout, RETRY_TIMEOUT) if monotonic() < self._impatient_until else self._timeout
+        return httpx.Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT))
+
+    def _failed(self, error: httpx.HTTPError) -> StoreUnavailable:
+        # Not prolonged by failures meanwhile: a store that is only slow must get its time again.
+        if isinstance(error, httpx.TimeoutException) and monotonic() >= self._impatient_until:
+            self._impatient_until = monotonic() + _RETRY_PERIOD
+        return StoreUnavailable()
 
 
 def _check(response: httpx.Response) -> None:

@@ -22,7 +22,7 @@ class Statement:
     """
 
     def __init__(self, sql: str) -> None:
-        self._sqlite = sql
+        self.text = self._sqlite = sql
         self._postgresql = re.sub(r":(\w+)", r"%(\1)s", sql)
 
     def sql(self, database: peewee.Database) -> str:
@@ -30,10 +30,24 @@ class Statement:
         return self._sqlite if isinstance(database, peewee.SqliteDatabase) else self._postgresql
 
 
+class Statements:
+    """Statements that run together. Those after the first run only if it returns a row; they have `WHERE TRUE`.
+
+    On PostgreSQL they are one statement, which takes one round trip. Equal parameters have equal values in all.
+    """
+
+    def __init__(self, first: Statement, *others: Statement) -> None:
+        self.parts = (first, *others)
+        texts = [first.text, *(one.text.replace("WHERE TRUE", "WHERE EXISTS (SELECT 1 FROM s0)") for one in others)]
+        named = ", ".join(f"s{number} AS ({text})" for number, text in enumerate(texts))
+        returned = ", ".join(f"s{number}" for number, text in enumerate(texts) if " RETURNING " in text)
+        self.joined = Statement(f"WITH {named} SELECT * FROM {returned}")
+
+
 def insert(table: str, *names: str, suffix: str = "") -> Statement:
     """Builds a statement that inserts a row, with a parameter for each column."""
     values = ", ".join(f":{name}" for name in names)
-    return Statement(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values}){suffix}")
+    return Statement(f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} WHERE TRUE{suffix}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,21 @@ class Transaction:
         """Runs an SQL statement with these parameters. Returns its rows, if any."""
         cursor = self.connection.execute_sql(statement.sql(self.connection), values)
         return list(cursor.fetchall()) if cursor.description else []
+
+    def execute_all(self, statements: Statements, **values: Any) -> tuple[Any, ...] | None:
+        """Runs statements with these parameters. Returns the rows that they return as one; None if the first has none.
+
+        Each returns one row at most.
+        """
+        if not isinstance(self.connection, peewee.SqliteDatabase):
+            return next(iter(self.execute_statement(statements.joined, **values)), None)
+        first, *others = statements.parts
+        rows = self.execute_statement(first, **values)
+        if not rows:
+            return None
+        for statement in others:
+            rows += self.execute_statement(statement, **values)
+        return tuple(value for row in rows for value in row)
 
     def execute_many(self, statement: Statement, rows: Iterable[Mapping[str, Any]]) -> None:
         """Runs an SQL statement once for each mapping of parameters."""

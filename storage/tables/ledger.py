@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from storage.database import Transaction
-from storage.database.transaction import Statement, insert
+from storage.database.transaction import Statement, Statements, insert
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.tables import models, usage
@@ -18,13 +18,15 @@ from storage.tables.usage import UsageRecord
 
 Income = Literal["grant", "purchase", "reversal"]
 
-# Returns the new balance; no row if the balance is below the amount.
+# Returns the new balance; no row if the balance is below the amount, or if there is a key and it is not valid.
 HOLD_CREDITS = Statement(
     "UPDATE account SET balance = balance - :amount, held = held + :amount"
-    " WHERE id = :account AND balance >= :amount RETURNING balance"
+    " WHERE id = :account AND balance >= :amount AND (CAST(:key AS TEXT) IS NULL OR EXISTS (SELECT 1 FROM api_key"
+    " WHERE id = :key AND account = :account AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)))"
+    " RETURNING balance"
 )
 CHARGE_HELD_CREDITS = Statement(
-    "UPDATE account SET held = held - :amount, used = used + :amount WHERE id = :account RETURNING balance"
+    "UPDATE account SET held = held - :credits, used = used + :credits WHERE TRUE AND id = :account RETURNING balance"
 )
 INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
 # Returns the amount; no row if the hold has ended.
@@ -35,6 +37,8 @@ END_HOLDS_OF_EARLIER_RUNS = Statement(
 )
 END_EXPIRED_HOLDS = Statement("DELETE FROM hold WHERE state = 'held' AND expires_at <= :now RETURNING account, amount")
 INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
+RESERVE = Statements(HOLD_CREDITS, INSERT_HOLD)
+SETTLE = Statements(END_HOLD, CHARGE_HELD_CREDITS, INSERT_ENTRY, usage.INSERT_USAGE)
 
 
 @dataclass(frozen=True)
@@ -103,20 +107,21 @@ def reserve(
     owner: ServerInstance,
     lifetime: int,
     hold_id: str | None = None,
+    key: str | None = None,
 ) -> Hold:
-    """Holds credits for at most `lifetime` seconds. Raises NoCredits.
+    """Holds credits for at most `lifetime` seconds. Raises NoCredits, also if `key` is no valid key of the account.
 
     A caller that passes `hold_id` can release the hold even if the call is cancelled before it returns.
     """
     if amount <= 0:
         raise ValueError("amount must be positive.")
-    rows = transaction.execute_statement(HOLD_CREDITS, account=account, amount=amount)
-    if not rows:
+    hold_id = hold_id or new_id("hold")
+    hold = {"id": hold_id, "account": account, "amount": amount, "state": "held", **vars(owner)}
+    times = {"now": transaction.now, "created_at": transaction.now, "expires_at": transaction.now + lifetime}
+    row = transaction.execute_all(RESERVE, **hold, **times, key=key)
+    if row is None:
         raise NoCredits(balance(transaction, account), amount)
-    hold = Hold(hold_id or new_id("hold"), account, amount, rows[0][0])
-    times = {"created_at": transaction.now, "expires_at": transaction.now + lifetime}
-    transaction.execute_statement(INSERT_HOLD, **vars(hold), **vars(owner), **times, state="held")
-    return hold
+    return Hold(hold_id, account, amount, row[0])
 
 
 def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
@@ -124,13 +129,12 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
 
     Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
     """
-    amount = _end_hold(transaction, hold.account, hold.id)
-    if not amount:
+    entry = _entry(transaction, hold.account, "charge", -hold.amount, hold.id)
+    operation = {**vars(record), "success": True, "credits": hold.amount}
+    row = transaction.execute_all(SETTLE, **entry, **operation, hold=hold.id)
+    if row is None:
         raise HoldLost
-    ((remaining,),) = transaction.execute_statement(CHARGE_HELD_CREDITS, account=hold.account, amount=amount)
-    transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, hold.account, "charge", -amount, hold.id))
-    usage.record(transaction, hold.account, record, success=True, credits=amount)
-    return int(remaining)
+    return int(row[1])
 
 
 def is_settled(transaction: Transaction, hold: Hold) -> bool:

@@ -80,7 +80,8 @@ def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
     assert not planned(False, False, False, False, False).isolated
     assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
     assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
-    for number in range(5):
+    assert not planned(False, False, False, False, True).isolated  # the reader opens what the steps wrote
+    for number in range(4):
         plan = planned(*(number == other for other in range(5)))
         assert plan.isolated
         assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", isolated=True)

@@ -1,6 +1,7 @@
 """Replies of worker processes, which a hostile file may have taken over: anything unusual is a crash of the worker."""
 
 import json
+import signal
 from dataclasses import replace
 from typing import Any
 
@@ -142,3 +143,17 @@ def test_a_report_names_all_layers() -> None:
     ):
         with pytest.raises(WorkerCrashed):
             jobs.parse_report(reply)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason", "retryable"),
+    [
+        (signal.SIGKILL, "out_of_memory", True),
+        (signal.SIGABRT, "out_of_memory", False),
+        (signal.SIGXCPU, "timeout", True),
+        (signal.SIGSEGV, "worker_crashed", True),
+    ],
+)
+def test_the_end_of_a_process_by_a_signal(number: signal.Signals, reason: str, retryable: bool) -> None:
+    error = ConversionError.from_json(jobs.exit_error(-number).as_json())
+    assert (error.code, error.reason, error.retryable) == ("processing_failed", reason, retryable)

@@ -105,12 +105,12 @@ async def test_a_job_that_fails_or_changes_its_process_ends_it(
     before = await run_deed(executor, tmp_path)
 
     try:
-        assert not await run_deed(executor, tmp_path, deed)
+        await run_deed(executor, tmp_path, deed)
     except ConversionError:
         assert deed in ("raise", "crash", "exit")
 
-    assert not idle_workers(executor)
     assert await has_ended(before[0])
+    assert not idle_workers(executor)
     assert await run_deed(executor, tmp_path) != before
 
 
@@ -177,7 +177,7 @@ async def test_a_worker_is_retired_after_a_job_that_ends_beyond_its_age(
 async def test_the_least_recently_used_worker_makes_room(
     executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "MAX_IDLE", 2)
+    monkeypatch.setattr(pool, "IDLE_WORKERS", 2)
     for account in ("x", "y", "x", "z"):
         await run_deed(executor, tmp_path, account=account)
 
@@ -207,6 +207,7 @@ async def test_a_killed_idle_worker_costs_no_job(executor: ObservedExecutor, tmp
 async def test_a_worker_that_ends_before_it_starts_a_job_costs_no_job(
     executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pool, "UNEXAMINED_JOBS", 1)  # stopped at once
     (stopped,) = await run_deed(executor, tmp_path)
     monkeypatch.setattr(WorkerProcess, "resume", lambda process: None)
     running = asyncio.create_task(run_files(executor, trouble_job(tmp_path, "behave")))
@@ -227,6 +228,31 @@ async def test_idle_workers_are_stopped(executor: ObservedExecutor, tmp_path: Pa
             return
         await asyncio.sleep(0.02)
     raise AssertionError("the worker runs")
+
+
+async def test_a_worker_whose_jobs_follow_at_once_is_not_stopped(
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "PAUSE", 60.0)
+    await run_deed(executor, tmp_path)
+    assert not executor.pool.idle[-1].stopped
+
+    monkeypatch.setattr(pool, "UNEXAMINED_JOBS", 1)
+    await run_deed(executor, tmp_path)
+    assert executor.pool.idle[-1].stopped
+    assert not await run_deed(executor, tmp_path, "leave_file")
+
+
+async def test_a_worker_that_has_grown_takes_the_place_of_several(
+    executor: ObservedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "IDLE_WORKERS", 4)
+    monkeypatch.setattr(pool, "UNEXAMINED_JOBS", 1)
+    for account in ("v", "x", "y"):
+        await run_deed(executor, tmp_path, account=account)
+    await run_deed(executor, tmp_path, "grow_a_little", account="large")
+
+    assert [worker.account for worker in executor.pool.idle] == ["y", "large"]
 
 
 async def test_jobs_yield_to_the_server(executor: ObservedExecutor, tmp_path: Path) -> None:

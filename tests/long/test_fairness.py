@@ -27,7 +27,7 @@ _PROVEN_LIMIT, _NEWCOMER_LIMIT = 5.0, 10.0  # seconds that a request may wait an
 _PAUSE = 0.5  # seconds between requests of an account
 _CROWD = 200
 _TRIAL_ADDRESS = "192.0.2.1"
-_STOP = 12.0  # seconds for which the workers of the cluster stand still
+_STOP = 9.0  # seconds for which the workers of the cluster stand still; after 10, the conversions would fail
 _TIMEOUT = 120.0  # seconds
 _JOIN_TIMEOUT = 60.0  # seconds until the workers have joined the cluster
 
@@ -150,7 +150,7 @@ async def _crowd(server: ConvertdServer, key: str) -> list[Answer]:
 
 
 def test_workers_of_a_cluster_that_stand_still_restrict_nobody(tmp_path: Path) -> None:
-    """Both workers are stopped for 12 s, in which each of four new accounts abandons a conversion; three times.
+    """Both workers are stopped for 9 s, in which each of four new accounts abandons a conversion; three times.
 
     Nobody is restricted: there is no such line in the log, and all accounts convert afterwards.
     """

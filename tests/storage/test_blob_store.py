@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from benchmarks.s3_server import S3Server
+from storage.blobs import url_transfers
 from storage.blobs.blob_store import BlobStore, FolderBlobStore, open_blob_store
 from storage.blobs.s3 import S3BlobStore
 from storage.blobs.url_transfers import UrlTransfers
@@ -125,6 +126,21 @@ async def test_transfers_from_a_lost_store(tmp_path: Path, stalled: bool) -> Non
             await transfers.write(url, file.fileno())
         with pytest.raises(StoreUnavailable):
             await anext(transfers.read(url, 1))
+    await transfers.close()
+
+
+async def test_after_a_timeout_transfers_have_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_transfers, "RETRY_TIMEOUT", 0.1)
+    transfers = UrlTransfers(timeout=0.8)
+    seconds = []
+    with socket.create_server(("127.0.0.1", 0)) as stalled:
+        url = f"http://127.0.0.1:{stalled.getsockname()[1]}/bucket/blob_1"
+        for _ in range(2):
+            started = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                await anext(transfers.read(url, 1))
+            seconds.append(time.monotonic() - started)
+    assert seconds[1] < 0.8 <= seconds[0]
     await transfers.close()
 
 

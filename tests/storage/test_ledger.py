@@ -1,12 +1,15 @@
 """Ledger: single calls."""
 
+import logging
+from typing import Any
+
 import peewee
 import pytest
 
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
-from storage.tables import accounts, ledger, ledger_audit, models, usage
+from storage.tables import accounts, api_keys, ledger, ledger_audit, models, usage
 from storage.tables.accounts import StoredAccount
 from storage.tables.ledger import CreditResult, Hold, ServerInstance
 from tests.support.samples.storage import OWNER, USE, Clock, open_account, settle_and
@@ -195,3 +198,25 @@ def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database:
     assert database.run_blocking(ledger.release, account.id, hold.id) == 10
     assert database.run_blocking(ledger.recover, OWNER) == database.run_blocking(ledger.release_expired) == 0
     assert database.run_blocking(accounts.get, account.id).credits_remaining == 10
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_postgresql_holds_and_charges_credits_in_one_statement_each(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    account = open_account(database, 1).id
+    caplog.set_level(logging.DEBUG, "peewee")
+    hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
+    database.run_blocking(ledger.settle, hold, USE)
+
+    messages: list[Any] = [record.msg for record in caplog.records if record.name == "peewee"]
+    assert [sql.split()[0] for sql, _ in messages] == ["BEGIN", "WITH", "COMMIT"] * 2
+
+
+def test_a_key_that_is_not_valid_holds_no_credits(database: Database) -> None:
+    account, other = open_account(database, 1).id, open_account(database, 1).id
+    key, another = (database.run_blocking(api_keys.issue, owner, "a key").key.key_id for owner in (account, other))
+    for invalid in (another, "key_unknown"):
+        with pytest.raises(NoCredits):
+            database.run_blocking(ledger.reserve, account, 1, OWNER, 60, None, invalid)
+    assert database.run_blocking(ledger.reserve, account, 1, OWNER, 60, None, key).balance == 0

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -157,6 +158,17 @@ def impatient(url: str) -> Iterator[Database]:
     database = Database(url, timeout=1)
     yield database
     database.close()
+
+
+def test_the_kernel_gives_up_connections_that_deliver_nothing(impatient: Database) -> None:
+    def options_of(transaction: Transaction) -> tuple[int, ...]:
+        descriptor = os.dup(transaction.connection.connection().fileno())
+        names = (socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        with socket.socket(fileno=descriptor) as connection:
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            return tuple(connection.getsockopt(socket.IPPROTO_TCP, name) for name in names)
+
+    assert impatient.run_blocking(options_of) == (5000, 5, 1, 5)  # milliseconds, seconds, seconds, packets
 
 
 async def test_a_stopped_process_does_not_block_a_transaction(impatient: Database) -> None:

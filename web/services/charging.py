@@ -9,7 +9,7 @@ from time import monotonic
 
 from engine.errors import ConversionError
 from storage.database import Database, Transaction
-from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy
+from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy, NoCredits
 from storage.ids import new_id
 from storage.tables import api_keys, idempotency, ledger
 from storage.tables.idempotency import Claim, StoredResponse
@@ -86,8 +86,11 @@ class Charges:
 def _reserve(
     transaction: Transaction, account: str, key_id: str, amount: int, owner: ServerInstance, hold_id: str
 ) -> Hold:
-    api_keys.check_valid(transaction, account, key_id)
-    return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id)
+    try:
+        return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id, key_id)
+    except NoCredits:
+        api_keys.check_valid(transaction, account, key_id)
+        raise
 
 
 def _settle(

@@ -34,7 +34,8 @@ from web.services.file_executor import FileExecutor
 from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
-from web.services.job_queue import JobQueue, memory_budget
+from web.services.job_queue import JobQueue
+from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
 from web.services.processes import ServerProcess
 from web.services.releases import Releases
@@ -119,7 +120,7 @@ def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -
 
 def _open_job_queue(settings: Settings, process: ServerProcess, owner: ServerInstance) -> JobQueue:
     """Opens the job queue, which servers share through Redis. Those with one data folder or cluster share its slots."""
-    job_queue = JobQueue(settings.workers, memory=memory_budget(), processes=process.count)
+    job_queue = JobQueue(settings.workers, memory=job_memory(), processes=process.count)
     if settings.redis_url is not None:
         pool = settings.cluster or server_instance(settings.data_dir.absolute()).server
         job_queue.share(settings.redis_url.get_secret_value(), pool, owner.boot)

@@ -7,13 +7,11 @@ memory of a job is an estimate from its plan and the size of its input; the budg
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from math import ceil, inf
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -35,7 +33,6 @@ SHORT_DEADLINE = 8.0
 
 _MAX_RETRY_AFTER = 30  # seconds
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
-_MEMORY_SHARE = 0.7  # share of the machine's memory; the rest is for the server, the database and the disk cache
 _ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
 _ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
 
@@ -258,27 +255,3 @@ def deadline_seconds(plan: Plan, size: int) -> float:
     """
     longest = JobLimits().seconds
     return min(longest, _ISOLATED_SECONDS + size / _ISOLATED_BYTES_PER_SECOND) if plan.isolated else longest
-
-
-def memory_budget(root: Path = Path("/")) -> int:
-    """The memory in bytes for all jobs together: a share of the machine's memory or of the control group's limit."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return round(_MEMORY_SHARE * min([machine, *_control_group_limits(root)]))
-
-
-def _control_group_limits(root: Path) -> Iterator[int]:
-    """The memory limits in bytes of this process's control groups and their parents, versions 1 and 2."""
-    membership = root / "proc/self/cgroup"
-    for line in membership.read_text().splitlines() if membership.exists() else []:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            top, name = root / "sys/fs/cgroup", "memory.max"
-        elif controllers == "memory":
-            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = Path(path.lstrip("/"))
-        for folder in (group, *group.parents):
-            limit = top / folder / name
-            if limit.exists() and (text := limit.read_text().strip()) != "max":
-                yield int(text)

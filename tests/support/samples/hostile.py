@@ -18,7 +18,14 @@ from PIL import Image
 from engine.mupdf import pymupdf
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.heif_files import grid
-from tests.support.samples.hostile_documents import broken_texts, flat_pdf, nested_svgs, repeated_page, svg
+from tests.support.samples.hostile_documents import (
+    broken_texts,
+    chained_svgs,
+    flat_pdf,
+    nested_svgs,
+    repeated_page,
+    svg,
+)
 
 DONE = ("done", "")
 CORRUPT = ("processing_failed", "corrupt_input")
@@ -210,6 +217,7 @@ def hostile_files() -> Iterator[Hostile]:
     yield from _too_large()
     yield from _made(broken_texts(), UNRECOGNIZED)
     yield from _made(nested_svgs(), ELEMENTS)
+    yield from _made(chained_svgs(), ELEMENTS, "eps")
     yield from _large_drawings()
     yield from _too_many()
     yield from _vector_bombs()
@@ -250,9 +258,9 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("tiff_tag_count", lambda _: tags, (CORRUPT,))
 
 
-def _made(files: Mapping[str, bytes], outcome: Outcome) -> Iterator[Hostile]:
+def _made(files: Mapping[str, bytes], outcome: Outcome, target: str = "png") -> Iterator[Hostile]:
     for name, content in files.items():
-        yield Hostile(name, partial(_content, content), (outcome,))
+        yield Hostile(name, partial(_content, content), (outcome,), target)
 
 
 def _content(content: bytes, _canary: Canary) -> bytes:

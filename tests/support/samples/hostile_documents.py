@@ -20,6 +20,22 @@ def nested_svgs() -> dict[str, bytes]:
     }
 
 
+def chained_svgs() -> dict[str, bytes]:
+    """SVGs whose patterns, or clip paths, refer to each other in a chain that no EPS can hold, by name."""
+    pattern = '<pattern id="n{}" width="9" height="9" patternUnits="userSpaceOnUse"><path d="M0 0H8V8" {}/></pattern>'
+    clip = '<clipPath id="n{}" {}><rect width="90" height="90"/></clipPath>'
+    return {
+        **{f"svg_chain_of_{count}_patterns": _chain(pattern, "fill", count) for count in (11, 600)},
+        "svg_chain_of_clip_paths": _chain(clip, "clip-path", 3000),
+    }
+
+
+def _chain(element: str, attribute: str, count: int) -> bytes:
+    references = [f'{attribute}="url(#n{number})"' for number in range(count)]
+    elements = map(element.format, range(count), [*references[1:], ""])
+    return svg(f"{''.join(elements)}<rect width='99' height='99' {references[0]}/>")
+
+
 def broken_texts() -> dict[str, bytes]:
     """SVGs whose text is not in the encoding that they state, by name."""
     text = svg("<text>a</text>").decode()

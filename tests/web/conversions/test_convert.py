@@ -12,7 +12,7 @@ from tests.support.executors.fake import RecordingExecutor
 from tests.support.requests import http
 from tests.support.results.conversions import opened
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
-from tests.support.samples.generated import saved
+from tests.support.samples.generated import sample, saved
 from tests.support.servers.in_process import Running, Servers, eventually
 
 JSON = {"Accept": "application/json"}
@@ -43,9 +43,9 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
 def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
     executor = RecordingExecutor()
     with servers.running(data_dir, executor) as server:
-        for target in ("webp", "pdf"):
-            assert server.convert(picture(), target).status_code == 500
-    assert [(job.target, job.isolated) for job in executor.jobs] == [("webp", False), ("pdf", True)]
+        for source, target in (("png", "webp"), ("png", "pdf"), ("pdf", "png"), ("svg", "png")):
+            assert server.convert(sample(source), target).status_code == 500
+    assert [job.isolated for job in executor.jobs] == [False, False, True, True]
 
 
 def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:

@@ -1,8 +1,10 @@
 """Clients that hold uploads or results by sending or reading slowly, beside others."""
 
+import re
 import socket
+import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from config.pricing import MIB, TIERS
 from storage.database import Transaction
+from storage.descriptors import BLOCK
 from storage.tables import models
 from tests.support.requests import http
 from tests.support.requests.checks import problem
@@ -96,6 +99,25 @@ def test_a_large_result_of_a_client_that_disconnects_is_deleted(server: Running)
         assert stored(server, key)["stored_bytes"] > 0
     assert eventually(lambda: stored(server, key)["stored_bytes"] == 0)
     assert eventually(lambda: stored_blobs(server) == [])
+
+
+def test_a_large_result_is_deleted_if_the_client_disconnects_meanwhile(server: Running) -> None:
+    """The deletion begins before the last block is sent, and has to wait for the database."""
+    key = server.account()
+    with server.connect() as connection, closing(sqlite3.connect(server.data_dir / "convertd.db")) as locked:
+        connection.sendall(conversion_request(posting(key), LARGE_RESULT))
+        response = connection.recv(10_000)
+        head, _, body = response.partition(b"\r\n\r\n")
+        size = int(re.search(rb"Content-Length: (\d+)", head)[1])  # type: ignore[index]
+        locked.execute("BEGIN IMMEDIATE")
+        received = len(body)
+        while received < (size - 1) // BLOCK * BLOCK:
+            received += len(connection.recv(MIB))
+        assert http.get(f"{server.url}/healthz").is_success  # the deletion has begun
+        connection.close()
+        assert http.get(f"{server.url}/healthz").is_success  # the server has read that the client is gone
+        locked.rollback()
+    assert eventually(lambda: stored(server, key)["stored_bytes"] == 0)
 
 
 def test_a_large_result_needs_free_storage(server: Running) -> None:

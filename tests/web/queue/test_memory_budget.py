@@ -8,7 +8,8 @@ import pytest
 from engine.executor import JobLimits
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
-from web.services.job_queue import deadline_seconds, estimate_memory, memory_budget
+from web.services.job_queue import deadline_seconds, estimate_memory
+from web.services.machine import job_memory
 
 REGISTRY = load_registry()
 MIB = 1 << 20
@@ -82,8 +83,8 @@ def group(root: Path, membership: str, **limits: str) -> Path:
 def test_the_smallest_control_group_limit_applies(
     tmp_path: Path, membership: str, limits: dict[str, str], expected: int
 ) -> None:
-    assert memory_budget(group(tmp_path, membership, **limits)) == round(0.7 * expected)
+    assert job_memory(group(tmp_path, membership, **limits)) == round(0.7 * expected)
 
 
 def test_this_machine_has_a_budget() -> None:
-    assert 0 < memory_budget() <= MACHINE
+    assert 0 < job_memory() <= MACHINE

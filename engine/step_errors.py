@@ -1,0 +1,43 @@
+"""Errors of steps: what an exception of a library says about the file, or about the step."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion
+from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed, TooLarge
+from engine.formats import FileFormat
+
+_MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
+_MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # of those limits; others are for sizes
+
+
+@contextmanager
+def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
+    """Raises errors of a step as ConversionError."""
+    try:
+        yield
+    except ConversionError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemory("The conversion exceeded its memory limit.") from error
+    except Exception as error:
+        if (nesting := _max_nesting(error)) is not None:
+            details = {"max_nesting": nesting, "step": str(step)}
+            raise TooLarge("The file is nested too deeply.", reason="elements", details=details) from error
+        # A decoder fails because of the file; later steps get data that a decoder has accepted.
+        received = step.source if isinstance(step, Conversion) else step.format
+        if isinstance(received, FileFormat):
+            message = f"The file is recognized as {received} but cannot be decoded."
+            raise CorruptInput(message, details={"step": str(step)}) from error
+        if received.lazy:
+            raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
+        raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
+
+
+def _max_nesting(error: Exception) -> int | None:
+    """How many levels Python, or MuPDF if it is loaded, reads, if the error is that a file has more."""
+    mupdf = sys.modules.get("pymupdf.mupdf")
+    if mupdf is not None and isinstance(error, mupdf.FzErrorLimit):
+        return _MUPDF_NESTING if any(text in str(error) for text in _MUPDF_MESSAGES) else None
+    return sys.getrecursionlimit() if isinstance(error, RecursionError) else None
