@@ -70,11 +70,11 @@ def test_pictures_of_more_than_the_resolution_are_reduced(
 def test_the_largest_place_of_a_picture_decides() -> None:
     with pikepdf.open(BytesIO(_page(_photo(), 300))) as made:
         page = made.pages[0].obj
-        inner = made.make_stream(b"q 384 0 0 288 0 0 cm /Picture0 Do Q", Type=Name.XObject, Subtype=Name.Form)
-        inner.BBox, inner.Resources = Array([0, 0, 384, 288]), page.Resources
+        inner = made.make_stream(b"q 192 0 0 144 0 0 cm /Picture0 Do Q", Type=Name.XObject, Subtype=Name.Form)
+        inner.BBox, inner.Resources = Array([0, 0, 192, 144]), page.Resources
         large = made.add_blank_page(page_size=(800, 600)).obj
         large.Resources = Dictionary(XObject=Dictionary(F=inner))
-        large.Contents = made.make_stream(b"2 0 0 2 0 0 cm /F Do")
+        large.Contents = made.make_stream(b"4 0 0 4 0 0 cm /F Do")
         data = saved(made)
 
     assert _picture(run_tool("pdf-compress", data).data)["size"] == (800, 600)  # 75 dpi on the second page

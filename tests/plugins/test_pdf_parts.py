@@ -121,12 +121,20 @@ def test_files_are_as_large_as_the_limit_allows() -> None:
 
     counts = [len(opened(part).pages) for part in parts]
     assert sum(counts) == 9
+    assert max(counts) > 1
     assert all(len(part) <= limit for part in parts)
     first = 1
     for count in counts[:-1]:
         one_more = _extract(data, f"{first}-{first + count}").data
         assert len(one_more) > limit
         first += count
+
+
+def test_links_that_are_lost_are_told_for_files_of_a_size() -> None:
+    data = document("A", 9, link(0, to=8))
+
+    assert run_tool("pdf-split", data, max_bytes=1600).codes == {"links_dropped"}
+    assert run_tool("pdf-split", data, max_bytes=100_000).codes == set()
 
 
 def test_a_merge_of_a_split_is_the_document() -> None:
