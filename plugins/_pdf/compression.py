@@ -199,8 +199,10 @@ def _encodings(image: Image.Image, quality: int) -> Iterable[Encoding]:
     if image.mode == "L":
         yield "/FlateDecode", zlib.compress(image.tobytes(), 9), None
         return
-    colors, indexes = np.unique(np.asarray(image).reshape(-1, 3), axis=0, return_inverse=True)
-    yield "/FlateDecode", zlib.compress(indexes.astype(np.uint8).tobytes(), 9), colors.tobytes()
+    packed = np.asarray(image).astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    colors, indexes = np.unique(packed, return_inverse=True)
+    palette = b"".join(int(color).to_bytes(3, "big") for color in colors)
+    yield "/FlateDecode", zlib.compress(indexes.astype(np.uint8).tobytes(), 9), palette
 
 
 def _replace(
