@@ -169,7 +169,7 @@ def _read_number(text: str) -> OptionValue:
     """The number that `text` is in JSON; otherwise `text`."""
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
-    return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text
+    return float(text) if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,3})?", text) else text
 
 
 def read_options(function: Callable[..., Any]) -> dict[str, Option]:

@@ -18,6 +18,7 @@ from engine.executor import Job
         ("1-999999999", ((1, 999999999),)),
         ("1-9,2-3", ((1, 9),)),
         (" all ", ()),
+        ('[2, "5-6"]', ((2, 2), (5, 6))),
     ],
 )
 def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
@@ -26,7 +27,28 @@ def test_text(text: str, spans: tuple[tuple[int, int], ...]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", ",", "1,,", ",1", "0", "-1", "two", "5-3", "1--2", "1-", "1.5", "+1", "1 2", "٣", "9" * 5000, "0-2"],
+    [
+        "",
+        " ",
+        ",",
+        "1,,",
+        ",1",
+        "0",
+        "-1",
+        "two",
+        "5-3",
+        "1--2",
+        "1-",
+        "1.5",
+        "+1",
+        "1 2",
+        "٣",
+        "9" * 5000,
+        "0-2",
+        "[]",
+        "[1",
+        "[1.5]",
+    ],
 )
 def test_malformed_pages(text: str) -> None:
     with pytest.raises(InvalidOption) as raised:

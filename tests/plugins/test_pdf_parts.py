@@ -121,12 +121,20 @@ def test_files_are_as_large_as_the_limit_allows() -> None:
 
     counts = [len(opened(part).pages) for part in parts]
     assert sum(counts) == 9
+    assert max(counts) > 1
     assert all(len(part) <= limit for part in parts)
     first = 1
     for count in counts[:-1]:
         one_more = _extract(data, f"{first}-{first + count}").data
         assert len(one_more) > limit
         first += count
+
+
+def test_links_that_are_lost_are_told_for_files_of_a_size() -> None:
+    data = document("A", 9, link(0, to=8))
+
+    assert run_tool("pdf-split", data, max_bytes=1600).codes == {"links_dropped"}
+    assert run_tool("pdf-split", data, max_bytes=100_000).codes == set()
 
 
 def test_a_merge_of_a_split_is_the_document() -> None:
@@ -271,8 +279,9 @@ def test_resources_that_pages_share_do_not_lead_to_other_pages() -> None:
 
     assert [page_texts(part) for part in parts] == [[f"inner {index}"] for index in range(3)]
     for index, part in enumerate(parts):
-        contents = [item.read_bytes() for item in opened(part).objects if isinstance(item, pikepdf.Stream)]
-        assert [b"inner" in one and b"inner %d" % index not in one for one in contents] == [False] * len(contents)
+        read = opened(part)
+        contents = [item.read_bytes() for item in read.objects if isinstance(item, pikepdf.Stream)]
+        assert [one for one in contents if b"inner" in one] == [b"BT /F1 9 Tf (inner %d) Tj ET" % index]
 
 
 def test_what_belongs_to_no_page_is_in_the_first_part() -> None:

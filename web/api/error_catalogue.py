@@ -155,6 +155,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "unrecognized": "the content matches no known format",
                 "empty_file": "the file has 0 bytes",
                 "not_a_pdf": "only PDFs are accepted here",
+                "not_a_picture": "only pictures are accepted here",
                 "pdf_encrypted": "the PDF needs a `password`",
             },
             FileTypeDetails,

@@ -21,6 +21,7 @@ _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused
 _REASONS = {
     "not_an_integer",  # 1.0 is an integer in JSON Schema
     "pixels",  # the size of a picture depends on several options
+    *("exclusive", "nothing_found"),  # depend on other options, and on what is in the file
     "too_many_keys",  # earlier requests have created them
 }
 _PARAMS = {
@@ -28,6 +29,8 @@ _PARAMS = {
     "background",  # only names of colors are valid
     "crop",  # only parts of the picture are valid
     "pages",  # only pages of the file are valid
+    *("title", "user_password", "every", "text"),  # one of several options is required
+    *("allow", "angle", "margin"),  # only some names, 90 but not 90.0, and only what leaves space for the picture
     "period",  # only days of the calendar are valid
     "files[]",  # schemathesis sends only one, because the field has a content type
     "output_format",  # may be empty in generated requests

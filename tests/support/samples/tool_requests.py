@@ -35,6 +35,7 @@ def tool_requests() -> dict[str, ToolRequest]:
     form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
     pictures = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
     return {
+        "pdf-compress": ToolRequest(one, {"quality": 60}, same_pages=True),
         "pdf-delete-pages": ToolRequest(one, {"pages": "2"}),
         "pdf-extract-pages": ToolRequest(one, {"pages": "1-"}, same_pages=True),
         "pdf-extract-images": ToolRequest((pictures,), count=2),
