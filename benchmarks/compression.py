@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from math import isnan, nan
 from pathlib import Path
 from statistics import fmean
@@ -22,10 +23,10 @@ from engine.mupdf import pymupdf
 from engine.registry import load_registry
 
 SETTINGS = (
-    *((40, 100), (50, 120), (60, 130), (50, 150), (55, 150), (60, 150), (65, 150), (70, 150), (80, 150)),
-    *((88, 150), (75, 200), (85, 200), (92, 200), (80, 300), (90, 300), (95, 300), (100, 1200)),
+    *((40, 100), (50, 120), (60, 130), (50, 150), (55, 150), (60, 150), (65, 150), (70, 150), (75, 150), (80, 150)),
+    *((85, 150), (88, 150), (80, 200), (85, 200), (90, 200), (85, 300), (90, 300), (95, 300), (100, 1200)),
 )
-"""Qualities and resolutions of convertd; the smallest file is taken that is as similar as another program's."""
+"""Qualities and resolutions of convertd, from small files to similar ones."""
 
 _DEFAULT = (75, 150)
 _SHARE = 0.8  # of the files of which convertd's have to be the smallest
@@ -107,19 +108,22 @@ def compare(file: Path) -> Row:
     content = file.read_bytes()
     pages = _draw(content)
     known: dict[bytes, float] = {}
-    own = [_measure(pages, partial(_convertd, content, *_DEFAULT), known)]
-    if own[0].similarity < 1 - _TOLERANCE:  # The settings concern pictures, which other files do not have.
-        own += [_measure(pages, partial(_convertd, content, *setting), known) for setting in SETTINGS]
+    own = cache(lambda setting: _measure(pages, partial(_convertd, content, *setting), known))
     others = [_measure(pages, partial(program, file), known) for program in (_ghostscript, _qpdf)]
-    ratios = [_at_similarity(own, other) / other.size for other in others]
+    ratios = [_size_at(own, other) / other.size for other in others]
     is_smallest = all(ratio <= 1 or isnan(other.size) for ratio, other in zip(ratios, others, strict=True))
-    cells = [cell for one in (own[0], *others) for cell in (one.size, f"{one.similarity:.4f}", one.seconds)]
+    compared = (own(_DEFAULT), *others)
+    cells = [cell for one in compared for cell in (one.size, f"{one.similarity:.4f}", one.seconds)]
     return file.name, len(content), *cells, *ratios, "yes" if is_smallest else "no"
 
 
-def _at_similarity(own: Sequence[Compressed], other: Compressed) -> float:
-    """The smallest of the sizes with at least the similarity of another one."""
-    return min((one.size for one in own if one.similarity >= other.similarity - _TOLERANCE), default=nan)
+def _size_at(own: Callable[[tuple[int, int]], Compressed], other: Compressed) -> float:
+    """The size at the first of the settings with at least the similarity of another one; NaN if there is none."""
+    if isnan(other.size):
+        return nan
+    needed = other.similarity - _TOLERANCE
+    index = bisect_left(SETTINGS, needed, key=lambda setting: own(setting).similarity)
+    return own(SETTINGS[index]).size if index < len(SETTINGS) else nan
 
 
 def _measure(pages: Pages, compress: Callable[[], bytes], known: dict[bytes, float]) -> Compressed:
