@@ -38,7 +38,7 @@ class CompressibleFile:
     losses: tuple[FidelityWarning, ...] = ()
 
 
-COMPRESSIBLE = Format("compressible pdf", CompressibleFile)
+COMPRESSIBLE = Format("compressible pdf", CompressibleFile, lazy=True)
 
 
 def _page_count(file: CompressibleFile) -> int:

@@ -163,11 +163,12 @@ def _inputs_and_outputs(
 
 
 def _files(registry: Registry, folder: Path, target: FileFormat) -> list[Path]:
-    """The files of a folder that have the extension of another known format, sorted. Leaves out subfolders."""
+    """The files of a folder that have the extension of another readable format, sorted. Leaves out subfolders."""
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file()]
-    found = [path for path in files if registry.format(path.suffix[1:]) not in (None, target)]
+    formats = {path: registry.format(path.suffix[1:]) for path in files}
+    found = [path for path, fmt in formats.items() if fmt is not None and fmt != target and registry.targets(fmt)]
     if not found:
-        raise UsageError(f"{folder} has no files to convert: none has the extension of another known format.")
+        raise UsageError(f"{folder} has no files to convert: none has the extension of another readable format.")
     return found
 
 

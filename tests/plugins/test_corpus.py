@@ -36,6 +36,7 @@ _TOLERANCE = 1.5 * DPI / 72  # the manifest has page sizes in whole points
 _KEPT = ("bmp/palette8_rle.bmp", "bmp")  # converting makes it larger; no independent reader decodes it
 _PAGED = ("pdf", "tiff")
 _ANIMATED = ("avif", "gif", "png", "webp")
+_TEXTS = ("html", "txt")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 
 
@@ -60,6 +61,9 @@ async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, targe
 
     if (entry.name, target) == _KEPT:
         assert job.output.read_bytes() == entry.path.read_bytes()
+        return
+    if target in _TEXTS:
+        assert job.output.read_text(encoding="utf-8")
         return
     reading = readers.read(target, job.output.read_bytes())
     assert reading.size == pytest.approx(_expected_size(entry, source.name, target), abs=_TOLERANCE)

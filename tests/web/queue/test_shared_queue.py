@@ -8,10 +8,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from benchmarks.redis_server import RedisServer
 from engine.errors import OutOfMemory
 from storage.ids import new_id
+from tests.support.servers.in_process import eventually
 from web.api.errors import RateLimited
 from web.services.fair_queue import Tenant
 from web.services.job_queue import JobQueue
@@ -177,10 +179,16 @@ async def test_one_slot_of_all_processes_is_kept_for_accounts_with_short_jobs(re
 async def test_a_job_starts_at_once_when_another_process_leaves_it_the_slot(redis_server: RedisServer) -> None:
     """Before it would ask again."""
     async with Queues(redis_server, 2, slots=1, lease=600) as queues:
+        await asyncio.to_thread(eventually, lambda: _listeners(redis_server) == 2)
         async with queues.held(0, "a"):
             waiting = asyncio.create_task(queues.work(1, "b"))
             await asyncio.sleep(0.2)
         await waiting
+
+
+def _listeners(server: RedisServer) -> int:
+    with Redis.from_url(server.url) as redis:
+        return len(redis.pubsub_channels("convertd:queue:started:*"))
 
 
 async def test_the_jobs_of_a_killed_process_end_with_their_lease(redis_server: RedisServer) -> None:
