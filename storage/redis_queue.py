@@ -261,7 +261,8 @@ class RedisQueue:
                         await self._changed.wait()
                 self._changed.clear()
                 if self._jobs or self._changes or self.failing:
-                    await self._exchange()
+                    # The client of Redis ignores some cancellations.
+                    await asyncio.shield(self._exchange())
         finally:
             listening.cancel()
 
