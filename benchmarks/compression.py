@@ -29,11 +29,11 @@ SETTINGS = (
 """Qualities and resolutions of convertd, from small files to similar ones."""
 
 _DEFAULT = (75, 150)
-_SHARE = 0.8  # of the files of which convertd's have to be the smallest
+_SHARE = 0.8  # the share of files whose result by convertd has to be the smallest
 _DPI, _MAX_PAGES = 150, 2
 _WINDOW = 8  # pixels per side of the parts that are compared
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # the constants of the similarity
-_TOLERANCE = 0.0005  # of the similarity
+_TOLERANCE = 0.0005  # SSIM
 _BROKEN = 0.5  # the similarity below which a file shows something else
 _GHOSTSCRIPT = (
     "gs",

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 _MODULE = "benchmarks.load_generator"  # __name__ is "__main__" in the process
 _TIMEOUT = 60.0  # seconds until a response must be complete
-_FIRST_ADDRESS = IPv4Address("127.0.0.2")  # of the first client; the next ones connect from the following addresses
+_FIRST_ADDRESS = IPv4Address("127.0.0.2")  # the next clients connect from the following addresses
 _BOUNDARY = "a3f1c2-boundary"
 _RECEIVE_SIZE = 64 << 10  # bytes
 _HEADER = re.compile(rb"\r\n(content-length|retry-after|connection): ([^\r]*)")

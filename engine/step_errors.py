@@ -9,7 +9,7 @@ from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed
 from engine.formats import FileFormat
 
 _MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
-_MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # of those limits; others are for sizes
+_MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # the other limits are for sizes
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
         return document
     copy = pikepdf.Pdf.new()
     info = document.trailer.get("/Info")
-    if isinstance(info, pikepdf.Dictionary) and "/Type" not in info:  # in broken files another object
+    if isinstance(info, pikepdf.Dictionary) and "/Type" not in info:  # broken files may name another object
         copy.trailer.Info = copy.copy_foreign(document.make_indirect(info))
     append(copy, document)
     return copy

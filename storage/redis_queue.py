@@ -2,7 +2,7 @@
 
 The rules are those of a queue within one process: a tenant runs at most a number of jobs, on all servers together, and
 the tenant that was served longest ago is next. Slots and memory are those of a pool, which is a machine or a cluster.
-A process tells Redis of its jobs, and renews them as long as it lives: those of a killed process end with their lease.
+A process registers its jobs in Redis and renews them while it lives: those of a killed process end with their lease.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _UNUSED = 600  # seconds after which keys of tenants and pools without jobs are 
 # ARGV[5]  1 if the jobs are all that the process has
 # ARGV[6]  milliseconds of a lease
 # ARGV[7]  seconds after which unused keys are deleted
-# Returns the ids of the jobs of the calling process that have started. Other processes are told by a message.
+# Returns the ids of the jobs of the calling process that have started. Other processes receive a message.
 _SCRIPT = """
 local prefix = 'convertd:queue:'
 local process, memory, slots = ARGV[1], tonumber(ARGV[2]), cjson.decode(ARGV[3])
@@ -209,7 +209,7 @@ class RedisQueue:
 
     `pool_name` and `process` are unique texts without spaces. `pool` returns the current limits, `on_start` is called
     with the id of a job that has started, and `on_failure` when Redis fails: until `failing` is false again, the caller
-    decides which jobs start, and tells it with `set_running`. `lease` is in seconds.
+    decides which jobs start, and calls `set_running`. `lease` is in seconds.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class RedisQueue:
         self._change(self._jobs[id])
 
     def set_running(self, id: str) -> None:
-        """Tells that a job runs, which has started here or while Redis failed."""
+        """Records that a job runs, which has started here or while Redis failed."""
         self._jobs[id]["running"] = True
 
     def remove(self, id: str) -> None:

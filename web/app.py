@@ -123,7 +123,7 @@ async def _shut_down(
     if metrics_listener is not None:
         metrics_listener.stop()
         connections.append(metrics_listener.close_all_connections())
-    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # which cancels its requests
+    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # closing cancels their requests
     sharing.cancel()
     users = (services.request_log, services.email_queue, services.releases, services.accounts)
     await complete(sharing, *(service.close() for service in users))

@@ -20,7 +20,7 @@ def open_document(data: bytes, given: str | None) -> Pdf:
     Raises UnknownFormat, reason `pdf_encrypted`, and CorruptInput for a file without pages.
     """
     document = _open(data, given)
-    if "/Size" not in document.trailer:  # which QPDF does not add
+    if "/Size" not in document.trailer:  # QPDF does not add it
         document.trailer.Size = len(document.objects)
     count = len(document.pages)
     if count == 0:
@@ -69,7 +69,7 @@ def missing_option(names: tuple[str, ...]) -> InvalidOption:
 
 
 def keep_original(data: bytes, result: bytes, reason: str) -> bytes:
-    """The original, with a warning that tells the reason; the result if readers have to repair the original."""
+    """The original, with a warning that has the reason; the result if readers have to repair the original."""
     with pymupdf.open(stream=data, filetype="pdf") as document:
         if document.is_repaired:
             return result

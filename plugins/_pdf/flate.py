@@ -11,13 +11,13 @@ from pikepdf import Name, PdfError, Stream
 
 from plugins._pdf.name_trees import as_list
 
-_MAX_BYTES = 64 << 20  # of a decompressed stream; larger ones stay as they are
+_MAX_BYTES = 64 << 20  # larger decompressed streams stay as they are
 _BEST, _FAST = 12, 8  # levels of libdeflate; the best one takes ten times as long
 _MAX_BEST = 4 << 20  # bytes that are compressed at the best level
 # Filters without parameters that matter, all of which Flate replaces. Their data is at most this many times as large.
 _OLD_FILTERS = {"/ASCIIHexDecode", "/ASCII85Decode", "/LZWDecode", "/RunLengthDecode", "/FlateDecode"}
 _MAX_GROWTH = 128
-_PDF_A1 = re.compile(rb"pdfaid:part\W{1,3}1")  # which allows no filters of metadata
+_PDF_A1 = re.compile(rb"pdfaid:part\W{1,3}1")  # PDF/A-1 allows no filters of metadata
 _XMP_PADDING = re.compile(rb"\s{100,}(?=<\?xpacket end)")
 
 

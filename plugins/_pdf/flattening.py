@@ -13,7 +13,7 @@ from plugins._pdf.delete_pages import drop_fields
 from plugins._pdf.form_fields import walk_fields
 from plugins._pdf.name_trees import as_list
 
-_FLAT = "/ConvertdFlat"  # in annotations that are drawn
+_FLAT = "/ConvertdFlat"  # the key that marks annotations that are drawn
 _KEPT = "/ConvertdKept"  # the annotations of other pages, and the form, while MuPDF draws
 
 

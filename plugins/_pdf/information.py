@@ -16,7 +16,7 @@ _SUBJECTS = "dc:subject"  # the keywords as a list
 def set_information(document: Pdf, values: Mapping[str, str]) -> None:
     """Sets these values by name; an empty one is removed. Others stay. A packet that is not XML is replaced."""
     info = document.trailer.get("/Info")
-    if not isinstance(info, Dictionary) or "/Type" in info:  # in broken files another object
+    if not isinstance(info, Dictionary) or "/Type" in info:  # broken files may name another object
         document.trailer.Info = document.make_indirect(Dictionary())
     for name, value in values.items():
         key = f"/{name.capitalize()}"

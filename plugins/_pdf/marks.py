@@ -19,13 +19,13 @@ Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Color: TypeAlias = tuple[float, float, float]
 """Red, green and blue, from 0 to 1."""
 
-_ASCENT, _DESCENT = 0.75, 0.22  # of Helvetica, in font sizes
+_ASCENT, _DESCENT = 0.75, 0.22  # Helvetica, in font sizes
 _WIDE = 14_000  # points; no text is wider
 _MARGIN = 20  # points between a mark and the edges of a page
-_MAX_MARGIN = 0.1  # of the page
-_GAP = 0.5  # between the tiles of a pattern, of their height
-_MAX_TILES = 2000  # on a page
-_MAX_DEPTH = 100  # of nodes above a page
+_MAX_MARGIN = 0.1  # share of the width or height of the page
+_TILE_GAP = 0.5  # share of the height of a tile
+_MAX_TILES = 2000
+_MAX_PARENTS = 100  # nodes above a page
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Geometry:
 
     def tile(self, mark: Mark, angle: float) -> list[Matrix]:
         """The matrices of a pattern of marks that covers the page."""
-        gap = mark.height * _GAP
+        gap = mark.height * _TILE_GAP
         across, down = (size + gap for size in mark.extent(angle))
         too_many = (self.width / across + 2) * (self.height / down + 2) / _MAX_TILES
         if too_many > 1:
@@ -150,7 +150,7 @@ class MarkWriter:
         """The first page of a PDF file, at its size."""
         with pikepdf.open(BytesIO(data)) as source:
             page = source.pages[0]
-            page.obj.TrimBox = page.cropbox  # which the form shows
+            page.obj.TrimBox = page.cropbox  # the form shows this box
             left, bottom, right, top = (float(edge) for edge in page.cropbox)
             form = self._document.copy_foreign(page.as_form_xobject())
         form.Group = Dictionary(S=Name.Transparency)  # so that its parts are transparent together
@@ -217,7 +217,7 @@ def _add_resource(document: Pdf, page: Page, form: Object) -> str:
 
 def _inherited(node: Any, key: str) -> Any:
     """The value of a page, or of the nearest node above it."""
-    for _ in range(_MAX_DEPTH):
+    for _ in range(_MAX_PARENTS):
         if not isinstance(node, Dictionary) or key in node:
             break
         node = node.get("/Parent")

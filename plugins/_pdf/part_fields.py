@@ -8,8 +8,8 @@ from pikepdf import Array, Dictionary, Object, Pdf, String
 from plugins._pdf.form_fields import walk_fields
 from plugins._pdf.name_trees import as_list, unique_name
 
-_KEY = "/ConvertdField"  # in widgets, until their part is complete
-_MAX_DEPTH = 100  # of fields in each other
+_KEY = "/ConvertdField"  # widgets have this key until their part is complete
+_MAX_DEPTH = 100  # fields in each other
 
 
 class PartFields:

@@ -6,7 +6,7 @@ from pikepdf import Array, Dictionary, Object, Pdf
 
 from plugins._pdf.name_trees import as_list
 
-_KEY = "/ConvertdLayer"  # in layers, until their part is complete
+_KEY = "/ConvertdLayer"  # layers have this key until their part is complete
 _LISTS = ("/Order", "/ON", "/OFF", "/Locked")
 
 

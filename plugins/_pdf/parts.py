@@ -109,7 +109,7 @@ class Divider:
     def _copy_catalog(self, part: Pdf, *, with_attachments: bool) -> None:
         source = self._document
         info = source.trailer.get("/Info")
-        if isinstance(info, Dictionary) and "/Type" not in info:  # in broken files another object
+        if isinstance(info, Dictionary) and "/Type" not in info:  # broken files may name another object
             part.trailer.Info = part.copy_foreign(source.make_indirect(info))
         part.Root.Version = Name(f"/{source.pdf_version}")
         root = source.Root

@@ -19,13 +19,13 @@ from plugins._pdf import flate
 from plugins._pdf.placements import Id, Sizes, largest_sizes
 from plugins._pdf.stored_pictures import Encoding, StoredPicture, bilevel, deflated, jpeg
 
-_MAX_RATIO = 1.5  # of a picture's resolution to the requested one; others are reduced
+_MAX_RATIO = 1.5  # pictures with more than this times the requested resolution are reduced
 _BILEVEL_FACTOR = 2  # Pictures without gray need twice the resolution.
 _LOSSLESS_QUALITY = 100  # Pictures that were stored without loss stay so.
 _LOWEST_QUALITY = 30  # Below, fewer pixels look better than more loss at the same size.
 _MIN_GAIN = 0.85  # Another loss must make a JPEG smaller than this share of its size.
 _STEP_RATIO = 0.85  # A JPEG whose steps are larger than this share of the requested ones has no higher quality.
-_MIN_BYTES = 256  # of a picture that is worth the effort
+_MIN_BYTES = 256  # smaller pictures are not worth the effort
 _SPACES = {"srgb": pymupdf.csRGB, "gray": pymupdf.csGRAY}
 
 

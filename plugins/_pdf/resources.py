@@ -13,7 +13,7 @@ from plugins._pdf.name_trees import Ids, as_list
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
 _OTHERS_WITH_TEXT = {"/ExtGState", "/Pattern", "/Properties"}
 _CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
-_DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # which content does not name
+_DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # content does not name them
 _ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 

@@ -15,7 +15,7 @@ from fontTools.misc.eexec import decrypt
 from fontTools.misc.psCharStrings import T1CharString, T1OutlineExtractor, T2CharString
 from fontTools.pens.t2CharStringPen import T2CharStringPen
 
-_FILE_KEY, _GLYPH_KEY = 55665, 4330  # of the encryption
+_FILE_KEY, _GLYPH_KEY = 55665, 4330  # keys of the encryption
 _FILE_PREFIX = _GLYPH_PREFIX = 4  # random bytes that precede encrypted data
 _NUMBERS = rb"[-+.\deE\s]+"
 _BLUES = ("BlueValues", "OtherBlues", "FamilyBlues", "FamilyOtherBlues", "StemSnapH", "StemSnapV")
@@ -25,7 +25,7 @@ _SUBROUTINE = re.compile(rb"dup\s+(\d+)\s+(\d+)\s+\S+ ")
 _GLYPH = re.compile(rb"/([^\s/{}\[\]()<>%]+)\s+(\d+)\s+\S+ ")
 _NOTDEF = ".notdef"
 _MAX_GLYPHS = 65_535
-_MAX_CALLS = 50_000  # of subroutines and parts of glyphs, in a font
+_MAX_CALLS = 50_000  # subroutines and parts of glyphs that a font calls
 
 
 class UnsupportedFont(Exception):

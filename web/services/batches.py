@@ -33,7 +33,7 @@ from web.services.work_files import WorkFiles
 log = logging.getLogger("convertd.batches")
 
 RENEW_INTERVAL = LEASE / 3  # seconds
-_OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # of what all conversions need
+_OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # all conversions need these services
 
 
 @dataclass(frozen=True)
