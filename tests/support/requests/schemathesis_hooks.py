@@ -16,6 +16,7 @@ from schemathesis.core.transport import Response
 _OWN_KEY = os.environ["CONVERTD_OWN_KEY_ID"]
 _REFUSED = "ST202"  # a value that the schema allows
 _ACCEPTED = "ST201"  # a value that the schema forbids
+_SERVER_ERROR = "ST101"
 _KEYLESS = ("ST203", "ST401")  # a request without a key gets 429 instead of 401 if there are too many
 _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused", "range_not_satisfiable"}
 _REASONS = {
@@ -57,6 +58,8 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
     if failure.code == _ACCEPTED:  # the form has another name for the file, which schemathesis does not send
         body = response.request.body
         return not isinstance(body, bytes) or re.findall(rb'form-data; name="(.*?)"', body) != [b"file"]
+    if failure.code == _SERVER_ERROR:  # no file can be as small as the request asks for
+        return response.status_code != 500 or response.json()["error"].get("reason") != "target_unreachable"
     if failure.code != _REFUSED:
         return True
     error = response.json()["error"]
