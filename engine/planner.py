@@ -132,11 +132,8 @@ class Plan:
 
     @cached_property
     def isolated(self) -> bool:
-        """Whether a step or the tool needs a process of its own, which ends after the job.
-
-        The reader does not count: it opens a result, whose structure comes from the encoder and not from a client.
-        """
-        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool)
+        """Whether a step, the tool or the reader needs a process of its own, which ends after the job."""
+        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
         return bool(self.programs) or any(step is not None and step.isolated for step in steps)
 
     @cached_property

@@ -80,8 +80,7 @@ def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
     assert not planned(False, False, False, False, False).isolated
     assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
     assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
-    assert not planned(False, False, False, False, True).isolated  # the reader opens what the steps wrote
-    for number in range(4):
+    for number in range(5):
         plan = planned(*(number == other for other in range(5)))
         assert plan.isolated
         assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", isolated=True)
