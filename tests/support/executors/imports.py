@@ -23,7 +23,7 @@ Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
-_OPTIONS: dict[str, dict[str, OptionValue]] = {  # of tools
+_TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-delete-pages": {"pages": "1"},
     "pdf-extract-pages": {"pages": "1"},
     "pdf-metadata": {"title": "a"},
@@ -73,7 +73,7 @@ def _run_job(registry: Registry, name: str, plan: Plan, data: bytes) -> Imports:
     if plan.tool is None:
         options = registry.validate({"pages": "1"} if "pages" in plan.options else {})
     else:
-        options = validate_options(registry.tool_options(plan.tool.name), _OPTIONS.get(plan.tool.name, {}))
+        options = validate_options(registry.tool_options(plan.tool.name), _TOOL_OPTIONS.get(plan.tool.name, {}))
     before = {*sys.modules}
     try:
         verify = partial(verification.verify, registry, plan, options=options)

@@ -81,11 +81,14 @@ async def run_files(
             raise
 
 
-def trouble_job(folder: Path, deed: str, target: str = "png", *, isolated: bool = False) -> FileJob:
-    """A job of the misbehaving plugin."""
+def trouble_job(
+    folder: Path, deed: str, target: str = "png", *, isolated: bool = False, programs: bool = False
+) -> FileJob:
+    """A job of the misbehaving plugin, which may start processes if it may start `programs`."""
     source = folder / f"{deed}.trouble"
-    source.write_bytes(b"TROUBLE " + deed.encode())
-    return FileJob(Job(("trouble",), target, isolated=isolated), [source], folder / f"{deed}.out")
+    source.write_bytes((b"LAUNCH " if programs else b"TROUBLE ") + deed.encode())
+    name = "launcher" if programs else "trouble"
+    return FileJob(Job((name,), target, isolated=isolated or programs), [source], folder / f"{deed}.out")
 
 
 def serving_process(forkserver: ForkServer) -> int:
