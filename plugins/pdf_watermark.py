@@ -38,7 +38,7 @@ MarkSize = Annotated[
 Under = Annotated[bool, Field(description="Draws below the content of the pages.")]
 Stamp = Annotated[bytes, InputFile(PDF, "A picture to draw instead of a text, or the first page of a PDF.")]
 _TEXT_SIZE = 24  # points in the form, of a text that is scaled
-_SHARE, _TILE_SHARE = 0.7, 0.25  # of the width or height of the page, for a mark without size
+_SHARE, _TILE_SHARE = 0.7, 0.25  # share of the width or height of the page that a mark without size gets
 
 
 @tool("pdf-watermark", OBJECTS, title="Watermark a PDF", sources=(PDF,), count=page_count)

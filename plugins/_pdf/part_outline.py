@@ -65,7 +65,7 @@ class PartOutline:
         outline = part.Root.Outlines = part.make_indirect(Dictionary(Type=Name.Outlines))
         items = {index: part.copy_foreign(self._items[index]) for index in chosen}
         for item in items.values():
-            item.Parent = outline  # until it is linked; only items can be closed
+            item.Parent = outline  # a placeholder: only items with a parent can be closed
         for index in sorted(chosen, reverse=True):  # the number of visible items is counted from below
             link_items(items[index], [items[child] for child in children.get(index, ())])
         link_items(outline, [items[child] for child in children[None]])

@@ -74,7 +74,7 @@ class PartStructure:
 
     def add_to(self, part: Pdf, pages: Mapping[int, Object]) -> None:
         """Adds the elements with content on these pages, which are copies in the part by their numbers."""
-        kids: dict[int | None, list[tuple[int, Any]]] = {None: []}  # of each element: elements and content by position
+        kids: dict[int | None, list[tuple[int, Any]]] = {None: []}  # elements and content by position, for each element
         places: dict[int, Object] = {}
         for number, page in pages.items():
             for index, position, content in self._of_page.get(number, ()):

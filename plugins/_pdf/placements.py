@@ -21,7 +21,7 @@ Sizes: TypeAlias = dict[Id, tuple[float, float]]
 
 _IDENTITY: Matrix = (1, 0, 0, 1)
 _OPERATORS = "q Q cm Do gs"
-_MAX_MATRICES = 8  # of a drawn object in a content stream, and of a content stream in the document
+_MAX_MATRICES = 8  # places of an object that are distinguished, in a content stream and in the document
 
 
 def largest_sizes(document: Pdf) -> Sizes:

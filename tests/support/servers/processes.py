@@ -12,7 +12,7 @@ from benchmarks.redis_server import RedisServer
 from tests.support.requests import http
 from tests.support.servers.load import running_jobs
 
-_MOST_CONNECTIONS = 60  # of a client
+_MAX_CONNECTIONS_PER_CLIENT = 60
 
 
 class ServerOfProcesses(ConvertdServer):
@@ -53,7 +53,7 @@ class ServerOfProcesses(ConvertdServer):
         """A connection to each process, by process ID. The server distributes those that are opened."""
         found: dict[int, socket.socket] = {}
         with ExitStack() as stack:
-            for _ in range(_MOST_CONNECTIONS):
+            for _ in range(_MAX_CONNECTIONS_PER_CLIENT):
                 connection = stack.enter_context(socket.create_connection(("127.0.0.1", self.port), timeout=30))
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert connection.recv(10_000).startswith(b"HTTP/1.1 200")

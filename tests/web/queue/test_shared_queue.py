@@ -219,7 +219,7 @@ async def test_processes_use_their_shares_while_redis_is_gone(tmp_path: Path) ->
                 await before.enter_async_context(queues.held(number, "b", limit=1))
 
             redis.start()
-            await asyncio.sleep(2 * _LEASE)  # until all processes have told their jobs
+            await asyncio.sleep(2 * _LEASE)  # all processes have registered their jobs by then
             async with AsyncExitStack() as held, asyncio.timeout(10):
                 while await _start_at_once(queues, held):
                     pass
