@@ -109,7 +109,7 @@ def _has_ended(pid: int) -> bool:
 @pytest.fixture
 def hanging(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A command whose conversion does not end, and its worker process, which has applied the sandbox."""
-    _write(folder, "child")
+    _write(folder, "hang")
     command = [COMMAND, "convert", "in.trouble", "out.bmp"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert _wait_for(lambda: _children(process.pid) != [])
