@@ -13,6 +13,7 @@ from storage.tables import (
     api_keys,
     archives,
     batches,
+    deliveries,
     email_verification,
     files,
     idempotency,
@@ -20,8 +21,10 @@ from storage.tables import (
     jobs,
     ledger,
     purchases,
+    receivers,
     totals,
     usage,
+    webhooks,
 )
 from tests.support.samples.storage import OWNER, open_account, read_totals
 
@@ -37,6 +40,10 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "api_keys.delete_expired_sessions": api_keys.delete_expired_sessions,
     "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
+    "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
+    "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
     "job_runs.any_due": job_runs.any_due,
     "job_runs.claim": lambda transaction: job_runs.claim(transaction, OWNER, 30, 2),
