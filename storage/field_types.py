@@ -72,6 +72,13 @@ ApiKey: TypeAlias = Annotated[
         examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
     ),
 ]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    Field(
+        description="The `cursor` of the next page; null on the last one.",
+        examples=["1795238640-file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
 Email: TypeAlias = Annotated[str, Field(examples=["you@example.com"])]
 Name: TypeAlias = Annotated[str, Field(examples=["Photo shop"])]
 Size: TypeAlias = Annotated[int, Field(ge=0, description="Bytes.", examples=[48213])]

@@ -232,6 +232,16 @@ class Job(Model):
     expires_at = BigIntegerField(null=True)
 
 
+class SigningKey(Model):
+    """A secret that all servers of the database share, by its purpose, as hexadecimal digits."""
+
+    name = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "signing_key"
+
+
 class Purchase(Model):
     """A purchase of a credit pack. `amount` is in minor units of the currency."""
 

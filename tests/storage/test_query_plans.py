@@ -39,6 +39,9 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "purchases.delete_abandoned": purchases.delete_abandoned,
     "api_keys.delete_expired_sessions": api_keys.delete_expired_sessions,
     "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
+    "files.list_page": lambda transaction: files.list_page(
+        transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"
+    ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
     "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
     "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
