@@ -170,6 +170,20 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
     return remaining
 
 
+def find_open(transaction: Transaction, hold_ids: Sequence[str]) -> list[str]:
+    """Returns those of the holds that have not ended, in order."""
+    table = models.Hold
+    query = table.select(table.id).where(table.id.in_(hold_ids) & (table.state == "held"))
+    return sorted(str(hold) for (hold,) in transaction.rows(query))
+
+
+def release_all(transaction: Transaction, hold_ids: Sequence[str]) -> int:
+    """Releases those of the holds that have not ended. Returns their number."""
+    table = models.Hold
+    query = table.delete().where(table.id.in_(hold_ids) & (table.state == "held"))
+    return _return_credits(transaction, transaction.execute_returning(query, table.account, table.amount))
+
+
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Releases the holds of earlier runs of this server. Returns their number."""
     return _return_credits(transaction, transaction.execute_statement(END_HOLDS_OF_EARLIER_RUNS, **vars(owner)))
