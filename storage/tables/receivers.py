@@ -163,7 +163,10 @@ def _with_messages(transaction: Transaction, row: Receiver, claim_id: str) -> Cl
     own = (Delivery.delivery_id, Delivery.webhook, Delivery.url, Delivery.event, Delivery.body, Delivery.attempts)
     rows = transaction.rows(Delivery.select(*own).where(due).order_by(Delivery.next_attempt_at).limit(limit))
     secrets = webhooks.signing_secrets(transaction, {webhook or row.account for _, webhook, *_ in rows})
-    messages = [Message(*values, secrets=secrets.get(values[1] or row.account, ())) for values in rows]
+    messages = [
+        Message(delivery_id, webhook, url, event, body, attempts, secrets.get(webhook or row.account, ()))
+        for delivery_id, webhook, url, event, body, attempts in rows
+    ]
     return ClaimedReceiver(row.account, row.host, claim_id, row.failures, tuple(messages))
 
 

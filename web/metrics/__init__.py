@@ -30,6 +30,7 @@ from web.metrics.service import (
     TotalsMetrics,
     WorkerMetrics,
 )
+from web.metrics.webhooks import WebhookMetrics
 
 
 def process_registry() -> CollectorRegistry:
@@ -62,6 +63,7 @@ class Metrics:
         self.conversions = ConversionMetrics(registry)
         self.workers = WorkerMetrics(registry)
         self.credits = CreditMetrics(registry)
+        self.webhooks = WebhookMetrics(registry)
         self.totals = TotalsMetrics(registry)
         self.installation = InstallationMetrics(registry)
         self.installation.set_plugins(plugins)

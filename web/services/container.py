@@ -37,11 +37,13 @@ from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue
 from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
+from web.services.outgoing import Outgoing
 from web.services.processes import ServerProcess
 from web.services.releases import Releases
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
+from web.services.webhooks import Webhooks
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
@@ -70,13 +72,14 @@ class Services:
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
+        self.outgoing = Outgoing(settings.url_allow)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
         idempotency = IdempotencyService(database, owner, releases)
-        self.accounts = Accounts(database)
+        self.webhooks = Webhooks(database, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
-        self.trials = Trials(database, limiter)
+        self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner, releases)
         self.job_queue = _open_job_queue(settings, process, owner)
@@ -91,12 +94,12 @@ class Services:
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
-        self.request_log = RequestLog(database, metrics.http)
-        self.in_flight = InFlightRequests()
+        self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
         self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
+        self.outgoing.close()
         closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
         await complete(*closing)
 
