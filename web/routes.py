@@ -38,6 +38,15 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.webhooks import (
+    OwnSecret,
+    Redelivery,
+    WebhookDeliveries,
+    WebhookResource,
+    WebhookRotation,
+    Webhooks,
+    WebhookTest,
+)
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, TextCompression
 from web.metrics.conversions import OTHER
@@ -68,7 +77,14 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/account/keys/([^/]+)", KeyResource),
     (f"{API}/account/keys/([^/]+)/rotate", KeyRotation),
     (f"{API}/credits/purchase", Purchase),
+    (f"{API}/webhooks", Webhooks),
     (f"{API}/webhooks/stripe", StripeWebhook),
+    (f"{API}/webhooks/secret", OwnSecret),
+    (f"{API}/webhooks/([^/]+)", WebhookResource),
+    (f"{API}/webhooks/([^/]+)/rotate", WebhookRotation),
+    (f"{API}/webhooks/([^/]+)/test", WebhookTest),
+    (f"{API}/webhooks/([^/]+)/deliveries", WebhookDeliveries),
+    (f"{API}/webhooks/deliveries/([^/]+)/redeliver", Redelivery),
     (f"{API}/register", Register),
     (f"{API}/verify", Verify),
     (f"{API}/formats", Formats),

@@ -21,7 +21,17 @@ from web.api.headers import DOWNLOAD_HEADERS
 from web.api.schemas.files import ConversionResult
 
 Tag = Literal[
-    "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
+    "Conversion",
+    "Files",
+    "Batches",
+    "PDF",
+    "Tools",
+    "Account",
+    "Webhooks",
+    "Credits",
+    "Registration",
+    "Catalogue",
+    "Service",
 ]
 Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
 """Who may send requests to a resource.
