@@ -30,6 +30,7 @@ from engine.executor import JobLimits
 from storage.errors import InvalidKey
 from storage.tables.api_keys import MAX_KEYS
 from storage.tables.email_verification import VALIDITY
+from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
 from web.api.field_types import validate
@@ -44,6 +45,7 @@ from web.services.container import Services
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
 from web.services.usage_report import describe_price
+from web.services.webhook_samples import WEBHOOK_SAMPLES
 
 SIGN_IN_PATH = "/dashboard"
 """The page that requests without a session are redirected to."""
@@ -220,6 +222,8 @@ class Docs(PageHandler):
             limits=_limits(services.settings),
             command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
             client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
+            webhook_events=EVENTS,
+            webhook_samples=WEBHOOK_SAMPLES,
             targets_of=services.formats.data["by_input_format"],
         )
 
