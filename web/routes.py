@@ -15,6 +15,13 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.dashboard_webhooks import (
+    NewWebhook,
+    OwnSecretAction,
+    RedeliveryAction,
+    WebhookAction,
+    WebhooksPage,
+)
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -108,6 +115,11 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/(sign-in|sign-out)", Session),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
+    ("/dashboard/webhooks", WebhooksPage),
+    ("/dashboard/webhooks/new", NewWebhook),
+    ("/dashboard/webhooks/secret", OwnSecretAction),
+    ("/dashboard/webhooks/([^/]+)/(rotate|test|delete)", WebhookAction),
+    ("/dashboard/webhooks/deliveries/([^/]+)/redeliver", RedeliveryAction),
     ("/dashboard/credits", BuyCredits),
     ("/dashboard/purchases/([^/]+)", Receipt),
     ("/dashboard/usage.csv", UsageCsv),

@@ -63,6 +63,12 @@ class Webhooks:
         """Makes or replaces the secret for URLs that requests name. The old one signs, too, for a day."""
         return await self._database.run(webhooks.replace_secret, account)
 
+    async def owns_secret(self, account: str, secret: str) -> bool:
+        """Returns whether the account or one of its webhooks has the secret."""
+        owners = (account, *(webhook.webhook_id for webhook in await self.list_all(account)))
+        found = await self._database.read(webhooks.signing_secrets, owners)
+        return any(secret in secrets for secrets in found.values())
+
     async def test(self, account: str, webhook_id: str) -> str:
         """Sends a message of the type `test`. Returns the id of the delivery. Raises NotFound and WebhookDisabled."""
         delivery_id = await self._database.run(deliveries.add_test, account, webhook_id)
