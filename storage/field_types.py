@@ -32,6 +32,22 @@ BatchId: TypeAlias = Annotated[
     str,
     Field(pattern="^batch_[0-9A-Za-z]{22}$", description="The batch's id.", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
 ]
+WebhookId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^webhook_[0-9A-Za-z]{22}$",
+        description="The webhook's id.",
+        examples=["webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
+DeliveryId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^delivery_[0-9A-Za-z]{22}$",
+        description="The delivery's id, which the receiver gets as `webhook-id`.",
+        examples=["delivery_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
 KeyId: TypeAlias = Annotated[
     str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
 ]

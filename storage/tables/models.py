@@ -22,6 +22,7 @@ class Account(Model):
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
     address = TextField(null=True)  # the IP address that registered it, if that is known
+    low_credits = BigIntegerField(null=True)  # the balance below which credits.low is sent, until it has been
 
 
 class Key(Model):

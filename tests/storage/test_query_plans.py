@@ -13,13 +13,16 @@ from storage.tables import (
     api_keys,
     archives,
     batches,
+    deliveries,
     email_verification,
     files,
     idempotency,
     ledger,
     purchases,
+    receivers,
     totals,
     usage,
+    webhooks,
 )
 from tests.support.samples.storage import OWNER, open_account, read_totals
 
@@ -38,6 +41,10 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
         transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"
     ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
+    "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
+    "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
     "totals.read": totals.read,
     "usage.report": lambda transaction: usage.report(transaction, "acct_1", 0, 86_400),
