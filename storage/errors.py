@@ -111,6 +111,25 @@ class BatchFull(StorageError):
         super().__init__(f"A batch has at most {limit} files.", {"max_files": limit})
 
 
+class QueueFull(StorageError):
+    """The account has `limit` jobs that have not ended."""
+
+    code = "rate_limit_exceeded"
+    reason = "queue_full"
+    retryable = True
+    retry_after = 10
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} jobs that wait or run.", {"max_unfinished_jobs": limit})
+
+
+class JobLost(StorageError):
+    """The job has ended, or another server runs it. Nothing was changed by this call."""
+
+    retryable = True
+    message = "The job was cancelled, or another server runs it."
+
+
 class HoldLost(StorageError):
     """The hold was settled, released or has expired. Nothing was charged by this call."""
 

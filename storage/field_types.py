@@ -32,6 +32,10 @@ BatchId: TypeAlias = Annotated[
     str,
     Field(pattern="^batch_[0-9A-Za-z]{22}$", description="The batch's id.", examples=["batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
 ]
+JobId: TypeAlias = Annotated[
+    str,
+    Field(pattern="^job_[0-9A-Za-z]{22}$", description="The job's id.", examples=["job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
+]
 WebhookId: TypeAlias = Annotated[
     str,
     Field(

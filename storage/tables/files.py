@@ -83,16 +83,18 @@ def add(transaction: Transaction, /, account: str, original: SourceFile, retenti
 
 
 def stored_bytes(transaction: Transaction, account: str) -> int:
-    """Returns the size of the account's stored uploads and results in bytes."""
+    """Returns the size of the account's stored uploads and results in bytes, with the inputs of jobs."""
     table = models.File
     own = _own(transaction, account)
     # Files with a `source_file_id` share its upload.
     has_upload = table.source.is_null(False) & table.source_file_id.is_null()
     uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
-    ((uploaded, converted),) = transaction.rows(table.select(uploads, fn.SUM(table.result_size)).where(own))
+    inputs = models.Lane.select(models.Lane.bytes).where(models.Lane.account == account)
+    sums = table.select(uploads, fn.SUM(table.result_size), inputs).where(own)
+    ((uploaded, converted, waiting),) = transaction.rows(sums)
     without_size = table.select(table.outcome).where(own & table.outcome.is_null(False) & table.result_size.is_null())
     earlier = sum(int(json.loads(outcome)["size"]) for (outcome,) in transaction.rows(without_size))
-    return int(uploaded or 0) + int(converted or 0) + earlier
+    return int(uploaded or 0) + int(converted or 0) + int(waiting or 0) + earlier
 
 
 def add_processed(

@@ -29,6 +29,9 @@ MAX_FAILING = 432_000  # seconds without a success after which a webhook ends: 5
 _JITTER = 0.1  # of a delay, earlier or later
 _MESSAGES = 100  # that are claimed with a receiver
 
+SELECT_OLDEST_DUE = Statement(
+    "SELECT due_at FROM receiver WHERE due_at <= :now AND free_at <= :now ORDER BY due_at LIMIT 1"
+)
 RECORD_SUCCESS = Statement("UPDATE webhook SET failing_since = NULL WHERE id = :webhook AND failing_since IS NOT NULL")
 RECORD_FAILURE = Statement(
     "UPDATE webhook SET failing_since = COALESCE(failing_since, :now) WHERE id = :webhook RETURNING failing_since"
@@ -80,6 +83,12 @@ class AttemptResult:
     def delivered(self) -> bool:
         """Whether the receiver has accepted the message."""
         return self.status is not None and HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+
+def oldest_due(transaction: Transaction) -> int | None:
+    """Returns since when the message is due that has waited longest, of the receivers that can be claimed."""
+    rows = transaction.execute_statement(SELECT_OLDEST_DUE, now=transaction.now)
+    return int(rows[0][0]) if rows else None
 
 
 def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str, int]) -> tuple[ClaimedReceiver, ...]:

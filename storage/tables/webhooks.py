@@ -116,10 +116,15 @@ def disable(transaction: Transaction, webhook_id: str, reason: DisabledReason) -
     return bool(accounts)
 
 
+def rotate(transaction: Transaction, account: str, webhook_id: str) -> IssuedWebhook:
+    """Replaces the secret of a webhook. Raises NotFound."""
+    return IssuedWebhook(get(transaction, account, webhook_id), replace_secret(transaction, webhook_id))
+
+
 def replace_secret(transaction: Transaction, owner: str) -> str:
     """Makes the secret of a webhook, or of an account for the URLs that its requests name. Returns it.
 
-    The one before signs messages, too, for a day. Callers check that the webhook is one of the account.
+    The one before signs messages, too, for a day.
     """
     table = SigningSecret
     ends = transaction.now + OVERLAP

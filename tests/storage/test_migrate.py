@@ -25,6 +25,8 @@ TABLES = (
     models.Batch,
     models.Run,
     models.File,
+    models.Lane,
+    models.Job,
     models.Session,
     models.Request,
     models.Purchase,
