@@ -68,7 +68,7 @@ class Services:
     ) -> None:
         self.settings, self.registry, self.process = settings, registry, process
         folder = process.folder(settings.data_dir.absolute())
-        self.work_files = work_files = _open_work_files(folder / "jobs", settings, process)
+        self.work_files = _open_work_files(folder / "jobs", settings, process)
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
@@ -84,23 +84,22 @@ class Services:
         self.job_queue = _open_job_queue(settings, process, owner)
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
-        self.outgoing = outgoing = Outgoing(settings.url_allow)
-        self.remote_files = RemoteFiles(outgoing, work_files, registry)
+        self.remote_files = RemoteFiles(Outgoing(settings.url_allow), self.work_files, registry)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
-        shared = files, work_files, self.conversions, idempotency, releases
-        self.batches = Batches(database, registry, *shared, owner, max_files)
-        catalogues = formats_catalogue(registry), tools_catalogue(registry), openapi
-        self.formats, self.tools, self.openapi = map(cached_json, catalogues)
-        self.readiness = Readiness(
-            registry, executor, limiter, work_files, database, blobs, metrics.installation, cluster
+        self.batches = Batches(
+            database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
         )
-        self.request_log = RequestLog(database, metrics.http)
-        self.in_flight = InFlightRequests()
+        self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
+        self.openapi = cached_json(openapi)
+        self.readiness = Readiness(
+            registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
+        )
+        self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
         self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
-        self.outgoing.close()
+        self.remote_files.close()
         closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
         await complete(*closing)
 

@@ -38,6 +38,10 @@ class RemoteFiles:
         self.seconds = seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
+    def close(self) -> None:
+        """Ends the threads that resolve names."""
+        self._outgoing.close()
+
     def check(self, files: Sequence[RemoteFile]) -> None:
         """Raises InvalidParameter if a URL is malformed, or its host is an address that must not be reached."""
         for file in files:

@@ -39,7 +39,8 @@ def source(content):
 photo, page = source(Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 refused = convert.sync_detailed(client=client, body=ConvertBody(file=source(b"?"), output_format="png"))
 assert refused.status_code == 400, refused
-Path("photo.png").write_bytes(convert.sync(client=client, body=ConvertBody(file=photo, output_format="png", lossless=True)).payload.read())
+converted = convert.sync(client=client, body=ConvertBody(file=photo, output_format="png", lossless=True))
+Path("photo.png").write_bytes(converted.payload.read())
 merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)]))
 Path("merged.pdf").write_bytes(merged.payload.read())
 photo.payload.seek(0)

@@ -29,7 +29,7 @@ from web.routes import PAGE_RESOURCES, api_routes, documented_operations
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
-_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials"}  # the command, metrics, and the try-it form
+_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials", "too_large"}  # commands, metrics, and internal ones
 
 
 def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
