@@ -151,10 +151,10 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    fields = [*describe(form.fields), *options]
+    fields = [*describe(form.fields), *(describe(form.urls) if form.urls else ()), *options]
     files = {file.name: _file(file) for file in form.files}
     properties = {**files, **{field.name: _property(field) for field in fields}}
-    required = [file.name for file in form.files if file.minimum]
+    required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
     required += [field.name for field in fields if field.required]
     schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
     encoding = {file.name: {"contentType": file.media_type} for file in form.files}

@@ -20,6 +20,7 @@ class ParameterDetails(TypedDict, total=False):
     page_count: int
     max_files: int
     available: list[str | int]
+    status: int
 
 
 class FileTypeDetails(TypedDict, total=False):
@@ -217,13 +218,19 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "encoding": "the text is not valid UTF-8",
                 "truncated": "the body ends too early",
                 "content_type": "the body is not a multipart form",
-                "content_encoding": "the body is compressed",
+                "content_encoding": "the body is compressed, or the file at the URL",
                 "too_many_parts": "the form has too many parts",
                 "too_many_keys": "the account has as many API keys as it may have",
                 "cross_site": "a page of another site sent the request",
                 "unknown_host": "the page was requested under another host than that of the service",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
+                "invalid_url": "the URL is malformed, no http or https URL, or has a password",
+                "forbidden_address": "the URL does not lead to a public address",
+                "unreachable": "the server of the URL cannot be reached, or its response is incomplete",
+                "http_status": "the server of the URL responds with the status in `details`",
+                "too_many_redirects": "the URL redirects too often",
+                "timeout": "the server of the URL takes too long",
             },
             ParameterDetails,
         ),

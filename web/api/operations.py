@@ -19,6 +19,7 @@ from web.api.field_types import RequestModel, field_names
 from web.api.fields import IdempotencyHeader
 from web.api.headers import DOWNLOAD_HEADERS
 from web.api.schemas.files import ConversionResult
+from web.api.url_fields import UrlFields, UrlsFields
 
 Tag = Literal[
     "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
@@ -78,11 +79,15 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: the files to process, text fields, and `further` files."""
+    """A multipart form: the files to process, text fields, and `further` files.
+
+    With `urls`, it may have URLs of the files to process instead of these.
+    """
 
     file: FileField
     fields: type[RequestModel] = RequestModel
     further: tuple[FileField, ...] = ()
+    urls: type[UrlFields | UrlsFields] | None = None
 
     @property
     def files(self) -> tuple[FileField, ...]:
@@ -92,7 +97,7 @@ class FormFields:
     @cached_property
     def text_names(self) -> tuple[str, ...]:
         """The names of the text fields."""
-        return field_names(self.fields)
+        return (*field_names(self.fields), *(field_names(self.urls) if self.urls else ()))
 
 
 @dataclass(frozen=True)
@@ -223,7 +228,11 @@ def tool_operation(tool: AnyTool) -> Operation:
     return Operation(
         id=_camel_case(tool.title),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
-        form=FormFields(file, further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items())),
+        form=FormFields(
+            file,
+            further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
+            urls=UrlsFields if tool.takes_several else UrlFields,
+        ),
         tool=tool,
         headers=IdempotencyHeader,
         responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))),),

@@ -35,7 +35,7 @@ from typing import Any, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 '''
-_REQUEST_FIELDS = ("file", "output_format", "dry_run")  # POST /convert has these in addition to options
+_REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run")  # of POST /convert, besides options
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`

@@ -11,13 +11,17 @@ from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.url_fields import UrlFields
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
+from web.services.container import Services
 from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
+from web.services.idempotency import Replayed
 from web.services.trials import credits_used_up, trial_result
+from web.services.work_files import WorkFile
 
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
@@ -29,7 +33,7 @@ class Convert(BaseHandler):
     @Operation(
         id="convert",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
+        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields, urls=UrlFields),
         conversion_options=True,
         headers=IdempotencyHeader,
         responses=(file_response(),),
@@ -44,11 +48,14 @@ class Convert(BaseHandler):
         The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
         `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
-        upload, fields = self.input.form.file("file"), self.input.form_fields(DirectConversionFields)
+        remote = self.input.remote_files()
+        uploads = () if remote else (self.input.form.file("file"),)
+        fields = self.input.form_fields(DirectConversionFields)
         request = ConversionRequest(
             account=self.client(),
             operation="convert",
-            uploads=(upload,),
+            uploads=uploads,
+            remote=remote,
             target=fields.output_format,
             options=self.input.options_given(),
             store_result=_stores_result(self),
@@ -72,11 +79,13 @@ class RunTool(BaseHandler):
         tool, form = self.operation.tool, self.input.form
         inputs = self.operation.form.file.names
         further = tuple(name for name in tool.files if form.uploads(name))
-        uploads = form.uploads(*inputs) if tool.takes_several else (form.file(*inputs),)
+        remote = self.input.remote_files()
+        uploads = form.uploads(*inputs) if tool.takes_several or remote else (form.file(*inputs),)
         request = ConversionRequest(
             account=self.client(),
             operation=tool.operation,
             uploads=(*uploads, *(form.file(name) for name in further)),
+            remote=remote,
             target=tool.target.name,
             options=self.input.options_given(),
             tool=tool.name,
@@ -100,7 +109,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
     """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
     services = handler.services
     with handler.create_work_file() as output:
-        converted = await services.conversions.convert(request, output)
+        converted = await _convert(services, request, output)
         for upload in request.uploads:
             upload.file.close()  # the client may read the result slowly
         if isinstance(converted, ChargedConversion):
@@ -123,10 +132,18 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
         await send_and_delete(handler, response.file_id or "")
 
 
+async def _convert(services: Services, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
+    if request.remote and (stored := await services.conversions.find_stored(request)) is not None:
+        return stored
+    async with services.remote_files.complete(request) as complete:
+        return await services.conversions.convert(complete, output)
+
+
 async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.create_work_file() as output:
-        handler.respond(await handler.services.conversions.foresee(request, output))
+        async with handler.services.remote_files.complete(request) as complete:
+            handler.respond(await handler.services.conversions.foresee(complete, output))
 
 
 class TryConvert(PageHandler):

@@ -1,5 +1,8 @@
 """/files and /batch: upload files, list them, convert them by their ids."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from web.api.fields import BatchConversionFields, ConversionFields, FileListQuery, IdempotencyHeader, unique_ids
 from web.api.operations import (
     CONVERSION_ERRORS,
@@ -17,11 +20,23 @@ from web.api.schemas.files import (
     FileList,
     StoredFile,
 )
+from web.api.url_fields import UrlFields
 from web.handlers.conversions import convert_and_respond
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
+from web.services.conversion_request import Upload as UploadedFile
 from web.services.files import stored_file
+
+
+@asynccontextmanager
+async def _uploaded_file(handler: BaseHandler) -> AsyncIterator[UploadedFile]:
+    """The file of the form, or the one that its URL leads to, which exists during the block."""
+    if remote := handler.input.remote_files():
+        async with handler.services.remote_files.fetch(handler.client(), remote) as (fetched,):
+            yield fetched
+    else:
+        yield handler.input.form.file("file")
 
 
 class Upload(BaseHandler):
@@ -30,7 +45,7 @@ class Upload(BaseHandler):
     @Operation(
         id="uploadFile",
         tag="Files",
-        form=FormFields(FileField("file", "The file to store.")),
+        form=FormFields(FileField("file", "The file to store."), urls=UrlFields),
         responses=(json_response(StoredFile),),
         codes=("invalid_file_type",),
     )
@@ -40,8 +55,8 @@ class Upload(BaseHandler):
 
         The file is stored until `expires_at`. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
+        async with _uploaded_file(self) as upload:
+            self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class StoredFiles(BaseHandler):
@@ -146,7 +161,7 @@ class BatchFiles(BaseHandler):
     @Operation(
         id="addToBatch",
         tag="Batches",
-        form=FormFields(FileField("file", "The file to add.")),
+        form=FormFields(FileField("file", "The file to add."), urls=UrlFields),
         responses=(json_response(AddedFile),),
         codes=("invalid_file_type",),
     )
@@ -156,8 +171,9 @@ class BatchFiles(BaseHandler):
 
         The file is stored, but not converted. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(await self.services.batches.add(self.client(), batch_id, upload))
+        await self.services.batches.check_exists(self.client().id, batch_id)  # reported before a wrong file
+        async with _uploaded_file(self) as upload:
+            self.respond(await self.services.batches.add(self.client(), batch_id, upload))
 
 
 class BatchConversion(BaseHandler):

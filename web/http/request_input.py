@@ -15,11 +15,12 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
-from web.api.operations import JSON_FORM, Operation
+from web.api.operations import JSON_FORM, FormFields, Operation
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
+from web.services.conversion_request import RemoteFile
 from web.services.idempotency import IdempotentRequest
 
 _MAX_FORM_FIELDS = 50
@@ -91,6 +92,7 @@ class RequestInput:
         self.body: Body = MemoryBody(0)
         self.options: Mapping[str, Option] = {}
         self._request = request
+        self._form_fields: FormFields | None = None
 
     def expect_body(
         self, operation: Operation | None, max_size: int, account: Account | None, services: Services
@@ -107,6 +109,7 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
+        self._form_fields = operation.form
         connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(
             self._request.headers.get("Content-Type", ""),
@@ -168,6 +171,27 @@ class RequestInput:
     def form_fields(self, model: type[Model]) -> Model:
         """The validated text fields of the multipart form."""
         return validate(model, self.form.texts, from_text=True)
+
+    def remote_files(self) -> tuple[RemoteFile, ...]:
+        """The files that the form names by their URLs; none if it has the files. Raises InvalidParameter."""
+        assert self._form_fields is not None
+        model, file = self._form_fields.urls, self._form_fields.file
+        if model is None:
+            return ()
+        fields, sent = self.form_fields(model), self.form.uploads(*file.names)
+        if fields.given and sent:
+            message = f"{file.name} and {model.name} cannot be sent together."
+            raise InvalidParameter(message, reason="exclusive", param=model.name)
+        if fields.given and not file.minimum <= len(fields.given) <= file.maximum:
+            limits = {"min": file.minimum, "max": file.maximum}
+            message = f"{model.name} must have {file.minimum} to {file.maximum} URLs."
+            raise InvalidParameter(message, reason="out_of_range", param=model.name, details=limits)
+        hosts = [url.split("/", 3)[:3] for url in fields.given]
+        headers = dict(fields.url_headers or {})  # of the first host only
+        return tuple(
+            RemoteFile(url, headers if host == hosts[0] else {}, model.name)
+            for url, host in zip(fields.given, hosts, strict=True)
+        )
 
     def options_given(self) -> dict[str, OptionValue]:
         """The validated options of the form or the JSON body. Raises InvalidOption."""

@@ -40,6 +40,7 @@ from web.services.maintenance import Maintenance, server_instance
 from web.services.outgoing import Outgoing
 from web.services.processes import ServerProcess
 from web.services.releases import Releases
+from web.services.remote_files import RemoteFiles
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
@@ -85,6 +86,7 @@ class Services:
         self.job_queue = _open_job_queue(settings, process, owner)
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
+        self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry)
         self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files

@@ -3,7 +3,6 @@
 import logging
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
@@ -123,20 +122,22 @@ class Conversions:
         request.context.set_plan(plan)
         return plan
 
+    async def find_stored(self, request: ConversionRequest) -> Replayed | None:
+        """Returns the stored response of an earlier request with the same idempotency key, before files are fetched.
+
+        The URLs of the earlier request may not work any more. Raises IdempotencyConflict and IdempotencyKeyReused.
+        """
+        if request.idempotency is None:
+            return None
+        target = self._registry.format(request.target)
+        parameters = request.parameters(request.target if target is None else target.name)
+        return await self._idempotency.find(request.idempotency, parameters, request.contents)
+
     async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
         if request.idempotency is None:
             return None
-        parameters: dict[str, Any] = {
-            "target": plan.target.name,
-            "tool": request.tool,
-            "options": dict(request.options),
-        }
-        if request.file_names:
-            parameters["files"] = request.file_names
-        if request.file is not None:
-            return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.file_id})
-        files = [upload.file for upload in request.uploads]
-        return await self._idempotency.claim(request.idempotency, parameters, files)
+        parameters = request.parameters(plan.target.name)
+        return await self._idempotency.claim(request.idempotency, parameters, request.contents)
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
         """Runs the job, and seals its result. Saves a failure of a stored file."""

@@ -80,16 +80,16 @@ class IdempotencyService:
         except (asyncio.CancelledError, CommitUnknown):  # the claim may exist
             await self.abandon(attempt)
             raise
-        if isinstance(claim, InProgress):
-            # A request that has run for n seconds is expected to run for as long again.
-            retry_after = min(max(1, LEASE - claim.seconds), _MAX_RETRY_AFTER)
-            message = "The same request is still running."
-            raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
-        if isinstance(claim, KeyMismatch):
-            raise IdempotencyKeyReused(
-                "This idempotency key was used for a different request.", param="Idempotency-Key"
-            )
-        return _replayed(claim.stored) if isinstance(claim, Replay) else claim
+        return claim if isinstance(claim, Claim) else _replayed(claim)
+
+    async def find(
+        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
+    ) -> Replayed | None:
+        """Returns what an earlier request has stored, if there is one. Claims nothing. Raises as `claim` does."""
+        fingerprint = _fingerprint([await upload.digest() for upload in uploads], parameters)
+        attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
+        found = await self._database.read(idempotency.find, attempt, fingerprint)
+        return None if found is None else _replayed(found)
 
     async def run_once(
         self,
@@ -128,7 +128,16 @@ def stored_response(response: ResponseData) -> StoredResponse:
     return StoredResponse(200, body=json.dumps(dict(response.data)), file_id=response.file_id)
 
 
-def _replayed(stored: StoredResponse) -> Replayed:
+def _replayed(outcome: InProgress | Replay | KeyMismatch) -> Replayed:
+    """Returns what an earlier request has stored. Raises IdempotencyConflict and IdempotencyKeyReused."""
+    if isinstance(outcome, InProgress):
+        # A request that has run for n seconds is expected to run for as long again.
+        retry_after = min(max(1, LEASE - outcome.seconds), _MAX_RETRY_AFTER)
+        message = "The same request is still running."
+        raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
+    if isinstance(outcome, KeyMismatch):
+        raise IdempotencyKeyReused("This idempotency key was used for a different request.", param="Idempotency-Key")
+    stored = outcome.stored
     body = json.loads(stored.body or "{}")
     error = stored.status != 200
     return Replayed(ConversionError.from_json(body) if error else ResponseData(body, stored.file_id))

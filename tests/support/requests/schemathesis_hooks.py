@@ -36,10 +36,12 @@ _PARAMS = {
     "period",  # only days of the calendar are valid
     "files[]",  # schemathesis sends only one, because the field has a content type
     "output_format",  # may be empty in generated requests
+    *("file", "url", "urls", "url_headers"),  # either a file is required or a URL that leads to one
     "Stripe-Signature",
 }
 
 _PNG, _JPEG, _PDF = (Path(f"sample.{name}").read_bytes() for name in ("png", "jpeg", "pdf"))
+schemathesis.openapi.format("uri", st.sampled_from(["http://127.0.0.1/a.png", "ftp://media.example/", "https://"]))
 schemathesis.openapi.media_type("application/pdf", st.just(_PDF))
 schemathesis.openapi.media_type("application/octet-stream", st.sampled_from([_PNG, _JPEG, _PDF]) | st.binary())
 
