@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from io import BytesIO
 from typing import Annotated, TypeAlias
 
 from pydantic import Field
@@ -32,26 +31,23 @@ def compress(
     sanitize: Sanitize = False,
 ) -> ToolResult[bytes]:
     """Makes a PDF smaller: pictures are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
-    import pikepdf
-
     from plugins._pdf.active_content import check_active_content
-    from plugins._pdf.compression import optimize, to_bytes
-    from plugins._pdf.documents import open_document
+    from plugins._pdf.compression import optimize, with_pictures
+    from plugins._pdf.documents import needs_repair, open_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.recompression import PictureSettings, recompress
+    from plugins._pdf.recompression import PictureSettings
 
     document = open_document(data, password)
     count = len(document.pages)
-    must_change = check_active_content(document, sanitize=sanitize) and sanitize
+    must_change = (check_active_content(document, sanitize=sanitize) and sanitize) or needs_repair(data)
     with warnings.catch_warnings(record=True) as losses:
         warnings.simplefilter("always")
         remove_signatures(document)
     optimized = optimize(document, password or "")
 
     def encode(quality: int) -> EncodedFile:
-        with pikepdf.open(BytesIO(optimized), password=password or "") as copy:
-            recompress(copy, PictureSettings.of(quality, dpi, color_space))
-            made = to_bytes(copy, linearize=linearize)
+        settings = PictureSettings.of(quality, dpi, color_space)
+        made, _ = with_pictures(optimized, password or "", settings, linearize=linearize)
         return EncodedFile(made if must_change or len(made) < len(data) else data, pages=count)
 
     file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)
