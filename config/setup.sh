@@ -32,6 +32,8 @@ postgresql               is the database of several servers
 poppler-utils            reads PDF independently
 qpdf                     checks PDF independently
 sqlite3                  makes backups
+unzip                    reads ZIP independently
+p7zip-full               reads ZIP independently
 nginx                    is the reverse proxy
 haproxy                  distributes requests to several servers
 prometheus               checks metrics and alerts

@@ -74,6 +74,24 @@ class TooManyKeys(StorageError):
         super().__init__(f"The account has {limit} API keys. Revoke one of them first.")
 
 
+class TooManyWebhooks(StorageError):
+    """The account has `limit` webhooks."""
+
+    code = "invalid_parameter"
+    reason = "too_many"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} webhooks. Delete one of them first.", {"max_webhooks": limit})
+
+
+class WebhookDisabled(StorageError):
+    """The webhook has ended, so nothing is delivered to it."""
+
+    code = "invalid_parameter"
+    reason = "webhook_disabled"
+    message = "The webhook is disabled. Delete it and create another one."
+
+
 class EmailTaken(StorageError):
     """The email address already has an account. Shown to operators only: the API must not reveal who has one."""
 
@@ -91,6 +109,25 @@ class BatchFull(StorageError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"A batch has at most {limit} files.", {"max_files": limit})
+
+
+class QueueFull(StorageError):
+    """The account has `limit` jobs that have not ended."""
+
+    code = "rate_limit_exceeded"
+    reason = "queue_full"
+    retryable = True
+    retry_after = 10
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} jobs that wait or run.", {"max_unfinished_jobs": limit})
+
+
+class JobLost(StorageError):
+    """The job has ended, or another server runs it. Nothing was changed by this call."""
+
+    retryable = True
+    message = "The job was cancelled, or another server runs it."
 
 
 class HoldLost(StorageError):

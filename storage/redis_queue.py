@@ -30,8 +30,8 @@ _UNUSED = 600  # seconds after which keys of tenants and pools without jobs are 
 
 # KEYS[1]  the jobs of the calling process by id, as JSON; a process is alive as long as it has this key
 # KEYS[2]  the running jobs of the pool, as "process id"
-# KEYS[3]  the tenants with waiting jobs in the pool, by the time of their latest service
-# KEYS[4]  the beginning of the keys of the waiting jobs of the pool by tenant
+# KEYS[3]  the lines with waiting jobs in the pool, by the time of their latest service
+# KEYS[4]  the beginning of the keys of the waiting jobs of the pool by line
 # ARGV[1]  the calling process
 # ARGV[2]  memory of the pool in bytes
 # ARGV[3]  slots of the pool for jobs of each standing and those below it, lowest standing first, as JSON
@@ -47,9 +47,13 @@ local pool, turns = KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local started = {}
+local BACKGROUND = 1  -- the standing of jobs in the background
 
 local function running(tenant) return prefix .. 'running:' .. tenant end
-local function waiting(tenant) return KEYS[4] .. tenant end
+local function waiting(line) return KEYS[4] .. line end
+
+-- The line in which a job waits: a tenant has one for its jobs in the background, too.
+local function line_of(job) return job.background and job.tenant .. ' background' or job.tenant end
 
 -- The job that a text names, with its process; nil if the job or its process has ended.
 local function find(name)
@@ -74,22 +78,22 @@ local function jobs_in(set)
     return jobs
 end
 
--- The first waiting job of a tenant. Forgets those before it, which have ended.
-local function first(tenant)
-    local name = redis.call('LINDEX', waiting(tenant), 0)
+-- The first waiting job of a line. Forgets those before it, which have ended.
+local function first(line)
+    local name = redis.call('LINDEX', waiting(line), 0)
     while name do
         local job, owner = find(name)
         if job then
             return name, job, owner
         end
-        redis.call('LPOP', waiting(tenant))
-        name = redis.call('LINDEX', waiting(tenant), 0)
+        redis.call('LPOP', waiting(line))
+        name = redis.call('LINDEX', waiting(line), 0)
     end
 end
 
-local function serve(tenant)
+local function serve(line)
     now = now + 1
-    redis.call('ZADD', turns, 'XX', now, tenant)
+    redis.call('ZADD', turns, 'XX', now, line)
 end
 
 local function run(name, tenant)
@@ -105,10 +109,10 @@ local function add(name, job)
         run(name, job.tenant)
     elseif redis.call('SISMEMBER', pool, name) == 1 then
         table.insert(started, job.id)  -- the message about its start was lost
-    elseif not redis.call('LPOS', waiting(job.tenant), name) then
-        redis.call('RPUSH', waiting(job.tenant), name)
-        redis.call('EXPIRE', waiting(job.tenant), ARGV[7])
-        redis.call('ZADD', turns, 'NX', now, job.tenant)
+    elseif not redis.call('LPOS', waiting(line_of(job)), name) then
+        redis.call('RPUSH', waiting(line_of(job)), name)
+        redis.call('EXPIRE', waiting(line_of(job)), ARGV[7])
+        redis.call('ZADD', turns, 'NX', now, line_of(job))
         redis.call('EXPIRE', turns, ARGV[7])
     end
 end
@@ -117,20 +121,25 @@ local function remove(name, job)
     redis.call('HDEL', KEYS[1], job.id)
     redis.call('SREM', pool, name)
     redis.call('SREM', running(job.tenant), name)
-    serve(job.tenant)
+    serve(line_of(job))
 end
 
 -- Whether the standing of a job leaves it a slot: the jobs of each standing have their slots and those of lower ones.
+-- Jobs in the background beyond their slots are not in the way of jobs with a higher standing.
 local function has_slot(job, jobs)
-    for standing = job.standing, #slots - 1 do
-        local count = 0
+    local beyond = 0
+    for standing = 0, #slots - 1 do
+        local count = -beyond
         for _, other in ipairs(jobs) do
             if other.standing <= standing then
                 count = count + 1
             end
         end
-        if count >= slots[standing + 1] then
+        if standing >= job.standing and count >= slots[standing + 1] then
             return false
+        end
+        if standing == BACKGROUND then
+            beyond = math.max(count - slots[standing + 1], 0)
         end
     end
     return true
@@ -139,25 +148,23 @@ end
 -- Starts the next job. Returns whether there was one. A job that waits for memory keeps others from starting.
 local function start_next()
     local jobs, used = jobs_in(pool), 0
-    if #jobs >= slots[#slots] then
-        return false
-    end
     for _, job in ipairs(jobs) do
         used = used + job.memory
     end
-    for _, lowest in ipairs({false, true}) do  -- the lowest standing only if no other one can start
-        for _, tenant in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
-            local name, job, owner = first(tenant)
+    -- Those in the background only if no request can start, and the lowest standing only if no other one can.
+    for _, allowed in ipairs({{BACKGROUND + 1, #slots}, {BACKGROUND, BACKGROUND}, {0, BACKGROUND - 1}}) do
+        for _, line in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
+            local name, job, owner = first(line)
             if not name then
-                redis.call('ZREM', turns, tenant)
-            elseif (job.standing == 0) == lowest and has_slot(job, jobs)
-                and #jobs_in(running(tenant)) < job.max_jobs then
+                redis.call('ZREM', turns, line)
+            elseif job.standing >= allowed[1] and job.standing <= allowed[2] and has_slot(job, jobs)
+                and #jobs_in(running(job.tenant)) < job.max_jobs then
                 if #jobs > 0 and used + job.memory > memory then
                     return false
                 end
-                redis.call('LPOP', waiting(tenant))
-                run(name, tenant)
-                serve(tenant)
+                redis.call('LPOP', waiting(line))
+                run(name, job.tenant)
+                serve(line)
                 if owner == process then
                     table.insert(started, job.id)
                 else
@@ -187,13 +194,15 @@ return started
 class SharedJob:
     """A job of a tenant that runs at most `max_jobs` at a time, with its memory in bytes.
 
-    `standing` is an index of the slots of the pool, which are counted for each standing and those below it.
+    `standing` is an index of the slots of the pool, which are counted for each standing and those below it. 1 is the
+    standing of jobs in the `background`, unless their tenant has a lower one.
     """
 
     tenant: str
     max_jobs: int
     memory: int
     standing: int
+    background: bool = False
 
 
 @dataclass(frozen=True)

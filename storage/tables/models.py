@@ -22,6 +22,7 @@ class Account(Model):
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
     address = TextField(null=True)  # the IP address that registered it, if that is known
+    low_credits = BigIntegerField(null=True)  # the balance below which credits.low is sent, until it has been
 
 
 class Key(Model):
@@ -179,6 +180,66 @@ class File(Model):
     created_at = BigIntegerField()
     processed_at = BigIntegerField(null=True)
     expires_at = BigIntegerField()
+
+
+class Lane(Model):
+    """The queue of an account's jobs: how many wait and run, and the size of their inputs in bytes.
+
+    At most `max_running` run at a time. `served` is when one was claimed last, in nanoseconds of Unix time.
+    """
+
+    account = TextField(primary_key=True)
+    waiting = BigIntegerField()
+    running = BigIntegerField()
+    max_running = BigIntegerField()
+    served = BigIntegerField()
+    bytes = BigIntegerField()
+
+
+class Job(Model):
+    """A request that is processed in the background. `number` is when it was accepted, in nanoseconds of Unix time.
+
+    Its inputs are blobs, and its credits are holds, whose keys and ids are derived from its own id.
+    """
+
+    job_id = TextField(primary_key=True, column_name="id")
+    account = TextField()
+    number = BigIntegerField()
+    status = TextField(column_name="state")
+    operation = TextField()
+    input_format = TextField(null=True)
+    output_format = TextField()
+    tag = TextField(null=True)
+    webhook_url = TextField(null=True)
+    request = TextField(null=True)  # JSON, until the job ends
+    inputs = BigIntegerField()  # number of blobs
+    size = BigIntegerField()  # bytes of all inputs
+    holds = BigIntegerField()  # number
+    done = BigIntegerField()  # files of a batch
+    total = BigIntegerField(null=True)  # files of a batch
+    fence = BigIntegerField()  # number of claims
+    attempts = BigIntegerField()  # claims without those that were lost or given back
+    crashes = BigIntegerField()  # attempts whose worker process died
+    server = TextField(null=True)  # of the latest claim, as the next two
+    boot = TextField(null=True)
+    lease_until = BigIntegerField(null=True)
+    result = TextField(null=True)  # JSON; of a running batch, the entries of its files so far
+    file_id = TextField(null=True, column_name="file")  # the file that the job has made
+    error = TextField(null=True)  # JSON
+    created_at = BigIntegerField()
+    started_at = BigIntegerField(null=True)
+    finished_at = BigIntegerField(null=True)
+    expires_at = BigIntegerField(null=True)
+
+
+class SigningKey(Model):
+    """A secret that all servers of the database share, by its purpose, as hexadecimal digits."""
+
+    name = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "signing_key"
 
 
 class Purchase(Model):

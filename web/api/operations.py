@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, TypeVar
 from engine.conversions import AnyTool
 from engine.options import Option
 from engine.registry import Registry
-from web.api.fields import IdempotencyHeader, RequestModel, field_names
+from web.api.field_types import RequestModel, field_names
+from web.api.fields import IdempotencyHeader
 from web.api.headers import DOWNLOAD_HEADERS
 from web.api.schemas.files import ConversionResult
 
@@ -128,6 +129,11 @@ def download_responses() -> tuple[Response, ...]:
         replace(part, headers=(*_FILE_HEADERS, *_RANGE_HEADERS, "Content-Range")),
         Response(304, "The client's copy is current.", headers=_RANGE_HEADERS),
     )
+
+
+def archive_response() -> Response:
+    """A ZIP of results."""
+    return Response(200, "The ZIP.", media_types=(ZIP,), headers=("Content-Disposition", *DOWNLOAD_HEADERS))
 
 
 def cacheable(response: Response) -> tuple[Response, ...]:

@@ -118,7 +118,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
     if request.store_result:
         handler.respond(response.data)
     elif request.idempotency is not None:
-        await send_stored(handler, response.file_id or "")
+        await send_stored(handler, await services.files.find(handler.client().id, response.file_id or ""))
     else:
         await send_and_delete(handler, response.file_id or "")
 

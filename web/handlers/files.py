@@ -1,18 +1,23 @@
-"""/files and /batch: upload files, convert them by their ids, download the results."""
+"""/files and /batch: upload files, list them, convert them by their ids."""
 
-from web.api.errors import InvalidParameter
-from web.api.fields import BatchConversionFields, ConversionFields, IdempotencyHeader
+from web.api.fields import BatchConversionFields, ConversionFields, FileListQuery, IdempotencyHeader, unique_ids
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
     FormFields,
     Operation,
-    download_responses,
     json_response,
 )
-from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, ConversionResult, DeletedFile, StoredFile
+from web.api.schemas.files import (
+    AddedFile,
+    BatchResult,
+    BatchStatus,
+    ConversionResult,
+    DeletedFile,
+    FileList,
+    StoredFile,
+)
 from web.handlers.conversions import convert_and_respond
-from web.http.downloads import send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -37,6 +42,22 @@ class Upload(BaseHandler):
         """
         upload = self.input.form.file("file")
         self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
+
+
+class StoredFiles(BaseHandler):
+    """The stored files of the account."""
+
+    @Operation(id="listFiles", tag="Files", query=FileListQuery, responses=(json_response(FileList),))
+    async def get(self) -> None:
+        """List the stored files, newest first"""
+        query = self.input.query_fields(FileListQuery)
+        page = await self.services.files.list_page(
+            self.client().id,
+            processed=None if query.status is None else query.status == "processed",
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+        self.respond(FileList(tuple(map(stored_file, page.values)), page.next_cursor))
 
 
 class FileResource(BaseHandler):
@@ -89,19 +110,6 @@ class FileConversion(BaseHandler):
                 context=self.context,
             )
             await convert_and_respond(self, request)
-
-
-class Download(BaseHandler):
-    """The result of a conversion."""
-
-    @Operation(id="downloadFile", tag="Files", responses=download_responses())
-    @cancelled_on_disconnect
-    async def get(self, file_id: str) -> None:
-        """Download the result of a conversion
-
-        Returns 404 with the reason `not_processed` for a file that has not been converted.
-        """
-        await send_stored(self, file_id)
 
 
 class Batches(BaseHandler):
@@ -175,7 +183,7 @@ class BatchConversion(BaseHandler):
         request = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
-            file_ids=_unique(fields.file_ids, self.services.batches.max_files),
+            file_ids=unique_ids(fields.file_ids, self.services.batches.max_files),
             target=fields.output_format,
             options=self.input.options_given(),
             idempotency=self.input.idempotent_request(self.client().id),
@@ -184,11 +192,3 @@ class BatchConversion(BaseHandler):
         response = self.unwrap_replay(await self.services.batches.convert(request))
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)
-
-
-def _unique(file_ids: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """The ids without duplicates. Raises InvalidParameter unless there are 1 to `limit` ids, duplicates included."""
-    if 1 <= len(file_ids) <= limit:
-        return tuple(dict.fromkeys(file_ids))
-    message = f"file_ids must have 1 to {limit} ids."
-    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": limit})

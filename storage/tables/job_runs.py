@@ -1,0 +1,177 @@
+"""Runs of jobs: a server claims a job for the time of a lease, and ends it or gives it back.
+
+A server that is killed leaves its jobs, which are queued again when their lease expires. `claim` locks a lane first,
+and waits for nothing; all others lock in the order of the module `jobs`.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from storage.database import Transaction
+from storage.database.transaction import LOCKED_ROWS, Statement, Statements
+from storage.errors import JobLost
+from storage.tables import ledger, models
+from storage.tables.jobs import CHANGE_LANE, COLUMNS, Job, hold_ids, input_blobs
+from storage.tables.ledger import ServerInstance
+
+Ending: TypeAlias = Literal["completed", "failed"]
+
+
+@dataclass(frozen=True)
+class ClaimedJob:
+    """A job that a server runs. `fence` is different in each run: only the latest run can change the job.
+
+    `attempts` and `crashes` include those of earlier runs. `entries` is JSON, of the files of a batch that are done.
+    """
+
+    id: str
+    account: str
+    operation: str
+    request: str = field(repr=False)
+    inputs: int
+    size: int
+    holds: int
+    fence: int
+    attempts: int
+    crashes: int
+    entries: str | None
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The keys of its inputs."""
+        return input_blobs(self.id, self.inputs)
+
+    @property
+    def hold_ids(self) -> tuple[str, ...]:
+        """The ids of its holds, each of one credit."""
+        return hold_ids(self.id, self.holds)
+
+
+_OWN_RUN = "id = :job AND state = 'processing' AND fence = :fence"
+TAKE_JOB = Statement(
+    "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
+    " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
+    " WHERE state = 'queued' AND account = (SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
+    f" ORDER BY served, account LIMIT 1{LOCKED_ROWS}) ORDER BY number LIMIT 1{LOCKED_ROWS})"
+    " RETURNING id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
+)
+SERVE_LANE = Statement(
+    "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
+)
+FIND_READY_LANE = Statement("SELECT account FROM lane WHERE waiting > 0 AND running < max_running LIMIT 1")
+FIND_DUE = Statement(
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM lane WHERE waiting > 0 AND running < max_running)"
+    " OR EXISTS (SELECT 1 FROM job WHERE state = 'processing' AND lease_until <= :now)"
+)
+END_RUN = Statement(
+    "UPDATE job SET state = :state, result = :result, file = :file, error = :error, request = NULL, lease_until = NULL,"
+    f" finished_at = :now, expires_at = :expires_at WHERE {_OWN_RUN} RETURNING {', '.join(COLUMNS)}"
+)
+LEAVE = Statements(END_RUN, CHANGE_LANE)
+RETURN_JOB = Statement(
+    "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - :uncounted,"
+    f" crashes = crashes + :crashed WHERE {_OWN_RUN} RETURNING id"
+)
+RETURN = Statements(RETURN_JOB, CHANGE_LANE)
+RENEW = Statement(
+    "UPDATE job SET lease_until = :lease_until WHERE state = 'processing' AND server = :server AND boot = :boot"
+    " RETURNING id, fence"
+)
+_LOSE = "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1 WHERE state = 'processing'"
+LOSE_EXPIRED = Statement(f"{_LOSE} AND lease_until <= :now RETURNING account")
+LOSE_OF_EARLIER_RUNS = Statement(f"{_LOSE} AND server = :server AND boot <> :boot RETURNING account")
+
+
+def any_due(transaction: Transaction) -> bool:
+    """Whether a job can be claimed, or has a lease that has expired."""
+    return bool(transaction.execute_statement(FIND_DUE, now=transaction.now))
+
+
+def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int) -> tuple[list[ClaimedJob], bool]:
+    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds.
+
+    Returns them, and whether others could start that another transaction has locked.
+    """
+    claimed: list[ClaimedJob] = []
+    times = {"now": transaction.now, "lease_until": transaction.now + lease}
+    while len(claimed) < limit:
+        rows = transaction.execute_statement(TAKE_JOB, **times, **vars(owner))
+        if not rows:
+            return claimed, bool(transaction.execute_statement(FIND_READY_LANE))
+        claimed.append(ClaimedJob(*rows[0]))
+        transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
+    return claimed, False
+
+
+def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:
+    """Extends the leases of the jobs that the server runs to `lease` seconds from now. Returns their ids and fences."""
+    rows = transaction.execute_statement(RENEW, lease_until=transaction.now + lease, **vars(owner))
+    return frozenset((str(job), int(fence)) for job, fence in rows)
+
+
+def add_entry(transaction: Transaction, job: ClaimedJob, file_id: str, entry: Mapping[str, Any]) -> None:
+    """Saves the entry of a file of a batch, which counts as done. Raises JobLost."""
+    table = models.Job
+    own = (table.job_id == job.id) & (table.status == "processing") & (table.fence == job.fence)
+    row = transaction.select_for_update(table.select().where(own))
+    if row is None:
+        raise JobLost
+    entries = {**json.loads(row.result or "{}"), file_id: entry}
+    transaction.execute(table.update(done=len(entries), result=json.dumps(entries)).where(own))
+
+
+def end(
+    transaction: Transaction,
+    job: ClaimedJob,
+    status: Ending,
+    retention: int,
+    *,
+    result: str | None = None,
+    file_id: str | None = None,
+    error: str | None = None,
+) -> Job:
+    """Ends the run of a job, which expires after `retention` seconds. Raises JobLost.
+
+    Releases the holds that are not settled. `file_id` is the file that the job has made, which is deleted with it.
+    """
+    if status != "completed" or job.holds > 1:
+        ledger.release_all(transaction, job.hold_ids)
+    values = {"job": job.id, "fence": job.fence, "state": status, "result": result, "file": file_id, "error": error}
+    times = {"now": transaction.now, "expires_at": transaction.now + retention}
+    lane = {"account": job.account, "waiting": 0, "running": -1, "bytes": -job.size}
+    row = transaction.execute_all(LEAVE, **values, **times, **lane)
+    if row is None:
+        raise JobLost
+    return Job(*row)
+
+
+def give_back(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
+    """Queues a job again, before all others of its account. Raises JobLost.
+
+    The attempt does not count unless it is `counted`; `crashed` tells that its worker process died.
+    """
+    values = {"job": job.id, "fence": job.fence, "uncounted": int(not counted), "crashed": int(crashed)}
+    lane = {"account": job.account, "waiting": 1, "running": -1, "bytes": 0}
+    if transaction.execute_all(RETURN, **values, **lane) is None:
+        raise JobLost
+
+
+def requeue_expired(transaction: Transaction) -> int:
+    """Queues jobs again whose lease has expired. Returns their number."""
+    return _requeued(transaction, transaction.execute_statement(LOSE_EXPIRED, now=transaction.now))
+
+
+def recover(transaction: Transaction, owner: ServerInstance) -> int:
+    """Queues jobs again that earlier runs of this server have left. Returns their number."""
+    return _requeued(transaction, transaction.execute_statement(LOSE_OF_EARLIER_RUNS, **vars(owner)))
+
+
+def _requeued(transaction: Transaction, accounts: Sequence[tuple[Any, ...]]) -> int:
+    """Counts jobs as waiting that ran. Returns their number."""
+    for account, count in sorted(Counter(account for (account,) in accounts).items()):
+        transaction.execute_statement(CHANGE_LANE, account=account, waiting=count, running=-count, bytes=0)
+    return len(accounts)

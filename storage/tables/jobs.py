@@ -1,0 +1,261 @@
+"""Jobs: requests that are accepted at once and processed later, in a queue that is fair between accounts.
+
+To avoid deadlocks, transactions lock jobs after holds and accounts, and lanes last.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, TypeAlias
+
+from peewee import SQL, Case, fn
+
+from storage.database import Transaction
+from storage.database.transaction import Statement, Statements, columns, insert
+from storage.errors import JobLost, NotFound, QueueFull
+from storage.ids import is_id, new_id
+from storage.tables import ledger, models
+from storage.tables.ledger import ServerInstance
+
+Status: TypeAlias = Literal["queued", "processing", "completed", "failed", "cancelled"]
+
+MAX_UNFINISHED = 1_000
+"""Jobs of an account that wait or run."""
+
+UNOWNED: Final = ServerInstance("", "")
+"""The owner of the holds of jobs: they do not end with a server."""
+
+FOREVER: Final = 1 << 40
+"""Seconds for which the holds of jobs last: until they are settled or released."""
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """A job to accept. `request` is JSON; `inputs` is the number of its blobs, and `size` their bytes.
+
+    `holds` is the number of credits that are held for it, and `total` the number of files of a batch.
+    """
+
+    account: str
+    max_running: int
+    operation: str
+    input_format: str | None
+    output_format: str
+    request: str = field(repr=False)
+    inputs: int = 0
+    size: int = 0
+    holds: int = 1
+    total: int | None = None
+    tag: str | None = None
+    webhook_url: str | None = None
+    id: str = field(default_factory=lambda: new_id("job"))
+    number: int = field(default_factory=time.time_ns)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job. `result`, `error` and the `entries` of a batch's files so far are JSON.
+
+    `position` is the number of jobs of the account that were accepted earlier and wait, if the job itself waits.
+    """
+
+    job_id: str
+    account: str
+    number: int
+    status: Status
+    operation: str
+    input_format: str | None
+    output_format: str
+    tag: str | None
+    webhook_url: str | None
+    inputs: int
+    holds: int
+    done: int
+    total: int | None
+    attempts: int
+    result: str | None
+    file_id: str | None
+    error: str | None
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    expires_at: int | None
+    position: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.finished_at is not None
+
+    @property
+    def blobs(self) -> tuple[str, ...]:
+        """The keys of its inputs, which can be deleted once it has ended."""
+        return input_blobs(self.job_id, self.inputs)
+
+
+COLUMNS = [getattr(models.Job, one.name).column_name for one in fields(Job) if one.name != "position"]
+
+# Returns no row if the account has too many jobs.
+ENTER_LANE = Statement(
+    "INSERT INTO lane (account, waiting, running, max_running, served, bytes)"
+    " SELECT :account, 1, 0, :max_running, 0, :size WHERE TRUE ON CONFLICT (account) DO UPDATE"
+    " SET waiting = lane.waiting + 1, bytes = lane.bytes + excluded.bytes, max_running = excluded.max_running"
+    " WHERE lane.waiting + lane.running < :limit RETURNING waiting"
+)
+INSERT_JOB = insert(
+    "job",
+    *("id", "account", "number", "state", "operation", "input_format", "output_format", "tag", "webhook_url"),
+    *("request", "inputs", "size", "holds", "done", "total", "fence", "attempts", "crashes", "created_at"),
+)
+ENTER = Statements(ENTER_LANE, INSERT_JOB)
+CHANGE_LANE = Statement(
+    "UPDATE lane SET waiting = waiting + :waiting, running = running + :running, bytes = bytes + :bytes"
+    " WHERE TRUE AND account = :account"
+)
+COUNT_WAITING = Statement("SELECT CAST(COALESCE(SUM(waiting), 0) AS BIGINT) FROM lane WHERE waiting > 0")
+COUNT_RUNNING = Statement("SELECT COUNT(*) FROM job WHERE state = 'processing'")
+FIND_OLDEST = Statement("SELECT MIN(created_at) FROM job WHERE state = 'queued'")
+
+
+def input_blobs(job_id: str, count: int) -> tuple[str, ...]:
+    """The keys of the inputs of a job."""
+    return tuple(f"{job_id}.{number}" for number in range(count))
+
+
+def hold_ids(job_id: str, count: int) -> tuple[str, ...]:
+    """The ids of the holds of a job, each of one credit. A charge has the id of its hold, and exists once."""
+    return tuple(f"{job_id}.{number}" for number in range(count))
+
+
+def accept(transaction: Transaction, job: NewJob) -> Job:
+    """Queues a job whose credits are held. Raises QueueFull."""
+    state = {"state": "queued", "done": 0, "fence": 0, "attempts": 0, "crashes": 0, "created_at": transaction.now}
+    row = transaction.execute_all(ENTER, **vars(job), **state, limit=MAX_UNFINISHED)
+    if row is None:
+        raise QueueFull(MAX_UNFINISHED)
+    known: dict[str, Any] = {**vars(job), **state, "job_id": job.id, "status": "queued", "position": int(row[0]) - 1}
+    return Job(**{one.name: known.get(one.name) for one in fields(Job)})
+
+
+def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:
+    """Cancels a job and releases its holds. Returns None if it has ended already. Raises NotFound."""
+    table, holds = models.Job, get(transaction, account, job_id).holds
+    ledger.release_all(transaction, hold_ids(job_id, holds))
+    row = transaction.select_for_update(table.select().where(_live(transaction, account, job_id)))
+    if row is None:
+        raise NotFound("job")
+    if row.finished_at is not None:
+        return None
+    ended = {"status": "cancelled", "request": None, "result": None, "lease_until": None}
+    times = {"finished_at": transaction.now, "expires_at": transaction.now + retention}
+    transaction.execute(table.update({**ended, **times}).where(table.job_id == job_id))
+    waiting = int(row.status == "queued")
+    lane = {"account": account, "waiting": -waiting, "running": waiting - 1, "bytes": -row.size}
+    transaction.execute_statement(CHANGE_LANE, **lane)
+    return get(transaction, account, job_id)
+
+
+def get(transaction: Transaction, account: str, job_id: str) -> Job:
+    """Returns the account's job with this id. Raises NotFound."""
+    found = _select(transaction, _live(transaction, account, job_id), 1)
+    if not found:
+        raise NotFound("job")
+    return found[0]
+
+
+def list_page(
+    transaction: Transaction,
+    account: str,
+    limit: int,
+    *,
+    before: int | None = None,
+    status: Status | None = None,
+    tag: str | None = None,
+) -> tuple[Job, ...]:
+    """Returns at most `limit` jobs of the account, newest first: those with a lower number than `before`."""
+    table = models.Job
+    chosen = (table.account == account) & _unexpired(transaction)
+    for column, value in ((table.status, status), (table.tag, tag)):
+        if value is not None:
+            chosen &= column == value
+    return _select(transaction, chosen if before is None else chosen & (table.number < before), limit)
+
+
+def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
+    """Returns those of the jobs (at most 1,000) that exist, of any account."""
+    return _select(transaction, models.Job.job_id.in_(ids), len(ids))
+
+
+def delete(transaction: Transaction, account: str, job_id: str) -> Job:
+    """Deletes a job that has ended. Raises NotFound, and JobLost if it has not ended."""
+    job = get(transaction, account, job_id)
+    own = (models.Job.job_id == job_id) & models.Job.finished_at.is_null(False)
+    if not transaction.execute(models.Job.delete().where(own)):
+        raise JobLost
+    return job
+
+
+def delete_all(transaction: Transaction, account: str) -> tuple[str, ...]:
+    """Deletes all jobs of the account, and releases their holds. Returns the blobs of their inputs."""
+    table = models.Job
+    own = table.select(table.job_id, table.inputs, table.holds).where(table.account == account)
+    unfinished = transaction.rows(own.where(table.finished_at.is_null()))
+    for job_id, _, holds in unfinished:
+        ledger.release_all(transaction, hold_ids(job_id, holds))
+    transaction.execute(table.delete().where(table.account == account))
+    transaction.execute(models.Lane.delete().where(models.Lane.account == account))
+    return tuple(blob for job_id, inputs, _ in unfinished for blob in input_blobs(job_id, inputs))
+
+
+def delete_expired(transaction: Transaction, limit: int) -> int:
+    """Deletes at most `limit` expired jobs. Returns their number."""
+    table, expired = models.Job, SQL("expires_at IS NOT NULL")  # the condition of the partial index
+    selected = table.select(table.job_id).where(expired & (table.expires_at <= transaction.now)).limit(limit)
+    return transaction.execute(table.delete().where(table.job_id.in_(selected)))
+
+
+def referenced_blobs(transaction: Transaction, keys: Collection[str]) -> frozenset[str]:
+    """Returns the subset of the blobs (at most 1,000) that are inputs of jobs that have not ended."""
+    owners = {key: key.partition(".")[0] for key in keys}
+    table = models.Job
+    unfinished = table.select(table.job_id).where(table.job_id.in_(set(owners.values())) & table.finished_at.is_null())
+    found = {job_id for (job_id,) in transaction.rows(unfinished)}
+    return frozenset(key for key, owner in owners.items() if owner in found)
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """Jobs of all accounts that wait and run, and how long the oldest has waited, in seconds."""
+
+    waiting: int
+    running: int
+    oldest: int
+
+
+def read_state(transaction: Transaction) -> QueueState:
+    """Returns the state of the queue."""
+    ((waiting,),) = transaction.execute_statement(COUNT_WAITING)
+    ((running,),) = transaction.execute_statement(COUNT_RUNNING)
+    ((oldest,),) = transaction.execute_statement(FIND_OLDEST)
+    return QueueState(int(waiting), int(running), 0 if oldest is None else max(transaction.now - int(oldest), 0))
+
+
+def _select(transaction: Transaction, condition: Any, limit: int) -> tuple[Job, ...]:
+    """Returns jobs, newest first."""
+    table, earlier = models.Job, models.Job.alias("earlier")
+    waiting = SQL("earlier.state = 'queued'")  # the condition of the partial index
+    before = (earlier.account == table.account) & waiting & (earlier.number < table.number)
+    ahead = earlier.select(fn.COUNT(earlier.job_id)).where(before)
+    position = Case(None, [(table.status == "queued", ahead)])
+    query = table.select(*columns(table, Job, position=position)).where(condition)
+    return transaction.values(Job, query.order_by(table.number.desc()).limit(limit))
+
+
+def _live(transaction: Transaction, account: str, job_id: str) -> Any:
+    table = models.Job
+    if not is_id("job", job_id):
+        raise NotFound("job")
+    return (table.job_id == job_id) & (table.account == account) & _unexpired(transaction)
+
+
+def _unexpired(transaction: Transaction) -> Any:
+    return models.Job.expires_at.is_null() | (models.Job.expires_at > transaction.now)
