@@ -15,6 +15,7 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.docs import Docs, Reference
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -28,7 +29,6 @@ from web.handlers.files import (
 )
 from web.handlers.pages import (
     STATIC_FOLDER,
-    Docs,
     Landing,
     PageNotFound,
     RegisterPage,
@@ -85,6 +85,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
+    ("/docs/reference", Reference),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/status", StatusPage),

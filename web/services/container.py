@@ -82,8 +82,7 @@ class Services:
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self.charges = Charges(database, owner, releases)
-        self.job_queue = _open_job_queue(settings, process, owner)
+        self.charges, self.job_queue = Charges(database, owner, releases), _open_job_queue(settings, process, owner)
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry)
