@@ -42,7 +42,7 @@ END_ATTEMPT = Statement(
     " WHERE id = :delivery AND attempts = :attempt - 1 RETURNING id"
 )
 INSERT_ATTEMPT = insert(
-    "delivery_attempt", "delivery", "attempt", "webhook", "event", "status", "error", "milliseconds", "created_at"
+    "delivery_attempt", "id", "delivery", "attempt", "webhook", "event", "status", "error", "milliseconds", "created_at"
 )
 
 
@@ -127,6 +127,7 @@ def record(transaction: Transaction, message: Message, result: AttemptResult) ->
     row = {"delivery": message.delivery_id, "attempt": attempt, "webhook": message.webhook, "event": message.event}
     if transaction.execute_statement(END_ATTEMPT, **row, **times):
         outcome = {"status": result.status, "error": result.error, "milliseconds": result.milliseconds}
+        outcome["id"] = f"{message.delivery_id}_{attempt}"
         transaction.execute_statement(INSERT_ATTEMPT, **row, **times, **outcome)
     return ended
 
@@ -176,10 +177,11 @@ def _record_health(transaction: Transaction, webhook: str, result: AttemptResult
         transaction.execute_statement(RECORD_SUCCESS, webhook=webhook)
         return None
     rows = transaction.execute_statement(RECORD_FAILURE, webhook=webhook, now=transaction.now)
-    reason: DisabledReason | None = "gone" if result.status == HTTPStatus.GONE else None
-    if rows and rows[0][0] <= transaction.now - MAX_FAILING:
-        reason = reason or "failing"
-    return reason if reason is not None and webhooks.disable(transaction, webhook, reason) else None
+    failing = bool(rows) and rows[0][0] <= transaction.now - MAX_FAILING
+    if result.status != HTTPStatus.GONE and not failing:
+        return None
+    ended: DisabledReason = "gone" if result.status == HTTPStatus.GONE else "failing"
+    return ended if webhooks.disable(transaction, webhook, ended) else None
 
 
 def _next_attempt_at(attempt: int, ended_at: float) -> int:

@@ -22,7 +22,17 @@ from web.api.schemas.files import ConversionResult
 from web.api.url_fields import UrlFields, UrlsFields
 
 Tag = Literal[
-    "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
+    "Conversion",
+    "Files",
+    "Batches",
+    "PDF",
+    "Tools",
+    "Account",
+    "Webhooks",
+    "Credits",
+    "Registration",
+    "Catalogue",
+    "Service",
 ]
 Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
 """Who may send requests to a resource.

@@ -12,6 +12,7 @@ from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import JobLimits
 from storage.tables.api_keys import MAX_KEYS
+from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, InvalidParameter, envelope
 from web.api.values import API
@@ -21,6 +22,7 @@ from web.services.api_reference import Endpoint
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
+from web.services.webhook_samples import WEBHOOK_SAMPLES
 
 
 class DocsPage(PageHandler):
@@ -67,6 +69,8 @@ class Docs(DocsPage):
             limits=_limits(services.settings),
             command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
             client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
+            webhook_events=EVENTS,
+            webhook_samples=WEBHOOK_SAMPLES,
             targets_of=services.formats.data["by_input_format"],
         )
 

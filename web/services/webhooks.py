@@ -1,25 +1,17 @@
 """Webhooks: URLs that get messages about an account's events."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from storage.database import Database
+from storage.database.pages import Page
 from storage.tables import deliveries, webhooks
-from storage.tables.deliveries import Attempt, AttemptPosition
-from storage.tables.webhooks import EVENTS, Event, IssuedWebhook, StoredWebhook
+from storage.tables.deliveries import Attempt
+from storage.tables.webhooks import Event, IssuedWebhook, StoredWebhook
 from web.api.errors import InvalidParameter
 from web.metrics.webhooks import WebhookMetrics
 from web.services.deliveries import Deliveries
 from web.services.email import EmailQueue
 from web.services.outgoing import Outgoing, OutgoingError
-
-
-@dataclass(frozen=True)
-class AttemptPage:
-    """Attempts, newest first, and where those before them begin, if there may be any."""
-
-    attempts: tuple[Attempt, ...]
-    next: AttemptPosition | None
 
 
 class Webhooks:
@@ -42,14 +34,18 @@ class Webhooks:
         except OutgoingError as error:
             raise InvalidParameter(str(error), reason=error.reason, param=param) from None
 
-    async def create(self, account: str, url: str, events: Collection[Event] | None) -> IssuedWebhook:
-        """Creates a webhook for these events, by default for all. Raises InvalidParameter and TooManyWebhooks."""
+    async def create(self, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
+        """Creates a webhook for these events. Raises InvalidParameter and TooManyWebhooks."""
         self.check_url(url)
-        return await self._database.run(webhooks.add, account, url, EVENTS if events is None else events)
+        return await self._database.run(webhooks.add, account, url, events)
 
     async def list_all(self, account: str) -> tuple[StoredWebhook, ...]:
-        """Returns the webhooks of the account, oldest first."""
+        """Returns the webhooks of the account, newest first."""
         return await self._database.read(webhooks.list_all, account)
+
+    async def list_page(self, account: str, *, limit: int, cursor: str | None) -> Page[StoredWebhook]:
+        """Returns webhooks of the account, newest first."""
+        return await self._database.read(webhooks.list_page, account, limit=limit, cursor=cursor)
 
     async def get(self, account: str, webhook_id: str) -> StoredWebhook:
         """Returns a webhook. Raises NotFound."""
@@ -67,21 +63,22 @@ class Webhooks:
         """Makes or replaces the secret for URLs that requests name. The old one signs, too, for a day."""
         return await self._database.run(webhooks.replace_secret, account)
 
+    async def owns_secret(self, account: str, secret: str) -> bool:
+        """Returns whether the account or one of its webhooks has the secret."""
+        owners = (account, *(webhook.webhook_id for webhook in await self.list_all(account)))
+        found = await self._database.read(webhooks.signing_secrets, owners)
+        return any(secret in secrets for secrets in found.values())
+
     async def test(self, account: str, webhook_id: str) -> str:
         """Sends a message of the type `test`. Returns the id of the delivery. Raises NotFound and WebhookDisabled."""
         delivery_id = await self._database.run(deliveries.add_test, account, webhook_id)
         self.sender.wake()
         return delivery_id
 
-    async def list_attempts(
-        self, account: str, webhook_id: str, limit: int, before: AttemptPosition | None
-    ) -> AttemptPage:
+    async def list_attempts(self, account: str, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:
         """Returns attempts to deliver messages to a webhook, newest first. Raises NotFound."""
         await self.get(account, webhook_id)
-        found = await self._database.read(deliveries.list_attempts, webhook_id, limit + 1, before or deliveries.NEWEST)
-        shown = found[:limit]
-        last = shown[-1] if len(found) > limit else None
-        return AttemptPage(shown, None if last is None else (last.created_at, last.delivery_id, last.attempt))
+        return await self._database.read(deliveries.list_attempts, webhook_id, limit=limit, cursor=cursor)
 
     async def redeliver(self, account: str, delivery_id: str) -> None:
         """Sends a message again, under the same id. Raises NotFound and WebhookDisabled."""

@@ -130,7 +130,7 @@ def test_every_code_and_every_reason_is_in_it() -> None:
 
 def _reasons() -> set[str]:
     """All reasons in the source code, including generated ones."""
-    found = {"not_a_pdf", "not_a_picture", "frames", "pages"}
+    found = {"not_a_pdf", "not_a_picture", "frames", "pages", "invalid_url", "forbidden_address"}
     for folder in ("engine", "plugins", "storage", "web"):
         for path in (_ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):

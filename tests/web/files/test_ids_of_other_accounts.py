@@ -33,6 +33,11 @@ PATHS = (
     ("GET", "/batch/{batch}/download"),
     ("DELETE", "/account/keys/{key}"),
     ("POST", "/account/keys/{key}/rotate"),
+    ("DELETE", "/webhooks/{webhook}"),
+    ("POST", "/webhooks/{webhook}/rotate"),
+    ("POST", "/webhooks/{webhook}/test"),
+    ("GET", "/webhooks/{webhook}/deliveries"),
+    ("POST", "/webhooks/deliveries/{delivery}/redeliver"),
 )
 
 
@@ -44,7 +49,10 @@ def owned(either: Running) -> dict[str, str]:
     file = either.upload(picture(), key=owner)["file_id"]
     either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
     key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
-    return {"owner": owner, "file": file, "batch": batch, "key": key}
+    url = {"url": "https://10.0.0.1.invalid/"}
+    webhook = either.request("POST", "/webhooks", owner, json=url).json()["data"]["webhook_id"]
+    delivery = either.request("POST", f"/webhooks/{webhook}/test", owner).json()["data"]["delivery_id"]
+    return {"owner": owner, "file": file, "batch": batch, "key": key, "webhook": webhook, "delivery": delivery}
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)

@@ -93,7 +93,9 @@ async def test_other_responses_are_followed_by_further_attempts(
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body
     assert int(second.headers["webhook-timestamp"]) >= int(first.headers["webhook-timestamp"]) + 5
-    listed = sender.database.run_blocking(deliveries.list_attempts, issued.webhook.webhook_id, 10)
+    listed = sender.database.run_blocking(
+        deliveries.list_attempts, issued.webhook.webhook_id, limit=10, cursor=None
+    ).values
     assert [(attempt.attempt, attempt.status) for attempt in listed] == [(2, 204), (1, status)]
 
 
@@ -109,7 +111,10 @@ async def test_a_receiver_that_does_not_respond_is_left_in_time(
     async with sender.running():
         sender.add(account, "http://name.invalid/")
         await sender.until_idle()
-    listed = [sender.database.run_blocking(deliveries.list_attempts, webhook_id, 10) for webhook_id in created]
+    listed = [
+        sender.database.run_blocking(deliveries.list_attempts, webhook_id, limit=10, cursor=None).values
+        for webhook_id in created
+    ]
     assert [[(one.status, one.error) for one in attempts] for attempts in listed] == [
         [(None, "timeout")],
         [(None, "forbidden_address")],
