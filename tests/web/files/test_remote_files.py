@@ -116,9 +116,9 @@ def test_a_request_without_files_needs_no_multipart_form(server: Running, place:
     problem(missing, 400, "invalid_parameter", param="file", reason="missing")
     unknown = server.request("POST", "/convert", data={**texts, "file": "x"})
     problem(unknown, 400, "invalid_parameter", param="file", reason="unknown_parameter")
-    for body in (b'{"url":', b"url=%ff", b"url=a&url=b", b"[]", b""):
+    for content in (b'{"url":', b"url=%ff", b"url=a&url=b", b"[]", b""):
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        problem(server.request("POST", "/convert", content=body, headers=headers), 400, "invalid_parameter")
+        problem(server.request("POST", "/convert", content=content, headers=headers), 400, "invalid_parameter")
     large = server.request("POST", "/convert", json={"url": "x" * 70_000})
     problem(large, 413, "file_too_large", param="body")
 
