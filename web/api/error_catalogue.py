@@ -70,6 +70,7 @@ class JobDetails(TypedDict, total=False):
     max_seconds: float
     exit_code: int | None
     max_bytes: int
+    status: Annotated[int, Field(description="The HTTP status that `export_url` responds with.", examples=[403])]
     smallest: Annotated[int, Field(description="Bytes of the smallest file that an encoder has written.")]
 
 
@@ -196,6 +197,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "timeout": "the conversion took too long",
                 "out_of_memory": "the conversion needed too much memory",
                 "worker_crashed": "the worker process crashed",
+                "export_failed": "the result could not be sent to `export_url`",
             },
             JobDetails,
         ),

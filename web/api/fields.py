@@ -20,6 +20,7 @@ from storage.database.pages import CURSOR
 from storage.tables.api_keys import MAX_GRACE
 from web.api.errors import InvalidParameter
 from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
+from web.api.url_fields import ExportFields
 
 MAX_ARCHIVE = 1000
 """Results of an archive."""
@@ -143,7 +144,7 @@ DisplayName = Annotated[str, field_type(_display_name, Annotated[str, Field(patt
 
 
 class ConversionFields(RequestModel):
-    """POST /batch and POST /files/{file_id}/convert."""
+    """POST /batch."""
 
     output_format: Annotated[
         str,
@@ -156,7 +157,11 @@ class ConversionFields(RequestModel):
     ]
 
 
-class DirectConversionFields(ConversionFields):
+class FileConversionFields(ConversionFields, ExportFields):
+    """POST /files/{file_id}/convert."""
+
+
+class DirectConversionFields(ConversionFields, ExportFields):
     """POST /convert."""
 
     dry_run: Annotated[

@@ -19,7 +19,7 @@ from web.api.field_types import RequestModel, field_names
 from web.api.fields import IdempotencyHeader
 from web.api.headers import DOWNLOAD_HEADERS
 from web.api.schemas.files import ConversionResult
-from web.api.url_fields import UrlFields, UrlsFields
+from web.api.url_fields import ExportFields, UrlFields, UrlsFields
 
 Tag = Literal[
     "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
@@ -230,6 +230,7 @@ def tool_operation(tool: AnyTool) -> Operation:
         tag="PDF" if path.startswith("/pdf/") else "Tools",
         form=FormFields(
             file,
+            ExportFields,
             further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
             urls=UrlsFields if tool.takes_several else UrlFields,
         ),

@@ -11,14 +11,14 @@ from storage.errors import NoCredits
 from web.api.fields import DirectConversionFields, IdempotencyHeader
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
-from web.api.url_fields import UrlFields
+from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.container import Services
-from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
+from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest, RemoteFile
 from web.services.idempotency import Replayed
 from web.services.trials import credits_used_up, trial_result
 from web.services.work_files import WorkFile
@@ -61,6 +61,7 @@ class Convert(BaseHandler):
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            export=export_of(self, fields),
         )
         if fields.dry_run:
             await _foresee_and_respond(self, request)
@@ -94,6 +95,7 @@ class RunTool(BaseHandler):
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            export=export_of(self, self.input.form_fields(ExportFields)),
         )
         await convert_and_respond(self, request)
 
@@ -103,6 +105,15 @@ def _stores_result(handler: BaseHandler) -> bool:
     handler.services.metrics.conversions.observe_stage("upload", handler.request.request_time())
     always = handler.operation is not None and handler.operation.always_json
     return always or wants_json(handler.request.headers.get("Accept", ""))
+
+
+def export_of(handler: BaseHandler, fields: ExportFields) -> RemoteFile | None:
+    """Where the result is also sent, if anywhere. Raises InvalidParameter."""
+    if fields.export_url is None:
+        return None
+    target = RemoteFile(fields.export_url, fields.export_headers or {}, "export_url")
+    handler.services.remote_files.check([target])
+    return target
 
 
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:

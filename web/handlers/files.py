@@ -3,7 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from web.api.fields import BatchConversionFields, ConversionFields, FileListQuery, IdempotencyHeader, unique_ids
+from web.api.fields import (
+    BatchConversionFields,
+    ConversionFields,
+    FileConversionFields,
+    FileListQuery,
+    IdempotencyHeader,
+    unique_ids,
+)
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
@@ -21,7 +28,7 @@ from web.api.schemas.files import (
     StoredFile,
 )
 from web.api.url_fields import UrlFields
-from web.handlers.conversions import convert_and_respond
+from web.handlers.conversions import convert_and_respond, export_of
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -96,7 +103,7 @@ class FileConversion(BaseHandler):
     @Operation(
         id="convertFile",
         tag="Files",
-        json=ConversionFields,
+        json=FileConversionFields,
         conversion_options=True,
         headers=IdempotencyHeader,
         responses=(json_response(ConversionResult),),
@@ -109,7 +116,7 @@ class FileConversion(BaseHandler):
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        fields, options = self.input.json_fields(ConversionFields), self.input.options_given()
+        fields, options = self.input.json_fields(FileConversionFields), self.input.options_given()
         idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
@@ -123,6 +130,7 @@ class FileConversion(BaseHandler):
                 file=file,
                 idempotency=idempotency,
                 context=self.context,
+                export=export_of(self, fields),
             )
             await convert_and_respond(self, request)
 

@@ -80,12 +80,12 @@ class Services:
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.trials = Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self.charges = Charges(database, owner, releases)
-        self.job_queue = _open_job_queue(settings, process, owner)
+        self.charges, self.job_queue = Charges(database, owner, releases), _open_job_queue(settings, process, owner)
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.remote_files = RemoteFiles(Outgoing(settings.url_allow), self.work_files, registry)
-        self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
+        used = self.job_queue, self.charges, idempotency, files, self.remote_files
+        self.conversions = Conversions(registry, executor, *used, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
         )

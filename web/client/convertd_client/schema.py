@@ -15,6 +15,8 @@ from convertd_client.transport import ConvertdError
 class ConvertOptions(TypedDict, total=False):
     """The options of all conversions."""
 
+    export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
+    export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
