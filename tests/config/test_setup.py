@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
 _LOCKS = ("config/requirements.lock", "config/requirements-cluster.lock", "config/requirements-test.lock")
+_UV_LOCK = "config/requirements-uv.lock"
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
 _EXTRAS = _PROJECT["project"]["optional-dependencies"]
 _BASE = [*_PROJECT["project"]["dependencies"], *_PROJECT["build-system"]["requires"]]
@@ -31,13 +32,14 @@ _PROGRAMS = {
     "sudo": 'echo "sudo $*" >>"$LOG"',
 }
 _PIP = '#!/bin/sh\necho "pip $*" >>"$LOG"\n'
+_UV = '#!/bin/sh\necho "uv $*" >>"$LOG"\n'
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of the project's files, with a .venv whose Python writes its arguments to the file `log`."""
+    """A copy of the project's files, with a .venv whose Python and uv write their arguments to the file `log`."""
     (tmp_path / "config").mkdir()
-    for name in ("pyproject.toml", "config/setup.sh", *_LOCKS):
+    for name in ("pyproject.toml", "config/setup.sh", _UV_LOCK, *_LOCKS):
         shutil.copy(_ROOT / name, tmp_path / name)
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -45,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
         _write_program(programs / name, f"#!/bin/sh\n{body}\n")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     _write_program(tmp_path / ".venv" / "bin" / "python", _PIP)
+    _write_program(tmp_path / ".venv" / "bin" / "uv", _UV)
     for name in ("log", "missing"):
         (tmp_path / name).touch()
     return tmp_path
@@ -114,7 +117,7 @@ def test_missing_packages_are_shown_with_their_purpose_and_installed(folder: Pat
 
     assert re.search(r"^  curl +sends the requests of the README\n  ghostscript +reads EPS$", output, re.MULTILINE)
     assert "setup: installing 2 Debian packages\n" in output
-    assert [line for line in _log(folder) if " install " in line and not line.startswith("pip")] == [
+    assert [line for line in _log(folder) if " install " in line and not line.startswith(("pip", "uv"))] == [
         "sudo apt-get install -y -qq --no-install-recommends curl ghostscript"
     ]
     assert output.endswith("setup: ready\n")
@@ -136,19 +139,31 @@ def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
     output = _set_up_in_terminal(folder, "")
 
     assert "?" not in output
-    assert not [line for line in _log(folder) if not line.startswith("pip")]
+    assert not [line for line in _log(folder) if not line.startswith(("pip", "uv"))]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test", "--no-compile"), _LOCKS[2])]
-)
+@pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test",), _LOCKS[2])])
 def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
     output = _set_up(folder, *arguments)
 
-    packages, project = _log(folder)
-    assert packages.endswith(f"{' '.join(arguments[1:])} --require-hashes --requirement {lock}")
+    uv, packages, project = _log(folder)
+    assert uv.startswith("pip ")
+    assert uv.endswith(f"--no-deps --require-hashes --requirement {_UV_LOCK}")
+    assert packages.startswith("uv ")
+    assert packages.endswith(f"--no-deps --require-hashes --requirement {lock}")
     assert project.endswith("--no-deps --no-build-isolation --editable .")
     assert f"installing the Python packages of {lock}" in output
+
+
+def test_pip_installs_what_uv_cannot(folder: Path) -> None:
+    _write_program(folder / ".venv" / "bin" / "uv", "#!/bin/sh\nexit 1\n")
+
+    _set_up(folder)
+
+    _, packages, project = _log(folder)
+    assert packages.startswith("pip ")
+    assert packages.endswith(f"--no-deps --require-hashes --requirement {_LOCKS[0]}")
+    assert project.endswith("--no-deps --no-build-isolation --editable .")
 
 
 def test_completed_steps_are_skipped(folder: Path) -> None:
@@ -161,7 +176,7 @@ def test_completed_steps_are_skipped(folder: Path) -> None:
     with (folder / _LOCKS[0]).open("a") as lock:
         lock.write("# changed\n")
     _set_up(folder)
-    assert len(_log(folder)) == 2
+    assert len(_log(folder)) == 3
 
 
 def _locked(lock: str) -> list[Requirement]:
@@ -179,7 +194,7 @@ def test_every_dependency_is_locked_within_its_bounds(lock: str) -> None:
         assert lock.endswith("test.lock") or "<" in str(requirement.specifier) or requirement.name == "setuptools"
 
 
-@pytest.mark.parametrize("lock", _LOCKS)
+@pytest.mark.parametrize("lock", [*_LOCKS, _UV_LOCK])
 def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
     text = (_ROOT / lock).read_text()
     entries = re.split(r"\n(?=\w)", text)[1:]

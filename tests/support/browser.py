@@ -27,6 +27,7 @@ def running_browser() -> Iterator[Browser]:
     # The headless shell opens pages in a quarter of the time.
     program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     assert program is not None, "Chromium is not installed here: sh config/setup.sh test"
+    expect.set_options(timeout=30_000)  # the default, 5 seconds, is too short for a busy machine
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS])
         yield browser
