@@ -133,7 +133,8 @@ def accept(transaction: Transaction, job: NewJob) -> Job:
     if row is None:
         raise QueueFull(MAX_UNFINISHED)
     known: dict[str, Any] = {**vars(job), **state, "job_id": job.id, "status": "queued", "position": int(row[0]) - 1}
-    return Job(**{one.name: known.get(one.name) for one in fields(Job)})
+    values: dict[str, Any] = {one.name: known.get(one.name) for one in fields(Job)}
+    return Job(**values)
 
 
 def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:

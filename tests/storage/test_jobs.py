@@ -194,8 +194,11 @@ def test_a_server_that_starts_again_gives_its_jobs_back(database: Database, acco
     claim(database, owner=OTHER)
     assert database.run_blocking(job_runs.recover, replace(OWNER, boot="boot-2")) == 1
     assert database.run_blocking(job_runs.recover, OTHER) == 0
+    assert database.run_blocking(job_runs.leave, OWNER) == 0
     assert (get(database, lost).status, get(database, kept).status) == ("queued", "processing")
     assert lanes(database, account) == (1, 1, 200)
+    assert database.run_blocking(job_runs.leave, OTHER) == 1
+    assert lanes(database, account) == (2, 0, 200)
 
 
 @pytest.mark.parametrize(("counted", "crashed"), [(False, False), (True, False), (True, True)])

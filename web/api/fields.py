@@ -22,7 +22,7 @@ from web.api.errors import InvalidParameter
 
 _EMAIL_LENGTH = 254  # characters
 _NAME_LENGTH = range(2, 101)  # characters
-_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
+CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
 _FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
@@ -109,29 +109,29 @@ def describe_option(option: Option) -> FieldDescription:
     return FieldDescription(option.name, schema, description, example, option.required)
 
 
-def _string(value: object) -> str:
+def read_text(value: object) -> str:
     if not isinstance(value, str):
         raise PydanticCustomError("malformed", "must be a string.")
     return value
 
 
-def _type(check: Callable[..., Any], schema: object) -> PlainValidator:
+def field_type(check: Callable[..., Any], schema: object) -> PlainValidator:
     return PlainValidator(check, json_schema_input_type=schema)
 
 
-def _matching(pattern: str, expected: str) -> PlainValidator:
+def matching(pattern: str, expected: str) -> PlainValidator:
     """Strings that match `pattern` completely. `expected` completes the sentence "… must be"."""
 
     def check(value: object) -> str:
-        text = _string(value)
+        text = read_text(value)
         if not re.fullmatch(pattern, text):
             raise PydanticCustomError("malformed", f"must be {expected}.")
         return text
 
-    return _type(check, Annotated[str, Field(pattern=f"^{pattern}$")])
+    return field_type(check, Annotated[str, Field(pattern=f"^{pattern}$")])
 
 
-def _boolean(value: object, info: ValidationInfo) -> bool:
+def read_boolean_value(value: object, info: ValidationInfo) -> bool:
     if (info.context or {}).get(_FROM_TEXT):
         value = read_boolean(str(value))
     if not isinstance(value, bool):
@@ -139,7 +139,7 @@ def _boolean(value: object, info: ValidationInfo) -> bool:
     return value
 
 
-def _integer(minimum: int, maximum: int) -> PlainValidator:
+def integer(minimum: int, maximum: int) -> PlainValidator:
     """Integers from `minimum` to `maximum`: no booleans, no floats, no "80.5"."""
 
     def check(value: object, info: ValidationInfo) -> int:
@@ -154,12 +154,12 @@ def _integer(minimum: int, maximum: int) -> PlainValidator:
         limits = {"min": minimum, "max": maximum}
         raise PydanticCustomError(reason, "must be an integer from {min} to {max}.", limits)
 
-    return _type(check, Annotated[int, Field(ge=minimum, le=maximum)])
+    return field_type(check, Annotated[int, Field(ge=minimum, le=maximum)])
 
 
 def _email(value: object) -> str:
     """A well-formed email address with its domain in lower-case ASCII. Its existence is not checked."""
-    address = _string(value)
+    address = read_text(value)
     try:
         normalized = validate_email(
             address.strip(" "), allow_smtputf8=False, check_deliverability=False, strict=True, test_environment=True
@@ -173,8 +173,8 @@ def _email(value: object) -> str:
 
 def _display_name(value: object) -> str:
     """The name of an application or an API key, without blanks around it."""
-    name = _string(value).strip()
-    if any(unicodedata.category(character) in _CONTROL for character in name):
+    name = read_text(value).strip()
+    if any(unicodedata.category(character) in CONTROL for character in name):
         raise PydanticCustomError("malformed", "must not contain control characters.")
     if len(name) not in _NAME_LENGTH:
         limits = {"min": _NAME_LENGTH[0], "max": _NAME_LENGTH[-1]}
@@ -183,18 +183,11 @@ def _display_name(value: object) -> str:
 
 
 def _pack(value: object) -> Pack:
-    pack = PACKS.get(_string(value))
+    pack = PACKS.get(read_text(value))
     if pack is None:
         names = {"available": list(PACKS)}
         raise PydanticCustomError("unknown", f"must be one of {', '.join(PACKS)}.", names)
     return pack
-
-
-def _file_ids(value: object) -> tuple[str, ...]:
-    """The ids in the order of the request. Their existence is not checked."""
-    if not isinstance(value, list) or not all(isinstance(file_id, str) for file_id in value):
-        raise PydanticCustomError("malformed", "must be a list of strings.")
-    return tuple(value)
 
 
 @dataclass(frozen=True)
@@ -229,8 +222,8 @@ _PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1
 
 UsagePeriod = Annotated[
     Period,
-    _type(
-        lambda value: parse_period(_string(value), int(time.time())),
+    field_type(
+        lambda value: parse_period(read_text(value), int(time.time())),
         Annotated[str, Field(json_schema_extra=_PERIOD_SCHEMA)],
     ),
     Field(
@@ -241,54 +234,14 @@ UsagePeriod = Annotated[
 ]
 Language = Annotated[
     str,
-    _matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, for example en or pt-BR"),
+    matching("[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", "a language tag, for example en or pt-BR"),
     Field(
         description="The language of the checkout page. `en` is the default, and used where the payment provider does "
         "not support the language.",
         examples=["de"],
     ),
 ]
-DisplayName = Annotated[str, _type(_display_name, Annotated[str, Field(pattern=_NAME)])]
-
-
-class ConversionFields(RequestModel):
-    """POST /batch and POST /files/{file_id}/convert."""
-
-    output_format: Annotated[
-        str,
-        _matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
-        Field(
-            description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
-            "`GET /formats` lists the formats.",
-            examples=["webp"],
-        ),
-    ]
-
-
-class DirectConversionFields(ConversionFields):
-    """POST /convert."""
-
-    dry_run: Annotated[
-        bool,
-        _type(_boolean, bool),
-        Field(
-            description="Only looks at the header of the file: the response describes the conversion. Costs nothing.",
-            examples=[False],
-        ),
-    ] = False
-
-
-class BatchConversionFields(ConversionFields):
-    """POST /batch/{batch_id}/convert."""
-
-    file_ids: Annotated[
-        tuple[str, ...],
-        _type(_file_ids, Annotated[list[str], Field(min_length=1)]),
-        Field(
-            description="The files of the batch to convert. Duplicates are ignored.",
-            examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
-        ),
-    ]
+DisplayName = Annotated[str, field_type(_display_name, Annotated[str, Field(pattern=_NAME)])]
 
 
 class EmailFields(RequestModel):
@@ -296,7 +249,7 @@ class EmailFields(RequestModel):
 
     email: Annotated[
         str,
-        _type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
+        field_type(_email, Annotated[str, Field(json_schema_extra={"format": "email"})]),
         Field(description="The address that the verification email is sent to.", examples=["you@example.com"]),
     ]
 
@@ -319,7 +272,7 @@ class VerificationQuery(RequestModel):
 
     token: Annotated[
         str,
-        _matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
+        matching("[0-9A-Fa-f]{64}", "64 hexadecimal digits"),
         Field(description="The token from the link in the verification email.", examples=["0123456789abcdef" * 4]),
     ]
 
@@ -347,7 +300,7 @@ class KeyRotationFields(RequestModel):
 
     grace_period_seconds: Annotated[
         int,
-        _integer(0, MAX_GRACE),
+        integer(0, MAX_GRACE),
         Field(description="How long the replaced key stays valid, in seconds.", examples=[3600]),
     ] = DAY
 
@@ -357,7 +310,7 @@ class PurchaseFields(RequestModel):
 
     pack: Annotated[
         Pack,
-        _type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
+        field_type(_pack, Annotated[str, Field(json_schema_extra={"enum": list(PACKS)})]),
         Field(description="The pack of credits to buy.", examples=["starter"]),
     ]
     language: Language | None = None
@@ -369,7 +322,7 @@ class IdempotencyHeader(RequestModel):
     idempotency_key: (
         Annotated[
             str,
-            _matching("[!-~]([ -~]{0,253}[!-~])?", "1 to 255 printable ASCII characters"),
+            matching("[!-~]([ -~]{0,253}[!-~])?", "1 to 255 printable ASCII characters"),
             Field(
                 description="Makes the request safe to repeat: for 24 hours, the same request with the same key "
                 "returns the same response and is charged once.",
@@ -385,7 +338,7 @@ class StripeHeader(RequestModel):
 
     signature: Annotated[
         str,
-        _type(_string, str),
+        field_type(read_text, str),
         Field(
             description="The signature of the event.",
             examples=["t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"],

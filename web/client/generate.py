@@ -35,7 +35,8 @@ from typing import Any, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 '''
-_REQUEST_FIELDS = ("file", "output_format", "dry_run")  # POST /convert has these in addition to options
+# POST /convert has these in addition to options.
+_REQUEST_FIELDS = ("file", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
@@ -52,6 +53,8 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "FileError": ["getFile.error", "convertBatch.results.error"],
         "Formats": ["listFormats"],
         "Inspection": ["convertToJson"],
+        "Job": ["getJob", "endJob"],
+        "JobFailure": ["getJob.error"],
         "Key": ["listKeys.keys"],
         "NewKey": ["createKey", "rotateKey", "verify"],
         "Pair": ["listFormats.conversions", "getUsage.by_conversion"],

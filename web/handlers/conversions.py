@@ -8,15 +8,17 @@ from types import MappingProxyType
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.fields import DirectConversionFields, IdempotencyHeader
-from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
+from web.api.conversion_fields import ChargeHeaders, DirectConversionFields, JobFields
+from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response, job_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.values import to_json
+from web.handlers.jobs import is_job, respond_with_job
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
+from web.services.idempotency import Replayed, ResponseData
 from web.services.trials import credits_used_up, trial_result
 
 _PREVIEW_FORMAT = "webp"
@@ -31,8 +33,8 @@ class Convert(BaseHandler):
         tag="Conversion",
         form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(file_response(),),
+        headers=ChargeHeaders,
+        responses=(file_response(), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
         json_schema=ConversionResult | PlannedConversion,
@@ -54,6 +56,8 @@ class Convert(BaseHandler):
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
         if fields.dry_run:
             await _foresee_and_respond(self, request)
@@ -73,6 +77,7 @@ class RunTool(BaseHandler):
         inputs = self.operation.form.file.names
         further = tuple(name for name in tool.files if form.uploads(name))
         uploads = form.uploads(*inputs) if tool.takes_several else (form.file(*inputs),)
+        fields = self.input.form_fields(JobFields)
         request = ConversionRequest(
             account=self.client(),
             operation=tool.operation,
@@ -85,6 +90,8 @@ class RunTool(BaseHandler):
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
         await convert_and_respond(self, request)
 
@@ -97,12 +104,17 @@ def _stores_result(handler: BaseHandler) -> bool:
 
 
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
-    """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
+    """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError.
+
+    If the client prefers that, the conversion is accepted as a job, and the response describes the job.
+    """
     services = handler.services
+    if is_job(handler, request):
+        await _respond_with_stored(handler, request, await services.jobs.accept(request))
+        return
     with handler.create_work_file() as output:
         converted = await services.conversions.convert(request, output)
-        for upload in request.uploads:
-            upload.file.close()  # the client may read the result slowly
+        _close_uploads(request)
         if isinstance(converted, ChargedConversion):
             handler.authorization.set_balance(converted.balance)
             is_large = converted.outcome.processed_size > LARGE_RESULT
@@ -111,16 +123,33 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
                     set_validator(handler, converted.response.file_id or "")
                 await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
-            response = converted.response
+            await _respond_with_stored(handler, request, converted.response)
         else:
-            handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
-            response = handler.unwrap_replay(converted)
-    if request.store_result:
+            await _respond_with_stored(handler, request, converted)
+
+
+async def _respond_with_stored(
+    handler: BaseHandler, request: ConversionRequest, stored: ResponseData | Replayed
+) -> None:
+    """Responds with a stored result or a job, of this request or of an earlier one. Raises PublicError."""
+    _close_uploads(request)
+    if isinstance(stored, Replayed):
+        handler.authorization.set_balance(await handler.services.accounts.balance(handler.client().id))
+    response = handler.unwrap_replay(stored)
+    if response.status == 202:
+        await respond_with_job(handler, response)
+    elif request.store_result:
         handler.respond(response.data)
     elif request.idempotency is not None:
         await send_stored(handler, response.file_id or "")
     else:
         await send_and_delete(handler, response.file_id or "")
+
+
+def _close_uploads(request: ConversionRequest) -> None:
+    """Deletes the uploads before the response: the client may read it slowly, or wait for a job."""
+    for upload in request.uploads:
+        upload.file.close()
 
 
 async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:

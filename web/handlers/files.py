@@ -1,17 +1,19 @@
 """/files and /batch: upload files, convert them by their ids, download the results."""
 
+from web.api.conversion_fields import BatchConversionFields, ChargeHeaders, ConversionFields, FileConversionFields
 from web.api.errors import InvalidParameter
-from web.api.fields import BatchConversionFields, ConversionFields, IdempotencyHeader
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
     FormFields,
     Operation,
     download_responses,
+    job_response,
     json_response,
 )
 from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, ConversionResult, DeletedFile, StoredFile
 from web.handlers.conversions import convert_and_respond
+from web.handlers.jobs import is_job, respond_with_job
 from web.http.downloads import send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
@@ -60,10 +62,10 @@ class FileConversion(BaseHandler):
     @Operation(
         id="convertFile",
         tag="Files",
-        json=ConversionFields,
+        json=FileConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(ConversionResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(ConversionResult), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -73,7 +75,7 @@ class FileConversion(BaseHandler):
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        fields, options = self.input.json_fields(ConversionFields), self.input.options_given()
+        fields, options = self.input.json_fields(FileConversionFields), self.input.options_given()
         idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
@@ -87,6 +89,8 @@ class FileConversion(BaseHandler):
                 file=file,
                 idempotency=idempotency,
                 context=self.context,
+                tag=fields.tag,
+                webhook_url=fields.webhook_url,
             )
             await convert_and_respond(self, request)
 
@@ -160,8 +164,8 @@ class BatchConversion(BaseHandler):
         tag="Batches",
         json=BatchConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(BatchResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(BatchResult), job_response()),
         codes=("unsupported_conversion", "no_credits"),
         queued=True,
     )
@@ -180,8 +184,14 @@ class BatchConversion(BaseHandler):
             options=self.input.options_given(),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
-        response = self.unwrap_replay(await self.services.batches.convert(request))
+        process = self.services.jobs.accept if is_job(self, request) else self.services.batches.convert
+        response = self.unwrap_replay(await process(request))
+        if response.status == 202:
+            await respond_with_job(self, response)
+            return
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)
 

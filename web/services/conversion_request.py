@@ -1,6 +1,7 @@
 """The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.formats import FileFormat
 from engine.options import OptionValues
@@ -43,7 +44,7 @@ class ConversionRequest:
     last uploads belong to its parameters `file_names`. `operation` is the name in the usage report. With
     `store_result` the result is stored for a later download. If `file` is set, the only upload is a working copy of
     this stored file, and the result is saved with it. `name` replaces the first upload's file name, from which the
-    result's name is derived.
+    result's name is derived. `tag` and `webhook_url` are the client's, for a job.
     """
 
     account: Account
@@ -58,10 +59,25 @@ class ConversionRequest:
     file: File | None = None
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
+    tag: str | None = None
+    webhook_url: str | None = None
 
     @property
     def original_name(self) -> str:
         return self.name or self.uploads[0].filename
+
+    def parameters(self, target: str) -> dict[str, Any]:
+        """What a repeated request has to be equal in, with the name of its output format, besides its uploads."""
+        given = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
+        if self.file is not None:
+            given["file"] = self.file.file_id
+        always = {"target": target, "tool": self.tool, "options": dict(self.options)}
+        return always | {name: value for name, value in given.items() if value}
+
+    @property
+    def contents(self) -> list[WorkFile]:
+        """The uploads, without the working copy of a stored file."""
+        return [] if self.file is not None else [upload.file for upload in self.uploads]
 
     @property
     def is_stored(self) -> bool:
