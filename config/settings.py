@@ -151,6 +151,7 @@ class Settings(BaseModel):
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
     trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
+    url_allow: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()  # reached besides public addresses
     log_format: Literal["text", "json"] = "text"
     work_space_mib: int = Field(2048, ge=8)  # uploads and results in progress on the disk
     file_retention_seconds: int = Field(86_400, ge=1)

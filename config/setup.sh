@@ -27,6 +27,8 @@ libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
 sqlite3                  makes backups
+unzip                    reads ZIP independently
+p7zip-full               reads ZIP independently
 nginx                    is the reverse proxy
 haproxy                  distributes requests to several servers
 prometheus               checks metrics and alerts

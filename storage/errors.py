@@ -74,6 +74,24 @@ class TooManyKeys(StorageError):
         super().__init__(f"The account has {limit} API keys. Revoke one of them first.")
 
 
+class TooManyWebhooks(StorageError):
+    """The account has `limit` webhooks."""
+
+    code = "invalid_parameter"
+    reason = "too_many"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} webhooks. Delete one of them first.", {"max_webhooks": limit})
+
+
+class WebhookDisabled(StorageError):
+    """The webhook has ended, so nothing is delivered to it."""
+
+    code = "invalid_parameter"
+    reason = "webhook_disabled"
+    message = "The webhook is disabled. Delete it and create another one."
+
+
 class EmailTaken(StorageError):
     """The email address already has an account. Shown to operators only: the API must not reveal who has one."""
 

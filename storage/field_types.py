@@ -36,6 +36,22 @@ JobId: TypeAlias = Annotated[
     str,
     Field(pattern="^job_[0-9A-Za-z]{22}$", description="The job's id.", examples=["job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]),
 ]
+WebhookId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^webhook_[0-9A-Za-z]{22}$",
+        description="The webhook's id.",
+        examples=["webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
+DeliveryId: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern="^delivery_[0-9A-Za-z]{22}$",
+        description="The delivery's id, which the receiver gets as `webhook-id`.",
+        examples=["delivery_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
 KeyId: TypeAlias = Annotated[
     str, Field(pattern="^key_[0-9A-Za-z]{22}$", description="The key's id.", examples=["key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"])
 ]
@@ -54,6 +70,13 @@ ApiKey: TypeAlias = Annotated[
         pattern="^cvd_live_[0-9A-Za-z]{38}$",
         description="Shown only once.",
         examples=["cvd_live_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv01234"],
+    ),
+]
+Cursor: TypeAlias = Annotated[
+    str | None,
+    Field(
+        description="The `cursor` of the next page; null on the last one.",
+        examples=["1795238640-file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
     ),
 ]
 Email: TypeAlias = Annotated[str, Field(examples=["you@example.com"])]

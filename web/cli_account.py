@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from storage.database import Database, Transaction
     from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
-    from web.api.fields import Model
+    from web.api.field_types import Model
 
 R = TypeVar("R")
 
@@ -193,7 +193,7 @@ def _account_fields(account: StoredAccount) -> dict[str, Any]:
 def _validate(model: type[Model], **values: str) -> Model:
     """Returns the validated fields. Exits if one is invalid by the rules of the API."""
     from web.api.errors import InvalidParameter
-    from web.api.fields import validate
+    from web.api.field_types import validate
 
     try:
         return validate(model, values)

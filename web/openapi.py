@@ -12,7 +12,7 @@ from typing import Any
 from engine.registry import Registry
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
-from web.api.fields import FieldDescription, RequestModel, describe, describe_option
+from web.api.field_types import FieldDescription, RequestModel, describe, describe_option
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
 from web.api.values import API, nullable
@@ -31,6 +31,7 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "input_format": ("An input format.", "jpeg"),
         "output_format": ("An output format.", "webp"),
         "job_id": ("The id of a job of this account.", "job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
+        "token": ("The rest of the link.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640.Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa"),
         "key_id": ("The id of an API key of this account.", "key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
     }
 )

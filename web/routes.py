@@ -15,14 +15,15 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
     Batches,
     BatchFiles,
     BatchResource,
-    Download,
     FileConversion,
     FileResource,
+    StoredFiles,
     Upload,
 )
 from web.handlers.jobs import JobEvents, JobResource, Jobs
@@ -49,14 +50,19 @@ Resource: TypeAlias = tuple[str, type[BaseHandler]]
 
 API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/convert", Convert),
+    (f"{API}/files", StoredFiles),
     (f"{API}/files/upload", Upload),
+    (f"{API}/files/zip", FilesArchive),
     (f"{API}/files/([^/]+)", FileResource),
     (f"{API}/files/([^/]+)/convert", FileConversion),
     (f"{API}/files/([^/]+)/download", Download),
+    (f"{API}/files/([^/]+)/links", FileLinks),
+    (f"{API}/links/([^/]+)", LinkedDownload),
     (f"{API}/batch", Batches),
     (f"{API}/batch/([^/]+)", BatchResource),
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
+    (f"{API}/batch/([^/]+)/download", BatchArchive),
     (f"{API}/jobs", Jobs),
     (f"{API}/jobs/([^/]+)", JobResource),
     (f"{API}/jobs/([^/]+)/events", JobEvents),

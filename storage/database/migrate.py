@@ -57,9 +57,14 @@ def create_index(connection: peewee.Database, name: str, columns: str) -> None:
     log.info("creating the index %s; waits for open transactions, such as backups", name)
     connection.execute_sql("SET lock_timeout = 0")
     connection.execute_sql("SET statement_timeout = 0")
-    # An attempt that was interrupted leaves an invalid index.
-    connection.execute_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    drop_index(connection, name)  # an attempt that was interrupted leaves an invalid index
     connection.execute_sql(f"CREATE INDEX CONCURRENTLY {name} ON {columns}")
+
+
+def drop_index(connection: peewee.Database, name: str) -> None:
+    """Deletes an index, if it exists, without locking its table on PostgreSQL. For migrations as `create_index`."""
+    concurrently = "" if connection.in_transaction() else "CONCURRENTLY "
+    connection.execute_sql(f"DROP INDEX {concurrently}IF EXISTS {name}")
 
 
 def _apply(connection: peewee.Database) -> None:

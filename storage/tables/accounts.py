@@ -14,7 +14,7 @@ from storage.database.transaction import Transaction, columns
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
-from storage.tables import files, jobs, ledger, models
+from storage.tables import files, jobs, ledger, models, webhooks
 
 _DAY = 86_400  # seconds
 _GMAIL = ("gmail.com", "googlemail.com")  # two names of the same mailboxes
@@ -109,7 +109,7 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
 
 
 def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
-    """Deletes an account with its keys, sessions, files, batches, jobs and logged requests. Raises NotFound.
+    """Deletes an account with its keys, sessions, files, batches, jobs, webhooks and logged requests. Raises NotFound.
 
     The rows of the ledger, of purchases and of usage stay. Returns the blobs that nothing refers to any more.
     """
@@ -122,6 +122,7 @@ def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
     transaction.execute(models.Session.delete().where(models.Session.api_key.in_(keys)))
     for table in (models.Key, models.Batch, models.Idempotency, models.Request):
         transaction.execute(table.delete().where(table.account == account.id))
+    webhooks.delete_all(transaction, account.id)
     _delete_verifications(transaction, account)
     # The id is unique, and no address: the address can have another account.
     anonymous = {"email": "", "email_key": account.id, "name": "", "address": None}

@@ -1,13 +1,14 @@
 """Stored files: uploads, the results of their conversions, and failures."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
 from peewee import Case, fn
 from pydantic import Field
 
+from storage.database.pages import Page, read_page
 from storage.database.transaction import Transaction, columns
 from storage.errors import NotFound
 from storage.field_types import BatchId, FileId, Timestamp
@@ -84,7 +85,7 @@ def add(transaction: Transaction, /, account: str, original: SourceFile, retenti
 def stored_bytes(transaction: Transaction, account: str) -> int:
     """Returns the size of the account's stored uploads and results in bytes, with the inputs of jobs."""
     table = models.File
-    own = (table.account == account) & (table.expires_at > transaction.now)
+    own = _own(transaction, account)
     # Files with a `source_file_id` share its upload.
     has_upload = table.source.is_null(False) & table.source_file_id.is_null()
     uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
@@ -109,6 +110,36 @@ def get(transaction: Transaction, account: str, file_id: str) -> File:
     if not found:
         raise NotFound("file")
     return found[0]
+
+
+def get_all(transaction: Transaction, account: str, file_ids: Sequence[str]) -> tuple[File, ...]:
+    """Returns the account's files with these ids, in their order. Raises NotFound if any does not exist."""
+    if not all(is_id("file", file_id) for file_id in file_ids):
+        raise NotFound("file")
+    own = _own(transaction, account) & models.File.file_id.in_(file_ids)
+    found = {file.file_id: file for file in select(transaction, own)}
+    if len(found) < len({*file_ids}):
+        raise NotFound("file")
+    return tuple(found[file_id] for file_id in file_ids)
+
+
+def get_of_any_account(transaction: Transaction, file_id: str) -> File:
+    """Returns the file with this id. Raises NotFound."""
+    found = select(transaction, (models.File.file_id == file_id) & (models.File.expires_at > transaction.now))
+    if not found:
+        raise NotFound("file")
+    return found[0]
+
+
+def list_page(
+    transaction: Transaction, account: str, *, processed: bool | None, limit: int, cursor: str | None
+) -> Page[File]:
+    """Returns at most `limit` of the account's files, newest first: all, or only those that are processed or not."""
+    table = models.File
+    query = table.select(*columns(table, File)).where(_own(transaction, account))
+    if processed is not None:
+        query = query.where(table.processed_at.is_null(not processed))
+    return read_page(transaction, File, query, table.created_at, table.file_id, limit=limit, cursor=cursor)
 
 
 def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
@@ -210,11 +241,14 @@ def _result_columns(transaction: Transaction, result: StoredResult) -> dict[str,
     }
 
 
+def _own(transaction: Transaction, account: str) -> Any:
+    return (models.File.account == account) & (models.File.expires_at > transaction.now)
+
+
 def _live(transaction: Transaction, account: str, file_id: str) -> Any:
-    table = models.File
     if not is_id("file", file_id):
         raise NotFound("file")
-    return (table.file_id == file_id) & (table.account == account) & (table.expires_at > transaction.now)
+    return (models.File.file_id == file_id) & _own(transaction, account)
 
 
 def _update(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:

@@ -13,8 +13,11 @@ from storage.database import Transaction
 from storage.database.transaction import Statement, Statements, insert
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
-from storage.tables import models, usage
+from storage.tables import deliveries, models, usage
 from storage.tables.usage import UsageRecord
+
+LOW_PART = 10
+"""A balance is low if it is less than this part of the last purchase."""
 
 Income = Literal["grant", "purchase", "reversal"]
 
@@ -26,9 +29,14 @@ HOLD_CREDITS = Statement(
     " RETURNING balance"
 )
 CHARGE_HELD_CREDITS = Statement(
-    "UPDATE account SET held = held - :credits, used = used + :credits WHERE TRUE AND id = :account RETURNING balance"
+    "UPDATE account SET held = held - :credits, used = used + :credits WHERE TRUE AND id = :account"
+    " RETURNING balance, low_credits"
 )
 INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
+# Returns a row once for a purchase.
+END_LOW_CREDITS = Statement(
+    "UPDATE account SET low_credits = NULL WHERE id = :account AND low_credits IS NOT NULL RETURNING id"
+)
 # Returns the amount; no row if the hold has ended.
 END_HOLD = Statement("DELETE FROM hold WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount")
 # The partial index hold_open is used only if the condition of its rows is part of the text.
@@ -74,8 +82,11 @@ def credit(transaction: Transaction, account: str, kind: Income, amount: int, re
     balance(transaction, account)
     if not transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
         return CreditResult(balance(transaction, account), added=False)
-    purchased = amount if kind == "purchase" else 0
-    remaining = _add(transaction, account, credits_remaining=amount, credits_total_purchased=purchased)
+    if kind != "purchase":
+        return CreditResult(_add(transaction, account, credits_remaining=amount), added=True)
+    remaining = _add(transaction, account, credits_remaining=amount, credits_total_purchased=amount)
+    own = models.Account.id == account
+    transaction.execute(models.Account.update({models.Account.low_credits: -(-amount // LOW_PART)}).where(own))
     return CreditResult(remaining, added=True)
 
 
@@ -134,7 +145,10 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
     row = transaction.execute_all(SETTLE, **entry, **operation, hold=hold.id)
     if row is None:
         raise HoldLost
-    return int(row[1])
+    remaining, low_credits = int(row[1]), row[2]
+    if low_credits is not None and remaining < low_credits:
+        _tell_low_credits(transaction, hold.account, remaining, low_credits)
+    return remaining
 
 
 def is_settled(transaction: Transaction, hold: Hold) -> bool:
@@ -178,6 +192,13 @@ def recover(transaction: Transaction, owner: ServerInstance) -> int:
 def release_expired(transaction: Transaction) -> int:
     """Releases expired holds. Returns their number."""
     return _return_credits(transaction, transaction.execute_statement(END_EXPIRED_HOLDS, now=transaction.now))
+
+
+def _tell_low_credits(transaction: Transaction, account: str, remaining: int, low_credits: int) -> None:
+    """Adds messages about a low balance, once for a purchase."""
+    if transaction.execute_statement(END_LOW_CREDITS, account=account):
+        data = {"credits_remaining": remaining, "threshold": low_credits}
+        deliveries.add(transaction, account, "credits.low", data)
 
 
 def _return_credits(transaction: Transaction, holds: Sequence[tuple[Any, ...]]) -> int:

@@ -22,6 +22,7 @@ class Account(Model):
     created_at = BigIntegerField()
     last_used_at = BigIntegerField(null=True)
     address = TextField(null=True)  # the IP address that registered it, if that is known
+    low_credits = BigIntegerField(null=True)  # the balance below which credits.low is sent, until it has been
 
 
 class Key(Model):
@@ -229,6 +230,16 @@ class Job(Model):
     started_at = BigIntegerField(null=True)
     finished_at = BigIntegerField(null=True)
     expires_at = BigIntegerField(null=True)
+
+
+class SigningKey(Model):
+    """A secret that all servers of the database share, by its purpose, as hexadecimal digits."""
+
+    name = TextField(primary_key=True)
+    value = TextField()
+
+    class Meta:
+        table_name = "signing_key"
 
 
 class Purchase(Model):

@@ -8,7 +8,18 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from storage.database import Database
-from storage.tables import accounts, api_keys, batches, email_verification, files, models, request_log, totals, usage
+from storage.tables import (
+    accounts,
+    api_keys,
+    batches,
+    email_verification,
+    files,
+    links,
+    models,
+    request_log,
+    totals,
+    usage,
+)
 from storage.tables.api_keys import parse_key
 from storage.tables.request_log import LoggedRequest
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
@@ -17,7 +28,7 @@ pytestmark = pytest.mark.both_databases
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MODULES = (accounts, api_keys, batches, email_verification, files, request_log, totals, usage)
+_MODULES = (accounts, api_keys, batches, email_verification, files, links, request_log, totals, usage)
 _EMAIL = "person@example.org"
 
 
@@ -106,6 +117,10 @@ def _store_files(run: Recorder, account: str) -> None:
     run(files.mark_failed, account, uploaded.file_id, FAILURE)
     processed = run(files.mark_processed, account, uploaded.file_id, SOURCE, CONVERTED, DAY)
     assert run(files.get, account, processed.file_id) == processed == run(files.find_by_result, account, "blob_1")
+    assert run(files.get_all, account, [processed.file_id]) == (processed,)
+    assert run(files.list_page, account, processed=True, limit=1, cursor=None).values == (processed,)
+    assert run(links.find, run(links.create, processed, 60).token) == processed
+    assert run(files.get_of_any_account, processed.file_id) == processed
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
     assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
     run(files.delete, account, recorded.file_id)

@@ -7,7 +7,7 @@ import pytest
 
 from storage.database import Database, Transaction, migrate
 from storage.database.migrate import NewerSchema
-from storage.tables import files, ledger, models, usage
+from storage.tables import files, ledger, models, usage, webhook_models
 from tests.storage.conftest import OpenEarlier
 from tests.support.samples.storage import OWNER, USE, Clock, open_account, open_earlier_account, run_backfills
 
@@ -36,6 +36,11 @@ TABLES = (
     models.CounterChange,
     models.Archive,
     models.Backfill,
+    webhook_models.Webhook,
+    webhook_models.SigningSecret,
+    webhook_models.Delivery,
+    webhook_models.DeliveryAttempt,
+    webhook_models.Receiver,
 )
 
 

@@ -13,6 +13,7 @@ from storage.tables import (
     api_keys,
     archives,
     batches,
+    deliveries,
     email_verification,
     files,
     idempotency,
@@ -20,8 +21,10 @@ from storage.tables import (
     jobs,
     ledger,
     purchases,
+    receivers,
     totals,
     usage,
+    webhooks,
 )
 from tests.support.samples.storage import OWNER, open_account, read_totals
 
@@ -36,14 +39,21 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "purchases.delete_abandoned": purchases.delete_abandoned,
     "api_keys.delete_expired_sessions": api_keys.delete_expired_sessions,
     "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
+    "files.list_page": lambda transaction: files.list_page(
+        transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"
+    ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
+    "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
+    "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
     "job_runs.any_due": job_runs.any_due,
     "job_runs.claim": lambda transaction: job_runs.claim(transaction, OWNER, 30, 2),
     "job_runs.renew": lambda transaction: job_runs.renew(transaction, OWNER, 30),
     "job_runs.requeue_expired": job_runs.requeue_expired,
     "job_runs.recover": lambda transaction: job_runs.recover(transaction, OWNER),
-    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", 50),
+    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", limit=50),
     "jobs.read_all": lambda transaction: jobs.read_all(transaction, ["job_1", "job_2"]),
     "jobs.referenced_blobs": lambda transaction: jobs.referenced_blobs(transaction, ["job_1.0"]),
     "jobs.delete_expired": lambda transaction: jobs.delete_expired(transaction, 500),

@@ -1,4 +1,4 @@
-"""Request fields as pydantic types, and one model per request.
+"""The fields of requests: one model per request.
 
 Validation, error messages, the OpenAPI document and the documentation pages are derived from these models.
 """
@@ -6,160 +6,35 @@ Validation, error messages, the OpenAPI document and the documentation pages are
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, get_args
 
 from email_validator import EmailNotValidError, validate_email
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from config.pricing import DAY, PACKS, Pack
-from engine.options import Option, read_boolean, unknown_option
+from storage.database.pages import CURSOR
 from storage.tables.api_keys import MAX_GRACE
+from storage.tables.jobs import Status
 from web.api.errors import InvalidParameter
+from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
+from web.api.job_fields import CONTROL, JobFields, PreferHeader, Tag
+
+MAX_ARCHIVE = 1000
+"""Results of an archive."""
 
 _EMAIL_LENGTH = 254  # characters
 _NAME_LENGTH = range(2, 101)  # characters
-CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
-_FROM_TEXT: Final = "from_text"  # validation context: all values are strings, as in forms, queries and headers
-
-
-class RequestModel(BaseModel):
-    """Fields of a request. JSON null counts as absent where null is the default.
-
-    `validate` ignores unknown fields, as the queries and headers of requests may have them; `check_known` refuses them.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", validate_by_name=False, arbitrary_types_allowed=True)
-
-
-Model = TypeVar("Model", bound=RequestModel)
-
-
-def field_names(model: type[RequestModel]) -> tuple[str, ...]:
-    """The names of the model's fields in requests."""
-    return tuple(field.alias or name for name, field in model.model_fields.items())
-
-
-def check_known(names: Iterable[str], known: Collection[str], *, place: str = "") -> None:
-    """Raises InvalidOption, reason `unknown_parameter`, for the first name that is not known."""
-    for name in names:
-        if name not in known:
-            raise unknown_option(name, known, place=place)
-
-
-def validate(model: type[Model], values: Mapping[str, object], *, from_text: bool = False) -> Model:
-    """Returns the validated fields. With `from_text`, strings are read as JSON values where the type asks for it.
-
-    Raises InvalidParameter for the first invalid field, with its name.
-    """
-    required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
-    present = {name: value for name, value in values.items() if value is not None or name not in required}
-    try:
-        return model.model_validate(present, context={_FROM_TEXT: from_text})
-    except ValidationError as invalid:
-        error = invalid.errors(include_url=False, include_input=False)[0]
-    name = str(error["loc"][0])
-    if error["type"] == "missing":
-        raise InvalidParameter(f"{name} is missing.", reason="missing", param=name)
-    message = f"{name} {error['msg']}"
-    raise InvalidParameter(message, reason=error["type"], param=name, details=error.get("ctx"))
-
-
-@dataclass(frozen=True)
-class FieldDescription:
-    """The documentation of a request field. `schema` is its JSON Schema without the alternative null."""
-
-    name: str
-    schema: Mapping[str, Any]
-    description: str
-    example: object
-    required: bool
-
-
-def describe(model: type[RequestModel]) -> list[FieldDescription]:
-    """The fields of the model, in the order declared."""
-    schema = model.model_json_schema()
-    required = schema.get("required", [])
-    return [_description(name, part, name in required) for name, part in schema.get("properties", {}).items()]
-
-
-def _description(name: str, schema: dict[str, Any], required: bool) -> FieldDescription:
-    kinds = [kind for kind in schema.pop("anyOf", []) if kind.get("type") != "null"]
-    merged = {**(kinds[0] if kinds else {}), **schema}
-    merged.pop("title", None)
-    if merged.get("default", ...) is None:
-        del merged["default"]
-    (example,) = merged.pop("examples")
-    return FieldDescription(name, merged, merged.pop("description"), example, required)
-
-
-def describe_option(option: Option) -> FieldDescription:
-    """The documentation of an option."""
-    schema = dict(option.schema)
-    description = schema.pop("description", "")
-    examples = [*schema.pop("examples", ()), *schema.get("enum", ()), option.default, schema["type"] == "boolean"]
-    example = next(example for example in examples if example is not None)
-    if option.default is not None:
-        schema["default"] = option.default
-    return FieldDescription(option.name, schema, description, example, option.required)
-
-
-def read_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise PydanticCustomError("malformed", "must be a string.")
-    return value
-
-
-def field_type(check: Callable[..., Any], schema: object) -> PlainValidator:
-    return PlainValidator(check, json_schema_input_type=schema)
-
-
-def matching(pattern: str, expected: str) -> PlainValidator:
-    """Strings that match `pattern` completely. `expected` completes the sentence "… must be"."""
-
-    def check(value: object) -> str:
-        text = read_text(value)
-        if not re.fullmatch(pattern, text):
-            raise PydanticCustomError("malformed", f"must be {expected}.")
-        return text
-
-    return field_type(check, Annotated[str, Field(pattern=f"^{pattern}$")])
-
-
-def read_boolean_value(value: object, info: ValidationInfo) -> bool:
-    if (info.context or {}).get(_FROM_TEXT):
-        value = read_boolean(str(value))
-    if not isinstance(value, bool):
-        raise PydanticCustomError("malformed", "must be true or false.")
-    return value
-
-
-def integer(minimum: int, maximum: int) -> PlainValidator:
-    """Integers from `minimum` to `maximum`: no booleans, no floats, no "80.5"."""
-
-    def check(value: object, info: ValidationInfo) -> int:
-        if isinstance(value, str) and (info.context or {}).get(_FROM_TEXT) and re.fullmatch(r"-?[0-9]{1,9}", value):
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            if minimum <= value <= maximum:
-                return value
-            reason = "out_of_range"
-        else:
-            reason = "not_an_integer"
-        limits = {"min": minimum, "max": maximum}
-        raise PydanticCustomError(reason, "must be an integer from {min} to {max}.", limits)
-
-    return field_type(check, Annotated[int, Field(ge=minimum, le=maximum)])
 
 
 def _email(value: object) -> str:
     """A well-formed email address with its domain in lower-case ASCII. Its existence is not checked."""
-    address = read_text(value)
+    address = string(value)
     try:
         normalized = validate_email(
             address.strip(" "), allow_smtputf8=False, check_deliverability=False, strict=True, test_environment=True
@@ -173,7 +48,7 @@ def _email(value: object) -> str:
 
 def _display_name(value: object) -> str:
     """The name of an application or an API key, without blanks around it."""
-    name = read_text(value).strip()
+    name = string(value).strip()
     if any(unicodedata.category(character) in CONTROL for character in name):
         raise PydanticCustomError("malformed", "must not contain control characters.")
     if len(name) not in _NAME_LENGTH:
@@ -183,11 +58,26 @@ def _display_name(value: object) -> str:
 
 
 def _pack(value: object) -> Pack:
-    pack = PACKS.get(read_text(value))
+    pack = PACKS.get(string(value))
     if pack is None:
         names = {"available": list(PACKS)}
         raise PydanticCustomError("unknown", f"must be one of {', '.join(PACKS)}.", names)
     return pack
+
+
+def _file_ids(value: object) -> tuple[str, ...]:
+    """The ids in the order of the request. Their existence is not checked."""
+    if not isinstance(value, list) or not all(isinstance(file_id, str) for file_id in value):
+        raise PydanticCustomError("malformed", "must be a list of strings.")
+    return tuple(value)
+
+
+def unique_ids(file_ids: Sequence[str], limit: int) -> tuple[str, ...]:
+    """The ids without duplicates. Raises InvalidParameter unless there are 1 to `limit` ids, duplicates included."""
+    if 1 <= len(file_ids) <= limit:
+        return tuple(dict.fromkeys(file_ids))
+    message = f"file_ids must have 1 to {limit} ids."
+    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": limit})
 
 
 @dataclass(frozen=True)
@@ -223,7 +113,7 @@ _PERIOD_SCHEMA: Final = {"type": "string", "anyOf": [{"pattern": "^[0-9]{4}-(0[1
 UsagePeriod = Annotated[
     Period,
     field_type(
-        lambda value: parse_period(read_text(value), int(time.time())),
+        lambda value: parse_period(string(value), int(time.time())),
         Annotated[str, Field(json_schema_extra=_PERIOD_SCHEMA)],
     ),
     Field(
@@ -241,7 +131,128 @@ Language = Annotated[
         examples=["de"],
     ),
 ]
+PageLimit = Annotated[int, integer(1, 100), Field(description="Maximum number of entries.", examples=[50])]
+PageCursor = Annotated[
+    str,
+    matching(CURSOR, "the `next_cursor` of a page"),
+    Field(
+        description="The `next_cursor` of the previous page. The default is the first page.",
+        examples=["1795238640-file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"],
+    ),
+]
 DisplayName = Annotated[str, field_type(_display_name, Annotated[str, Field(pattern=_NAME)])]
+
+
+class ConversionFields(RequestModel):
+    """POST /batch."""
+
+    output_format: Annotated[
+        str,
+        matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
+        Field(
+            description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
+            "`GET /formats` lists the formats.",
+            examples=["webp"],
+        ),
+    ]
+
+
+class FileConversionFields(ConversionFields, JobFields):
+    """POST /files/{file_id}/convert."""
+
+
+class DirectConversionFields(ConversionFields, JobFields):
+    """POST /convert."""
+
+    dry_run: Annotated[
+        bool,
+        field_type(boolean, bool),
+        Field(
+            description="Only looks at the header of the file: the response describes the conversion. Costs nothing.",
+            examples=[False],
+        ),
+    ] = False
+
+
+class BatchConversionFields(ConversionFields, JobFields):
+    """POST /batch/{batch_id}/convert."""
+
+    file_ids: Annotated[
+        tuple[str, ...],
+        field_type(_file_ids, Annotated[list[str], Field(min_length=1)]),
+        Field(
+            description="The files of the batch to convert. Duplicates are ignored.",
+            examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
+        ),
+    ]
+
+
+class FileListQuery(RequestModel):
+    """GET /files."""
+
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
+    status: (
+        Annotated[
+            str,
+            one_of("pending", "processed"),
+            Field(description="Only files with this status.", examples=["processed"]),
+        ]
+        | None
+    ) = None
+
+
+class JobListQuery(RequestModel):
+    """GET /jobs."""
+
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
+    status: (
+        Annotated[
+            str,
+            one_of(*get_args(Status)),
+            Field(description="Only jobs with this status.", examples=["completed"]),
+        ]
+        | None
+    ) = None
+    tag: Tag | None = None
+
+
+class LinkFields(RequestModel):
+    """POST /files/{file_id}/links."""
+
+    expires_in: Annotated[
+        int,
+        integer(60, 7 * DAY),
+        Field(description="How long the link works, in seconds. It ends with the file at the latest.", examples=[3600]),
+    ] = 3600
+
+
+class LinkQuery(RequestModel):
+    """GET /links/{token}."""
+
+    disposition: Annotated[
+        str,
+        one_of("attachment", "inline"),
+        Field(
+            description="`inline`: the browser shows the result instead of saving it. Only for pictures of pixels and "
+            "PDFs.",
+            examples=["inline"],
+        ),
+    ] = "attachment"
+
+
+class ArchiveFields(RequestModel):
+    """POST /files/zip."""
+
+    file_ids: Annotated[
+        tuple[str, ...],
+        field_type(_file_ids, Annotated[list[str], Field(min_length=1, max_length=MAX_ARCHIVE)]),
+        Field(
+            description="The files whose results the archive has, in its order. Duplicates are ignored.",
+            examples=[["file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"]],
+        ),
+    ]
 
 
 class EmailFields(RequestModel):
@@ -333,12 +344,16 @@ class IdempotencyHeader(RequestModel):
     ) = Field(default=None, alias="Idempotency-Key")
 
 
+class ChargeHeaders(IdempotencyHeader, PreferHeader):
+    """The headers of requests that convert files."""
+
+
 class StripeHeader(RequestModel):
     """The header of Stripe's webhook events."""
 
     signature: Annotated[
         str,
-        field_type(read_text, str),
+        field_type(string, str),
         Field(
             description="The signature of the event.",
             examples=["t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"],

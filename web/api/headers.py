@@ -146,6 +146,12 @@ DOWNLOAD_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 """Headers of responses with a file."""
 
+INLINE_HEADERS: Mapping[str, str] = MappingProxyType(
+    # Browsers show no PDF in a sandbox. They run the scripts of PDFs in one of their own.
+    {**DOWNLOAD_HEADERS, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; object-src 'self'"}
+)
+"""Headers of responses with a picture or a PDF that browsers show instead of saving it."""
+
 
 def common_headers(request_id: str) -> dict[str, str]:
     """The headers of every response, without the rate limit."""

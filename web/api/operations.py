@@ -15,11 +15,12 @@ from typing import Any, Final, Literal, TypeVar
 from engine.conversions import AnyTool
 from engine.options import Option
 from engine.registry import Registry
-from web.api.conversion_fields import ChargeHeaders, JobFields, PreferHeader
-from web.api.fields import IdempotencyHeader, RequestModel, field_names
+from web.api.field_types import RequestModel, field_names
+from web.api.fields import ChargeHeaders, IdempotencyHeader
 from web.api.headers import DOWNLOAD_HEADERS
+from web.api.job_fields import JobFields, PreferHeader
 from web.api.schemas.files import ConversionResult
-from web.api.schemas.jobs import Job
+from web.api.schemas.jobs import AwaitedJob, Job
 
 Tag = Literal[
     "Conversion",
@@ -147,6 +148,11 @@ def download_responses() -> tuple[Response, ...]:
     )
 
 
+def archive_response() -> Response:
+    """A ZIP of results."""
+    return Response(200, "The ZIP.", media_types=(ZIP,), headers=("Content-Disposition", *DOWNLOAD_HEADERS))
+
+
 def cacheable(response: Response) -> tuple[Response, ...]:
     """The response, or 304."""
     not_modified = Response(304, "The client's copy is current.", headers=_CACHE_HEADERS)
@@ -255,7 +261,7 @@ def tool_operation(tool: AnyTool) -> Operation:
         responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult,
+        json_schema=ConversionResult | AwaitedJob,
         documentation=f"{tool.title}\n\n{tool.summary} With `Accept: application/json`, the response is the JSON of "
         f"`POST {path}{JSON_FORM}`. Costs one credit.",
     )

@@ -8,9 +8,11 @@ from types import MappingProxyType
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.conversion_fields import ChargeHeaders, DirectConversionFields, JobFields
+from web.api.fields import ChargeHeaders, DirectConversionFields
+from web.api.job_fields import JobFields
 from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response, job_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.schemas.jobs import AwaitedJob
 from web.api.values import to_json
 from web.handlers.jobs import is_job, respond_with_job
 from web.handlers.pages import PageHandler
@@ -37,7 +39,7 @@ class Convert(BaseHandler):
         responses=(file_response(), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult | PlannedConversion,
+        json_schema=ConversionResult | PlannedConversion | AwaitedJob,
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
@@ -141,7 +143,7 @@ async def _respond_with_stored(
     elif request.store_result:
         handler.respond(response.data)
     elif request.idempotency is not None:
-        await send_stored(handler, response.file_id or "")
+        await send_stored(handler, await handler.services.files.find(handler.client().id, response.file_id or ""))
     else:
         await send_and_delete(handler, response.file_id or "")
 

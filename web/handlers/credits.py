@@ -5,7 +5,8 @@ from typing import Any
 
 from storage.tables import purchases
 from web.api.errors import InvalidParameter, NotFound
-from web.api.fields import IdempotencyHeader, PurchaseFields, RequestModel, StripeHeader
+from web.api.field_types import RequestModel
+from web.api.fields import IdempotencyHeader, PurchaseFields, StripeHeader
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived

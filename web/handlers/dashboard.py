@@ -11,7 +11,8 @@ from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
 from web.api.errors import ApiError, NotFound, PublicError
-from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period, validate
+from web.api.field_types import validate
+from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.http.authorization import SESSION_COOKIE

@@ -1,20 +1,33 @@
-"""/files and /batch: upload files, convert them by their ids, download the results."""
+"""/files and /batch: upload files, list them, convert them by their ids."""
 
-from web.api.conversion_fields import BatchConversionFields, ChargeHeaders, ConversionFields, FileConversionFields
-from web.api.errors import InvalidParameter
+from web.api.fields import (
+    BatchConversionFields,
+    ChargeHeaders,
+    ConversionFields,
+    FileConversionFields,
+    FileListQuery,
+    unique_ids,
+)
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
     FormFields,
     Operation,
-    download_responses,
     job_response,
     json_response,
 )
-from web.api.schemas.files import AddedFile, BatchResult, BatchStatus, ConversionResult, DeletedFile, StoredFile
+from web.api.schemas.files import (
+    AddedFile,
+    BatchResult,
+    BatchStatus,
+    ConversionResult,
+    DeletedFile,
+    FileList,
+    StoredFile,
+)
+from web.api.schemas.jobs import AwaitedJob
 from web.handlers.conversions import convert_and_respond
 from web.handlers.jobs import is_job, respond_with_job
-from web.http.downloads import send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -41,6 +54,22 @@ class Upload(BaseHandler):
         self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
+class StoredFiles(BaseHandler):
+    """The stored files of the account."""
+
+    @Operation(id="listFiles", tag="Files", query=FileListQuery, responses=(json_response(FileList),))
+    async def get(self) -> None:
+        """List the stored files, newest first"""
+        query = self.input.query_fields(FileListQuery)
+        page = await self.services.files.list_page(
+            self.client().id,
+            processed=None if query.status is None else query.status == "processed",
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+        self.respond(FileList(tuple(map(stored_file, page.values)), page.next_cursor))
+
+
 class FileResource(BaseHandler):
     """A stored file."""
 
@@ -65,7 +94,7 @@ class FileConversion(BaseHandler):
         json=FileConversionFields,
         conversion_options=True,
         headers=ChargeHeaders,
-        responses=(json_response(ConversionResult), job_response()),
+        responses=(json_response(ConversionResult | AwaitedJob, "The result of the conversion."), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -93,19 +122,6 @@ class FileConversion(BaseHandler):
                 webhook_url=fields.webhook_url,
             )
             await convert_and_respond(self, request)
-
-
-class Download(BaseHandler):
-    """The result of a conversion."""
-
-    @Operation(id="downloadFile", tag="Files", responses=download_responses())
-    @cancelled_on_disconnect
-    async def get(self, file_id: str) -> None:
-        """Download the result of a conversion
-
-        Returns 404 with the reason `not_processed` for a file that has not been converted.
-        """
-        await send_stored(self, file_id)
 
 
 class Batches(BaseHandler):
@@ -165,7 +181,7 @@ class BatchConversion(BaseHandler):
         json=BatchConversionFields,
         conversion_options=True,
         headers=ChargeHeaders,
-        responses=(json_response(BatchResult), job_response()),
+        responses=(json_response(BatchResult | AwaitedJob, "The results of the conversions."), job_response()),
         codes=("unsupported_conversion", "no_credits"),
         queued=True,
     )
@@ -179,7 +195,7 @@ class BatchConversion(BaseHandler):
         request = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
-            file_ids=_unique(fields.file_ids, self.services.batches.max_files),
+            file_ids=unique_ids(fields.file_ids, self.services.batches.max_files),
             target=fields.output_format,
             options=self.input.options_given(),
             idempotency=self.input.idempotent_request(self.client().id),
@@ -194,11 +210,3 @@ class BatchConversion(BaseHandler):
             return
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)
-
-
-def _unique(file_ids: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """The ids without duplicates. Raises InvalidParameter unless there are 1 to `limit` ids, duplicates included."""
-    if 1 <= len(file_ids) <= limit:
-        return tuple(dict.fromkeys(file_ids))
-    message = f"file_ids must have 1 to {limit} ids."
-    raise InvalidParameter(message, reason="out_of_range", param="file_ids", details={"min": 1, "max": limit})

@@ -3,7 +3,8 @@
 import json
 
 from storage.tables.jobs import Job as StoredJob
-from web.api.conversion_fields import JobsQuery, PreferHeader
+from web.api.fields import JobListQuery
+from web.api.job_fields import PreferHeader
 from web.api.operations import Operation, Response, json_response
 from web.api.schemas.jobs import EndedJob, Job, JobList, describe_job
 from web.api.values import API
@@ -44,20 +45,15 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
 class Jobs(BaseHandler):
     """The jobs of an account."""
 
-    @Operation(id="listJobs", tag="Jobs", query=JobsQuery, responses=(json_response(JobList),))
+    @Operation(id="listJobs", tag="Jobs", query=JobListQuery, responses=(json_response(JobList),))
     async def get(self) -> None:
         """List jobs
 
         Newest first. Jobs are deleted when they expire.
         """
-        query = self.input.query_fields(JobsQuery)
-        before = None if query.cursor is None else int(query.cursor)
-        found, following = await self.services.jobs.list_page(
-            self.client().id, query.limit, before=before, status=query.status, tag=query.tag
-        )
-        self.respond(
-            {"jobs": [describe_job(job) for job in found], "next_cursor": None if following is None else str(following)}
-        )
+        query = self.input.query_fields(JobListQuery)
+        page = await self.services.jobs.list_page(self.client().id, **dict(query))
+        self.respond({"jobs": [describe_job(job) for job in page.values], "next_cursor": page.next_cursor})
 
 
 class JobResource(BaseHandler):

@@ -32,7 +32,8 @@ from storage.tables.api_keys import MAX_KEYS
 from storage.tables.email_verification import VALIDITY
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
-from web.api.fields import RegistrationFields, validate
+from web.api.field_types import validate
+from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
 from web.api.values import API
 from web.http.handler import BaseHandler

@@ -2,34 +2,38 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from engine.outcome import Outcome
-from web.api.errors import RangeNotSatisfiable
-from web.api.headers import DOWNLOAD_HEADERS, warning_codes
+from storage.tables.files import File
+from web.api.errors import InvalidParameter, RangeNotSatisfiable
+from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, warning_codes
+from web.api.operations import ZIP
+from web.http.connections import connection_of
 from web.http.handler import BaseHandler
-from web.services.files import content_disposition
+from web.services.files import content_disposition, result_of
+from web.services.zip_archive import Entry, zip_blocks
 
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
 
 
 async def send_file(
-    handler: BaseHandler, blocks: AsyncIterator[bytes], outcome: Outcome, size: int | None = None
+    handler: BaseHandler,
+    blocks: AsyncIterator[bytes],
+    outcome: Outcome,
+    size: int | None = None,
+    *,
+    inline: bool = False,
 ) -> None:
-    """Sends a result for the client to save: the whole, or a part of `size` bytes."""
+    """Sends a result, or a part of `size` bytes of it: for the client to save, or `inline` to show."""
     remaining = outcome.processed_size if size is None else size
-    handler.set_header("Content-Type", outcome.media_type)
     handler.set_header("Content-Length", str(remaining))
-    handler.set_header("Content-Disposition", content_disposition(outcome.filename))
+    _set_headers(handler, outcome.filename, outcome.media_type, inline=inline)
     if codes := warning_codes(warning.code for warning in outcome.warnings):
         handler.set_header("X-Warnings", ", ".join(codes))
     if outcome.width is not None:
         handler.set_header("X-Width", str(outcome.width))
         handler.set_header("X-Height", str(outcome.height))
-    for name, value in DOWNLOAD_HEADERS.items():
-        handler.set_header(name, value)
-    if (credits := handler.authorization.credits_remaining) is not None:
-        handler.set_header("X-Credits-Remaining", str(credits))
     if handler.request.method == "HEAD":
         return
     async for block in blocks:
@@ -39,11 +43,40 @@ async def send_file(
             await handler.flush()
 
 
+def _set_headers(handler: BaseHandler, filename: str, media_type: str, *, inline: bool = False) -> None:
+    handler.set_header("Content-Type", media_type)
+    handler.set_header("Content-Disposition", content_disposition(filename, "inline" if inline else "attachment"))
+    for name, value in (INLINE_HEADERS if inline else DOWNLOAD_HEADERS).items():
+        handler.set_header(name, value)
+    if (credits := handler.authorization.credits_remaining) is not None:
+        handler.set_header("X-Credits-Remaining", str(credits))
+
+
+async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[Entry]) -> None:
+    """Sends a ZIP of results, which is made meanwhile. Raises NotFound and StoreUnavailable.
+
+    Closes the connection if the ZIP cannot be completed: its end would otherwise look like that of a complete one.
+    """
+    _set_headers(handler, filename, ZIP)
+    if handler.request.method == "HEAD":
+        return
+    begun = False
+    try:
+        async for block in zip_blocks(entries, handler.services.files.read):
+            begun = True
+            handler.write(block)
+            await handler.flush()
+    except BaseException:
+        if begun:
+            connection_of(handler.request.server_connection).close()
+        raise
+
+
 async def send_and_delete(handler: BaseHandler, file_id: str) -> None:
     """Sends the stored result of a file, and deletes the file, even if the client disconnects."""
     files, account = handler.services.files, handler.client().id
     try:
-        outcome, blob = await files.processed(account, file_id)
+        outcome, blob = result_of(await files.find(account, file_id))
         await send_file(handler, files.read(blob, 0, outcome.processed_size), outcome)
     finally:
         await asyncio.shield(files.delete(account, file_id))  # the disconnection may cancel the request meanwhile
@@ -57,12 +90,17 @@ def set_validator(handler: BaseHandler, file_id: str) -> str:
     return etag
 
 
-async def send_stored(handler: BaseHandler, file_id: str) -> None:
-    """Sends the stored result of a file, or the requested range of it. Raises NotFound, RangeNotSatisfiable."""
-    files = handler.services.files
-    outcome, blob = await files.processed(handler.client().id, file_id)
+async def send_stored(handler: BaseHandler, file: File, *, inline: bool = False) -> None:
+    """Sends the stored result of a file, or the requested range of it: to be saved, or shown by the browser.
+
+    Raises NotFound, RangeNotSatisfiable, and InvalidParameter unless the result may be shown.
+    """
+    outcome, blob = result_of(file)
     size = outcome.processed_size
-    etag = set_validator(handler, file_id)
+    if inline and not _may_be_shown(outcome):
+        message = "Only pictures of pixels and PDFs can be shown inline."
+        raise InvalidParameter(message, reason="unsupported", param="disposition")
+    etag = set_validator(handler, file.file_id)
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
         handler.set_status(304)
         return
@@ -70,7 +108,14 @@ async def send_stored(handler: BaseHandler, file_id: str) -> None:
     if len(part) < size:
         handler.set_status(206)
         handler.set_header("Content-Range", f"bytes {part.start}-{part.stop - 1}/{size}")
-    await send_file(handler, files.read(blob, part.start, part.stop), outcome, len(part))
+    blocks = handler.services.files.read(blob, part.start, part.stop)
+    await send_file(handler, blocks, outcome, len(part), inline=inline)
+
+
+def _may_be_shown(outcome: Outcome) -> bool:
+    """Whether browsers can show the result without running scripts in it: a picture of pixels, or a PDF."""
+    is_picture = outcome.width is not None and outcome.media_type.startswith("image/")
+    return is_picture or outcome.media_type == "application/pdf"
 
 
 def _range_of(handler: BaseHandler, size: int, etag: str) -> range | None:

@@ -113,7 +113,7 @@ class BaseHandler(RequestHandler):
             if not self.any_host:
                 self.authorization.check_host()
             if method != "OPTIONS":
-                await self.authorization.check(self.access)
+                await self.authorize()
                 connection_of(self.request.server_connection).has_account = (
                     self.authorization.credits_remaining is not None
                 )
@@ -127,6 +127,10 @@ class BaseHandler(RequestHandler):
             self.input.expect_body(self.operation, self.max_body, self.authorization.account, self.services)
         except Exception as error:
             await self._refuse(error)
+
+    async def authorize(self) -> None:
+        """Raises an error if the sender may not use the resource."""
+        await self.authorization.check(self.access)
 
     async def data_received(self, chunk: bytes) -> None:
         self._received += len(chunk)

@@ -14,7 +14,7 @@ from engine.formats import FileFormat
 from engine.registry import Registry
 from storage.descriptors import run_in_thread
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
-from web.api.fields import check_known
+from web.api.field_types import check_known
 from web.api.operations import FileField
 from web.services.conversion_request import Upload
 from web.services.work_files import WorkFile

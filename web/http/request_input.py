@@ -13,7 +13,8 @@ from tornado.httputil import HTTPServerRequest
 
 from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
-from web.api.fields import IdempotencyHeader, Model, check_known, field_names, validate
+from web.api.field_types import Model, check_known, field_names, validate
+from web.api.fields import IdempotencyHeader
 from web.api.operations import JSON_FORM, Operation
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, parse_header

@@ -13,7 +13,7 @@ from engine.formats import FileFormat
 from engine.options import Option, options_schema
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
-from web.api.fields import describe_option
+from web.api.field_types import describe_option
 from web.api.operations import tool_path
 from web.api.values import API
 

@@ -15,10 +15,12 @@ from engine.outcome import Outcome
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database, Transaction
+from storage.database.pages import Page
 from storage.errors import CommitUnknown
 from storage.ids import new_id
-from storage.tables import files, jobs
+from storage.tables import files, jobs, links
 from storage.tables.files import File, SourceFile, StoredResult
+from storage.tables.links import Link
 from web.api.errors import NotFound, PublicError, StorageFull
 from web.api.schemas.files import ConversionResult, Failure, StoredFile
 from web.api.values import from_json, to_json
@@ -27,6 +29,7 @@ from web.services.charging import SaveResult
 from web.services.conversion_request import ConversionRequest, Upload
 from web.services.idempotency import ResponseData
 from web.services.work_files import OtherResult, StoredContent, WorkFile, of_worker
+from web.services.zip_archive import Entry
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')  # some operating systems refuse these in names
 _MAX_NAME = 255  # bytes of UTF-8
@@ -91,15 +94,22 @@ class Files:
         """Deletes a file of the account. Raises NotFound."""
         await self.discard(await self._database.run(files.delete, account_id, file_id))
 
-    async def processed(self, account_id: str, file_id: str) -> tuple[Outcome, str]:
-        """Returns the outcome of a file of the account and its blob.
+    async def find_all(self, account_id: str, file_ids: Sequence[str]) -> tuple[File, ...]:
+        """Returns files of the account, in the order of their ids. Raises NotFound if any does not exist."""
+        return await self._database.read(files.get_all, account_id, file_ids)
 
-        Raises NotFound, reason `not_processed` if there is none yet.
-        """
-        file = await self.find(account_id, file_id)
-        if file.outcome is None or file.result is None:
-            raise NotFound("The file has not been converted yet.", reason="not_processed")
-        return read_outcome(file.outcome), file.result
+    async def list_page(self, account_id: str, *, processed: bool | None, limit: int, cursor: str | None) -> Page[File]:
+        """Returns at most `limit` files of the account, newest first, after those of the page before the cursor."""
+        return await self._database.read(files.list_page, account_id, processed=processed, limit=limit, cursor=cursor)
+
+    async def link(self, file: File, seconds: int) -> Link:
+        """Returns a link to the result of a file for some seconds. Raises NotFound, reason `not_processed`."""
+        result_of(file)
+        return await self._database.read(links.create, file, seconds)
+
+    async def find_linked(self, token: str) -> File:
+        """Returns the file of a link. Raises NotFound."""
+        return await self._database.read(links.find, token)
 
     def read(self, blob: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Reads a blob from byte `start` up to, not including, byte `end`."""
@@ -213,6 +223,21 @@ def stored_file(file: File) -> StoredFile:
     return StoredFile(file, result, None if file.failure is None else from_json(Failure, file.failure))
 
 
+def result_of(file: File) -> tuple[Outcome, str]:
+    """The outcome of a file and its blob. Raises NotFound, reason `not_processed`, if it is not converted."""
+    if file.outcome is None or file.result is None:
+        raise NotFound("The file has not been converted yet.", reason="not_processed")
+    return read_outcome(file.outcome), file.result
+
+
+def archive_entries(results: Iterable[File]) -> list[Entry]:
+    """The entries of an archive of results. Raises NotFound, reason `not_processed`, if one is missing, or all."""
+    found = [result_of(file) for file in results]
+    if not found:
+        raise NotFound("No file has been converted yet.", reason="not_processed")
+    return [Entry(outcome.filename, blob, outcome.processed_size) for outcome, blob in found]
+
+
 def read_outcome(text: str) -> Outcome:
     """Reads the outcome of a row."""
     values = json.loads(text)
@@ -274,12 +299,12 @@ def stem(client_name: str) -> str:
     return stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore") or "file"
 
 
-def content_disposition(name: str) -> str:
-    """The value of Content-Disposition for a download with this file name (RFC 6266)."""
+def content_disposition(name: str, kind: str = "attachment") -> str:
+    """The value of Content-Disposition for a file of this name (RFC 6266), which is saved unless `kind` is `inline`."""
     ascii_name = re.sub(r'["\\%]|[^ -~]', "_", anyascii(name)).strip()
     if ascii_name.startswith("."):
         ascii_name = f"file{ascii_name}"
-    return f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
+    return f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
 
 
 def _visible(text: str) -> str:

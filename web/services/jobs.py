@@ -1,17 +1,20 @@
 """Jobs: requests that are accepted at once and processed in the background."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from storage.database import Database, Transaction
+from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
-from storage.tables import idempotency, job_runs, jobs
+from storage.tables import deliveries, idempotency, job_runs, jobs
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
 from storage.tables.job_runs import ClaimedJob, Ending
 from storage.tables.jobs import FOREVER, UNOWNED, Job, NewJob, Status, hold_ids
+from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.jobs import JobMetrics
 from web.services.accounts import Account
@@ -25,6 +28,10 @@ from web.services.job_changes import JobChanges
 from web.services.job_requests import StoredRequest
 from web.services.releases import LEASE
 from web.services.work_files import WorkFile
+
+_EVENTS: Mapping[Status, Event] = MappingProxyType(
+    {"completed": "job.completed", "failed": "job.failed", "cancelled": "job.cancelled"}
+)
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,10 @@ class Jobs:
         return await self._database.read(jobs.get, account_id, job_id)
 
     async def list_page(
-        self, account_id: str, limit: int, *, before: int | None, status: Status | None, tag: str | None
-    ) -> tuple[tuple[Job, ...], int | None]:
-        """Returns at most `limit` jobs, newest first, and the number before which the next page begins, if any."""
-        found = await self._database.read(jobs.list_page, account_id, limit + 1, before=before, status=status, tag=tag)
-        return found[:limit], found[limit - 1].number if len(found) > limit else None
+        self, account_id: str, *, limit: int, cursor: str | None, status: Status | None, tag: str | None
+    ) -> Page[Job]:
+        """Returns at most `limit` jobs of the account, newest first."""
+        return await self._database.read(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
 
     async def wait(self, job: Job, seconds: float) -> Job:
         """Waits until the job ends, for at most `seconds`. Returns its latest state."""
@@ -164,11 +170,19 @@ def _common(request: ConversionRequest | BatchRequest) -> dict[str, Any]:
 
 def finish(transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None) -> Job:
     """Ends the run of a job. Raises JobLost. `values` are those of `job_runs.end`."""
-    return job_runs.end(transaction, job, status, retention, **values)
+    return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
 
 
 def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> Job | None:
-    return jobs.cancel(transaction, account_id, job_id, retention)
+    cancelled = jobs.cancel(transaction, account_id, job_id, retention)
+    return cancelled and _announce(transaction, cancelled)
+
+
+def _announce(transaction: Transaction, job: Job) -> Job:
+    """Adds the messages about the end of a job."""
+    event = _EVENTS[job.status]
+    deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url)
+    return job
 
 
 def _accept(

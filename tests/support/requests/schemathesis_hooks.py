@@ -17,6 +17,7 @@ _OWN_KEY = os.environ["CONVERTD_OWN_KEY_ID"]
 _REFUSED = "ST202"  # a value that the schema allows
 _ACCEPTED = "ST201"  # a value that the schema forbids
 _SERVER_ERROR = "ST101"
+_NOT_FOUND = "ST302"  # a resource that was created
 _KEYLESS = ("ST203", "ST401")  # a request without a key gets 429 instead of 401 if there are too many
 _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused", "range_not_satisfiable"}
 _REASONS = {
@@ -27,7 +28,7 @@ _REASONS = {
 }
 _PARAMS = {
     *("bit_depth", "width", "height"),  # depend on the output format
-    "background",  # only names of colors are valid
+    *("background", "color"),  # only names of colors are valid
     "crop",  # only parts of the picture are valid
     "pages",  # only pages of the file are valid
     *("title", "user_password", "every", "text"),  # one of several options is required
@@ -60,6 +61,8 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
         return not isinstance(body, bytes) or re.findall(rb'form-data; name="(.*?)"', body) != [b"file"]
     if failure.code == _SERVER_ERROR:  # no file can be as small as the request asks for
         return response.status_code != 500 or response.json()["error"].get("reason") != "target_unreachable"
+    if failure.code == _NOT_FOUND:  # nothing has been converted yet
+        return response.json()["error"].get("reason") != "not_processed"
     if failure.code != _REFUSED:
         return True
     error = response.json()["error"]

@@ -3,7 +3,8 @@
 import pytest
 
 from web.api.errors import InvalidParameter
-from web.api.fields import RegistrationFields, validate
+from web.api.field_types import validate
+from web.api.fields import RegistrationFields
 from web.http.responses import wants_json
 
 

@@ -18,8 +18,9 @@ from tests.support.requests.contract import conforms, published
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import LenientRateLimiter, Running, Servers
 from web.api.error_catalogue import ERROR_CATALOGUE
-from web.api.fields import EmailFields, RequestModel, describe
-from web.api.fields import validate as validate_fields
+from web.api.field_types import RequestModel, describe
+from web.api.field_types import validate as validate_fields
+from web.api.fields import EmailFields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
 from web.api.operations import JSON_FORM, operations_of
 from web.api.values import API

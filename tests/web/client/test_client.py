@@ -4,7 +4,6 @@ import io
 import os
 import pickle
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from zipfile import ZipFile
@@ -22,21 +21,6 @@ from tests.support.servers.outbox import token_sent_to
 from web.api.errors import STATUS
 
 _MB = 1 << 20
-
-
-@pytest.fixture(params=KINDS)
-def client(request: pytest.FixtureRequest, server: Running) -> Iterator[Any]:
-    with calling(request.param, server.url, server.account(20, purchased=1)) as made:
-        yield made
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "photo.heic").write_bytes(sample("heic"))
-    (tmp_path / "page.pdf").write_bytes(sample("pdf"))
-    (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "text.png").write_bytes(b"no picture at all")
-    return tmp_path
 
 
 def _format(content: bytes) -> str | None:
@@ -144,33 +128,6 @@ def test_unknown_options_name_the_nearest(client: Any) -> None:
     assert (caught.value.param, caught.value.reason) == ("qualty", "unknown_parameter")
     assert caught.value.details["available"][0] == "quality"
     assert client.account().credits_used_total == 0
-
-
-def test_upload_then_convert(client: Any, folder: Path) -> None:
-    stored = client.upload(folder / "photo.heic", name="mine.heic")
-    made = client.convert_file(stored.file_id, "png")
-    known = client.file(stored.file_id)
-
-    assert (stored.original_name, stored.status) == ("mine.heic", "pending")
-    assert (known.status, known.output_format) == ("processed", "png")
-    assert _format(client.download(made.file_id).content) == "PNG"
-    assert client.download(made.file_id, to=folder / "a.png").path.read_bytes()[:4] == b"\x89PNG"
-    client.delete_file(stored.file_id)
-    with pytest.raises(convertd_client.NotFound):
-        client.download(made.file_id, to=folder / "b.png")
-    assert not (folder / "b.png").exists()
-
-
-def test_batches(client: Any, folder: Path) -> None:
-    batch = client.create_batch("jpeg")
-    good = client.add_to_batch(batch.batch_id, folder / "photo.heic")
-    bad = client.add_to_batch(batch.batch_id, folder / "bad.png")
-    result = client.convert_batch(batch.batch_id, [bad.file_id, good.file_id], "jpeg", quality=70)
-
-    assert (result.successful, result.failed) == (1, 1)
-    assert result.results[0].error.code == "processing_failed"
-    assert client.batch(batch.batch_id).status == "partial"
-    assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
 
 
 def test_convert_many(client: Any, folder: Path) -> None:

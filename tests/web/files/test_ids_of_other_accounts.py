@@ -15,6 +15,7 @@ from web.routes import api_routes
 FORMAT = {"json": {"output_format": "png"}}
 BODIES: dict[str, dict[str, Any]] = {
     "/files/{file}/convert": FORMAT,
+    "/files/{file}/links": {"json": {}},
     "/batch/{batch}/files": {"files": {"file": picture()}},
     "/batch/{batch}/convert": {"json": {"output_format": "png", "file_ids": ["x"]}},
     "/account/keys/{key}/rotate": {"json": {}},
@@ -24,9 +25,12 @@ PATHS = (
     ("DELETE", "/files/{file}"),
     ("POST", "/files/{file}/convert"),
     ("GET", "/files/{file}/download"),
+    ("POST", "/files/{file}/links"),
+    ("GET", "/links/{file}"),
     ("GET", "/batch/{batch}"),
     ("POST", "/batch/{batch}/files"),
     ("POST", "/batch/{batch}/convert"),
+    ("GET", "/batch/{batch}/download"),
     ("DELETE", "/account/keys/{key}"),
     ("POST", "/account/keys/{key}/rotate"),
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, computed_field
 
 from engine.outcome import Outcome, WarningRecord
-from storage.field_types import BatchId, Count, FileId, Size
+from storage.field_types import BatchId, Count, Cursor, FileId, Size, Timestamp
 from storage.tables.batches import Batch
 from storage.tables.files import File
 from web.api.values import API, ErrorBody, Flat, Inline, Message
@@ -60,6 +60,31 @@ class StoredFile(Flat):
     @property
     def size(self) -> Size:
         return self.file.original_size
+
+
+@dataclass(frozen=True)
+class FileList:
+    """Stored files, newest first."""
+
+    files: tuple[StoredFile, ...]
+    next_cursor: Cursor
+
+
+@dataclass(frozen=True)
+class FileLink:
+    """A link to a result, which needs no API key."""
+
+    url: Annotated[
+        str,
+        Field(
+            description="The URL for GET and HEAD. Must be kept as secret as the result.",
+            examples=[
+                "https://example.com/api/v1/links/file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640."
+                "Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa0Ei3Oy2Q"
+            ],
+        ),
+    ]
+    expires_at: Timestamp
 
 
 def reduction_percent(original_size: int, outcome: Outcome) -> float:

@@ -131,6 +131,11 @@ class Calls:
         """Returns a stored file's properties."""
         return await self._api.call(schema.StoredFile, "GET", f"/files/{_quoted(file_id)}")
 
+    async def files(self, *, status: str | None = None, limit: int = 50, cursor: str | None = None) -> schema.FileList:
+        """Returns stored files, newest first. The `next_cursor` of the result is the `cursor` of further ones."""
+        params = _form(status=status, limit=limit, cursor=cursor)
+        return await self._api.call(schema.FileList, "GET", "/files", params=params)
+
     async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
         """Converts a stored file. `download` fetches the result."""
         body = {**options, "output_format": target}
@@ -143,6 +148,24 @@ class Calls:
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
             await self._fetch(file_id, download)
             return Download(download.size, download.content, download.path)
+
+    async def download_files(
+        self,
+        file_ids: Sequence[str],
+        *,
+        to: FilePath | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> Download:
+        """Downloads the results of up to 1000 files as one ZIP."""
+        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
+            await self._api.send("POST", "/files/zip", json={"file_ids": [*file_ids]}, download=download)
+            return Download(download.size, download.content, download.path)
+
+    async def link(self, file_id: str, *, expires_in: int = 3600) -> schema.Link:
+        """Returns a link to a result that needs no API key, for some seconds or until the file is deleted."""
+        path = f"/files/{_quoted(file_id)}/links"
+        return await self._api.call(schema.Link, "POST", path, json={"expires_in": expires_in})
 
     async def delete_file(self, file_id: str) -> None:
         """Deletes a stored file and its results."""
@@ -169,6 +192,14 @@ class Calls:
     async def batch(self, batch_id: str) -> schema.Batch:
         """Returns a batch and its files."""
         return await self._api.call(schema.Batch, "GET", f"/batch/{_quoted(batch_id)}")
+
+    async def download_batch(
+        self, batch_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
+    ) -> Download:
+        """Downloads the results of a batch as one ZIP."""
+        with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
+            await self._api.send("GET", f"/batch/{_quoted(batch_id)}/download", download=download)
+            return Download(download.size, download.content, download.path)
 
     def convert_many(
         self,

@@ -279,6 +279,14 @@ class FileError:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileList:
+    """Stored files, newest first."""
+
+    files: tuple[StoredFile, ...]
+    next_cursor: str | None = None  # The `cursor` of the next page; null on the last one.
+
+
+@dataclass(frozen=True, kw_only=True)
 class Formats:
     """All supported conversions."""
 
@@ -352,6 +360,14 @@ class Key:
     created_at: str  # UTC.
     last_used_at: str | None = None  # UTC.
     expires_at: str | None = None  # When the key expires, if it was rotated.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A link to a result, which needs no API key."""
+
+    url: str  # The URL for GET and HEAD.
+    expires_at: str  # UTC.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,158 @@
+"""Webhooks: URLs that get messages about events of an account, and the secrets that sign the messages."""
+
+import base64
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import Field
+
+from storage.database.transaction import Statement, Transaction
+from storage.errors import NotFound, TooManyWebhooks
+from storage.field_types import Timestamp, WebhookId
+from storage.ids import is_id, new_id
+from storage.tables.models import Account
+from storage.tables.webhook_models import Delivery, DeliveryAttempt, Receiver, SigningSecret, Webhook
+
+Event: TypeAlias = Literal["job.completed", "job.failed", "job.cancelled", "credits.low"]
+DisabledReason: TypeAlias = Literal["gone", "failing"]
+
+EVENTS: tuple[Event, ...] = get_args(Event)
+MAX_WEBHOOKS = 5
+OVERLAP = 86_400  # seconds for which a replaced secret signs, too
+_MAX_SECRETS = 5  # that sign one message: the latest ones
+_SECRET_BYTES = 32
+_PREFIX = "whsec_"  # of the Standard Webhooks specification
+
+SELECT_ACTIVE = Statement("SELECT id, url, events FROM webhook WHERE account = :account AND disabled_at IS NULL")
+
+
+@dataclass(frozen=True)
+class StoredWebhook:
+    """A webhook without its secret."""
+
+    webhook_id: WebhookId
+    url: Annotated[str, Field(examples=["https://example.com/hooks/convertd"])]
+    events: Annotated[Sequence[Event], Field(description="The events that it gets.")]
+    created_at: Timestamp
+    disabled_at: Annotated[
+        Timestamp | None, Field(description="When it was disabled. It gets no messages since.", examples=[None])
+    ] = None
+    disabled_reason: Annotated[
+        DisabledReason | None,
+        Field(
+            description="`gone`: it responded with 410. `failing`: all deliveries of five days failed.", examples=[None]
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class IssuedWebhook:
+    """A webhook with a new secret."""
+
+    webhook: StoredWebhook
+    secret: str = field(repr=False)
+
+
+def add(transaction: Transaction, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
+    """Creates a webhook, with a secret. Raises TooManyWebhooks."""
+    # Locked, because two requests could each add the last one.
+    transaction.select_for_update(Account.select().where(Account.id == account))
+    if len(list_all(transaction, account)) >= MAX_WEBHOOKS:
+        raise TooManyWebhooks(MAX_WEBHOOKS)
+    chosen = tuple(event for event in EVENTS if event in events)
+    webhook = StoredWebhook(new_id("webhook"), url, chosen, transaction.now)
+    row = {"webhook_id": webhook.webhook_id, "account": account, "url": url, "events": " ".join(chosen)}
+    transaction.insert(Webhook.insert(**row, created_at=transaction.now))
+    return IssuedWebhook(webhook, replace_secret(transaction, webhook.webhook_id))
+
+
+def list_all(transaction: Transaction, account: str) -> tuple[StoredWebhook, ...]:
+    """Returns the account's webhooks, oldest first."""
+    query = Webhook.select().where(Webhook.account == account)
+    return tuple(map(_stored, transaction.all(query.order_by(Webhook.created_at, Webhook.webhook_id))))
+
+
+def get(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
+    """Returns a webhook of the account. Raises NotFound."""
+    own = (Webhook.webhook_id == webhook_id) & (Webhook.account == account)
+    row = transaction.first(Webhook.select().where(own)) if is_id("webhook", webhook_id) else None
+    if row is None:
+        raise NotFound("webhook")
+    return _stored(row)
+
+
+def delete(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
+    """Deletes a webhook with its secrets and deliveries. Returns what it was. Raises NotFound."""
+    webhook = get(transaction, account, webhook_id)
+    transaction.execute(Webhook.delete().where(Webhook.webhook_id == webhook_id))
+    transaction.execute(SigningSecret.delete().where(SigningSecret.owner == webhook_id))
+    own = (Delivery.account == account) & (Delivery.webhook == webhook_id)
+    transaction.execute(Delivery.delete().where(own))
+    transaction.execute(DeliveryAttempt.delete().where(DeliveryAttempt.webhook == webhook_id))
+    return webhook
+
+
+def delete_all(transaction: Transaction, account: str) -> None:
+    """Deletes everything about webhooks of the account."""
+    deliveries = Delivery.select(Delivery.delivery_id).where(Delivery.account == account)
+    transaction.execute(DeliveryAttempt.delete().where(DeliveryAttempt.delivery_id.in_(deliveries)))
+    owners = (account, *(webhook.webhook_id for webhook in list_all(transaction, account)))
+    transaction.execute(SigningSecret.delete().where(SigningSecret.owner.in_(owners)))
+    for table in (Webhook, Delivery, Receiver):
+        transaction.execute(table.delete().where(table.account == account))
+
+
+def disable(transaction: Transaction, webhook_id: str, reason: DisabledReason) -> bool:
+    """Ends a webhook and what waits for delivery to it. Returns False if it has ended before, or does not exist."""
+    active = (Webhook.webhook_id == webhook_id) & Webhook.disabled_at.is_null()
+    changes = {Webhook.disabled_at: transaction.now, Webhook.disabled_reason: reason}
+    accounts = transaction.execute_returning(Webhook.update(changes).where(active), Webhook.account)
+    for (account,) in accounts:
+        own = (Delivery.account == account) & (Delivery.webhook == webhook_id)
+        waiting = own & Delivery.next_attempt_at.is_null(False)
+        transaction.execute(Delivery.update({Delivery.next_attempt_at: None}).where(waiting))
+    return bool(accounts)
+
+
+def rotate(transaction: Transaction, account: str, webhook_id: str) -> IssuedWebhook:
+    """Replaces the secret of a webhook. Raises NotFound."""
+    return IssuedWebhook(get(transaction, account, webhook_id), replace_secret(transaction, webhook_id))
+
+
+def replace_secret(transaction: Transaction, owner: str) -> str:
+    """Makes the secret of a webhook, or of an account for the URLs that its requests name. Returns it.
+
+    The one before signs messages, too, for a day.
+    """
+    table = SigningSecret
+    ends = transaction.now + OVERLAP
+    transaction.execute(
+        table.update({table.expires_at: ends}).where((table.owner == owner) & table.expires_at.is_null())
+    )
+    secret = _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+    transaction.insert(table.insert(owner=owner, secret=secret, created_at=transaction.now))
+    return secret
+
+
+def signing_secrets(transaction: Transaction, owners: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Returns the secrets that sign the messages of webhooks and accounts, newest first. Some may have none."""
+    table = SigningSecret
+    valid = table.owner.in_(owners) & (table.expires_at.is_null() | (table.expires_at > transaction.now))
+    newest_first = (table.expires_at.is_null(False), table.created_at.desc(), table.secret)
+    found: dict[str, tuple[str, ...]] = {}
+    for row in transaction.all(table.select().where(valid).order_by(*newest_first)):
+        found[row.owner] = (*found.get(row.owner, ()), row.secret)[:_MAX_SECRETS]
+    return found
+
+
+def delete_expired_secrets(transaction: Transaction) -> int:
+    """Deletes replaced secrets that no longer sign. Returns their number."""
+    return transaction.execute(SigningSecret.delete().where(SigningSecret.expires_at <= transaction.now))
+
+
+def _stored(row: Webhook) -> StoredWebhook:
+    events = tuple(event for event in EVENTS if event in row.events.split())
+    reason: Any = row.disabled_reason
+    return StoredWebhook(row.webhook_id, row.url, events, row.created_at, row.disabled_at, reason)

@@ -1,0 +1,60 @@
+"""Calls of the Python client for stored files and batches."""
+
+import io
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from PIL import Image
+
+import convertd_client
+from tests.support.requests import http
+from tests.support.servers.in_process import Running
+
+
+def _format(content: bytes) -> str | None:
+    with Image.open(io.BytesIO(content)) as image:
+        return image.format
+
+
+def test_upload_then_convert(client: Any, folder: Path) -> None:
+    stored = client.upload(folder / "photo.heic", name="mine.heic")
+    made = client.convert_file(stored.file_id, "png")
+    known = client.file(stored.file_id)
+
+    assert (stored.original_name, stored.status) == ("mine.heic", "pending")
+    assert (known.status, known.output_format) == ("processed", "png")
+    assert _format(client.download(made.file_id).content) == "PNG"
+    assert client.download(made.file_id, to=folder / "a.png").path.read_bytes()[:4] == b"\x89PNG"
+    client.delete_file(stored.file_id)
+    with pytest.raises(convertd_client.NotFound):
+        client.download(made.file_id, to=folder / "b.png")
+    assert not (folder / "b.png").exists()
+
+
+def test_links_and_lists_of_files(client: Any, server: Running, folder: Path) -> None:
+    first, second = (client.convert_file(client.upload(folder / "photo.heic").file_id, "png") for _ in range(2))
+    page = client.files(status="processed", limit=1)
+    rest = client.files(status="processed", cursor=page.next_cursor)
+    assert {file.file_id for file in (*page.files, *rest.files)} == {first.file_id, second.file_id}
+    assert rest.next_cursor is None
+    link = client.link(first.file_id, expires_in=60)
+    assert link.expires_at < page.files[0].expires_at
+    path = link.url.partition("/api/v1/")[2]
+    assert _format(http.get(f"{server.api}/{path}").content) == "PNG"
+    saved = client.download_files([first.file_id, second.file_id], to=folder / "both.zip")
+    assert ZipFile(saved.path).namelist() == ["photo.png", "photo (2).png"]
+
+
+def test_batches(client: Any, folder: Path) -> None:
+    batch = client.create_batch("jpeg")
+    good = client.add_to_batch(batch.batch_id, folder / "photo.heic")
+    bad = client.add_to_batch(batch.batch_id, folder / "bad.png")
+    result = client.convert_batch(batch.batch_id, [bad.file_id, good.file_id], "jpeg", quality=70)
+
+    assert (result.successful, result.failed) == (1, 1)
+    assert result.results[0].error.code == "processing_failed"
+    assert client.batch(batch.batch_id).status == "partial"
+    assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
+    assert ZipFile(io.BytesIO(client.download_batch(batch.batch_id).content)).namelist() == ["photo.jpg"]

@@ -1,0 +1,272 @@
+"""Requests to URLs that clients name: receivers of webhooks, files to fetch, and places for results.
+
+Such a URL must not lead into the network of the server. A name is resolved once for each connection, every address is
+checked, and the connection is made to an address that was checked. Redirects are not followed, but by `fetch`, which
+checks each again. There are no proxies, cookies or connections that outlive a request, and bodies are not decompressed.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from ipaddress import ip_address
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+import httpcore
+import httpx
+
+from web.services.public_addresses import Network, is_public, parse_literal
+
+Reason: TypeAlias = Literal[
+    "invalid_url",
+    "forbidden_address",
+    "unreachable",
+    "timeout",
+    "too_many_redirects",
+    "http_status",
+    "content_encoding",
+    "too_large",
+]
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the addresses of a host for a port. Raises OSError or UnicodeError."""
+
+MAX_URL = 8192  # characters
+MAX_REDIRECTS = 3
+_CONNECT_TIMEOUT = 5.0  # seconds for each address
+_RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PORTS = range(1, 1 << 16)
+
+
+class OutgoingError(Exception):
+    """The request was not made, or got no complete response. `str(error)` is a sentence for the client.
+
+    `status` is the one of the response if that is the reason.
+    """
+
+    def __init__(self, reason: Reason, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response. `body` yields its bytes as they were sent; a body that ends early raises OutgoingError."""
+
+    url: httpx.URL
+    status: int
+    headers: httpx.Headers
+    body: AsyncIterator[bytes]
+
+
+class Outgoing:
+    """Makes the requests. `allowed` are networks whose addresses are reached besides public ones.
+
+    `resolve` finds the addresses of names, by default as the system does. `tls` has the trusted authorities, by default
+    those of the system.
+    """
+
+    def __init__(
+        self, allowed: Iterable[Network] = (), resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._allowed = tuple(allowed)
+        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
+        self._backend = _CheckedBackend(self._allowed, resolve or self._resolve)
+        self._tls = tls
+
+    @cached_property
+    def _agent(self) -> str:
+        return f"convertd/{version('convertd')}"
+
+    @cached_property
+    def _authorities(self) -> ssl.SSLContext:
+        return self._tls or ssl.create_default_context()  # takes 20 ms, which a server without requests saves
+
+    def close(self) -> None:
+        """Ends the threads that resolve names, without waiting for them."""
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+    def check_url(self, url: str) -> httpx.URL:
+        """Returns the parsed URL. Raises OutgoingError: `invalid_url`, or `forbidden_address` if its host is one.
+
+        Resolves no names: those are checked by each request.
+        """
+        try:
+            parsed = httpx.URL(url)
+        except (httpx.InvalidURL, ValueError):
+            self._check_literal(_host(url))
+            raise OutgoingError("invalid_url", "The URL is malformed.") from None
+        if parsed.scheme not in ("http", "https"):
+            raise OutgoingError("invalid_url", "The URL must begin with http:// or https://.")
+        if parsed.userinfo:
+            raise OutgoingError("invalid_url", "The URL must not contain a user name or password.")
+        if not parsed.host or len(url) > MAX_URL or (parsed.port is not None and parsed.port not in _PORTS):
+            raise OutgoingError("invalid_url", f"The URL needs a host, and has at most {MAX_URL} characters.")
+        self._check_literal(parsed.raw_host.decode())
+        return parsed
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str | httpx.URL,
+        *,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | AsyncIterator[bytes] | None = None,
+    ) -> AsyncIterator[Response]:
+        """Sends one request, and yields its response, whatever its status. Redirects are not followed.
+
+        Everything, the block included, must end within `seconds`. An iterable `content` needs a Content-Length among
+        the `headers`, or is sent in chunks. Raises OutgoingError.
+        """
+        parsed = self.check_url(str(url))
+        place = {"scheme": parsed.raw_scheme, "host": parsed.raw_host, "target": parsed.raw_path}
+        address = httpcore.URL(**place, port=parsed.port)
+        sent = httpx.Headers({"User-Agent": self._agent, "Accept-Encoding": "identity"})
+        sent.update(headers)
+        sent.update({"Host": parsed.netloc.decode(), "Connection": "close"})
+        timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+        connection = httpcore.AsyncHTTPConnection(
+            address.origin, ssl_context=self._authorities, network_backend=self._backend
+        )
+        async with _reported(seconds), connection:
+            stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=timeouts)
+            async with stream as response:
+                yield Response(parsed, response.status, httpx.Headers(response.headers), response.aiter_stream())
+
+    @asynccontextmanager
+    async def fetch(
+        self, url: str, *, seconds: float, max_bytes: int, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Response]:
+        """Gets a file, and yields a response with a status of 200-299. Follows at most three redirects.
+
+        Everything, the block included, must end within `seconds`. The `headers` are sent to the first host only. Raises
+        OutgoingError, also if the body turns out to be longer than `max_bytes`, or is compressed.
+        """
+        ends, current = asyncio.get_running_loop().time() + seconds, self.check_url(url)
+        first = _origin(current)
+        for _ in range(MAX_REDIRECTS + 1):
+            left = ends - asyncio.get_running_loop().time()
+            own = headers if _origin(current) == first else None
+            async with self.request("GET", current, seconds=left, headers=own) as response:
+                if response.status not in _REDIRECTS:
+                    yield _checked(response, max_bytes)
+                    return
+                current = self._target(current, response.headers.get("location", ""))
+        raise OutgoingError("too_many_redirects", f"The URL redirects more than {MAX_REDIRECTS} times.")
+
+    def _target(self, current: httpx.URL, location: str) -> httpx.URL:
+        try:
+            return self.check_url(str(current.join(location)))
+        except (httpx.InvalidURL, ValueError):
+            raise OutgoingError("unreachable", "The URL redirects to an invalid one.") from None
+
+    def _check_literal(self, host: str) -> None:
+        address = parse_literal(host)
+        if address is not None and not is_public(address, self._allowed):
+            raise _forbidden()
+
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        # In threads of their own: others wait for files, and must not wait for a name server of a client's choice.
+        resolving = asyncio.get_running_loop().run_in_executor(
+            self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+        return [str(found[4][0]) for found in await resolving]
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to addresses that were checked, and to no name."""
+
+    def __init__(self, allowed: tuple[Network, ...], resolve: Resolve) -> None:
+        self._allowed = allowed
+        self._resolve = resolve
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109, of the protocol
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        literal = parse_literal(host)
+        try:
+            found = [literal] if literal is not None else map(ip_address, await self._resolve(host, port))
+            addresses = list(dict.fromkeys(found))
+        except (OSError, ValueError):  # UnicodeError is a ValueError
+            raise httpcore.ConnectError("The host name cannot be resolved.") from None
+        if not all(is_public(address, self._allowed) for address in addresses):
+            raise _forbidden()
+        error: Exception = httpcore.ConnectError("The host name has no address.")
+        for address in addresses:
+            try:
+                return await self._network.connect_tcp(str(address), port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as failure:
+                error = failure
+        raise error
+
+
+def _checked(response: Response, max_bytes: int) -> Response:
+    """Returns a response whose body raises OutgoingError if it is too long. Raises it for what is no file."""
+    if not 200 <= response.status < 300:
+        message = f"The URL responds with the status {response.status}."
+        raise OutgoingError("http_status", message, response.status)
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise OutgoingError("content_encoding", "The URL responds with compressed data, which was not asked for.")
+    length = response.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > max_bytes:
+        raise _too_large(max_bytes)
+    return Response(response.url, response.status, response.headers, _limited(response.body, max_bytes))
+
+
+async def _limited(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:
+    size = 0
+    async for part in body:
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        yield part
+
+
+def _origin(url: httpx.URL) -> tuple[bytes, bytes]:
+    return url.raw_scheme, url.netloc
+
+
+def _host(url: str) -> str:
+    """Returns the host of a URL that is malformed otherwise, or an empty text."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _forbidden() -> OutgoingError:
+    return OutgoingError("forbidden_address", "The URL does not lead to a public address.")
+
+
+def _too_large(max_bytes: int) -> OutgoingError:
+    return OutgoingError("too_large", f"The file at the URL is larger than {max_bytes} bytes.")
+
+
+@asynccontextmanager
+async def _reported(seconds: float) -> AsyncIterator[None]:
+    """Limits the time of the block, and raises what goes wrong with its connection as OutgoingError."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            yield
+    except (TimeoutError, httpcore.TimeoutException) as error:
+        if isinstance(error, TimeoutError) and not deadline.expired():
+            raise
+        raise OutgoingError("timeout", "The URL does not respond in time.") from None
+    except (httpcore.NetworkError, httpcore.ProtocolError):
+        raise OutgoingError("unreachable", "The URL cannot be reached, or its response is incomplete.") from None
