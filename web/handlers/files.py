@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from web.api.fields import (
     BatchConversionFields,
+    ChargeHeaders,
     ConversionFields,
     FileConversionFields,
     FileListQuery,
-    IdempotencyHeader,
     unique_ids,
 )
 from web.api.operations import (
@@ -16,6 +16,7 @@ from web.api.operations import (
     FileField,
     FormFields,
     Operation,
+    job_response,
     json_response,
 )
 from web.api.schemas.files import (
@@ -27,8 +28,10 @@ from web.api.schemas.files import (
     FileList,
     StoredFile,
 )
+from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import UrlFields
 from web.handlers.conversions import convert_and_respond, export_of
+from web.handlers.jobs import is_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -105,8 +108,8 @@ class FileConversion(BaseHandler):
         tag="Files",
         json=FileConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(ConversionResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(ConversionResult | AwaitedJob, "The result of the conversion."), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -131,6 +134,8 @@ class FileConversion(BaseHandler):
                 idempotency=idempotency,
                 context=self.context,
                 export=export_of(self, fields),
+                tag=fields.tag,
+                webhook_url=fields.webhook_url,
             )
             await convert_and_respond(self, request)
 
@@ -192,8 +197,8 @@ class BatchConversion(BaseHandler):
         tag="Batches",
         json=BatchConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(BatchResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(BatchResult | AwaitedJob, "The results of the conversions."), job_response()),
         codes=("unsupported_conversion", "no_credits"),
         queued=True,
     )
@@ -212,7 +217,13 @@ class BatchConversion(BaseHandler):
             options=self.input.options_given(),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
-        response = self.unwrap_replay(await self.services.batches.convert(request))
+        process = self.services.jobs.accept if is_job(self, request) else self.services.batches.convert
+        response = self.unwrap_replay(await process(request))
+        if response.status == 202:
+            await respond_with_job(self, response)
+            return
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)

@@ -64,7 +64,7 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
         return not isinstance(body, bytes) or re.findall(rb'form-data; name="(.*?)"', body) != [b"file"]
     if failure.code == _SERVER_ERROR:  # no file can be as small, or no server receives it
         expected = ("target_unreachable", "export_failed")
-        return response.status_code != 500 or str(response.json()["error"].get("reason")) not in expected
+        return bool(response.status_code != 500 or response.json()["error"].get("reason") not in expected)
     if failure.code == _NOT_FOUND:  # nothing has been converted yet
         return response.json()["error"].get("reason") != "not_processed"
     if failure.code != _REFUSED:

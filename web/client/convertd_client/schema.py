@@ -316,6 +316,43 @@ class Inspection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Job:
+    """A request that is processed in the background."""
+
+    job_id: str  # The job's id.
+    status: str
+    operation: str  # As in the usage report.
+    input_format: str | None = None  # Null for a batch.
+    output_format: str
+    tag: str | None = None  # The field `tag` of the request.
+    progress: float | None = None  # The share of the files of a batch that are done.
+    position: int | None = None  # Jobs of the account ahead of this one, while it is queued.
+    attempts: int  # How often it was started; at most 3 times.
+    created_at: str  # UTC.
+    started_at: str | None = None  # UTC.
+    finished_at: str | None = None  # UTC.
+    expires_at: str | None = None  # When an ended job is deleted.
+    # What the JSON response of the request has as `data`, once the job is completed.
+    result: Mapping[str, Any] | None = None
+    error: JobFailure | None = None
+    webhook_url: str | None = None  # The field `webhook_url` of the request.
+    deleted: bool | None = None  # Whether the job was deleted.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailure:
+    """Why a job has failed."""
+
+    code: str  # For programs.
+    message: str  # A sentence for people.
+    retryable: bool  # Whether the same request may succeed later.
+    param: str | None = None  # The invalid field.
+    reason: str | None = None  # Narrows the code.
+    details: Mapping[str, Any] | None = None  # Values that explain the error.
+    request_id: str  # The id of the request that was accepted.
+
+
+@dataclass(frozen=True, kw_only=True)
 class Key:
     """An API key without its secret."""
 
