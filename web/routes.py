@@ -34,6 +34,7 @@ from web.handlers.files import (
     StoredFiles,
     Upload,
 )
+from web.handlers.jobs import JobEvents, JobResource, Jobs
 from web.handlers.pages import (
     STATIC_FOLDER,
     Landing,
@@ -78,6 +79,9 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
     (f"{API}/batch/([^/]+)/download", BatchArchive),
+    (f"{API}/jobs", Jobs),
+    (f"{API}/jobs/([^/]+)", JobResource),
+    (f"{API}/jobs/([^/]+)/events", JobEvents),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),

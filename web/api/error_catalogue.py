@@ -71,6 +71,7 @@ class JobDetails(TypedDict, total=False):
     max_seconds: float
     exit_code: int | None
     max_bytes: int
+    status: Annotated[int, Field(description="The HTTP status that `export_url` responds with.", examples=[403])]
     smallest: Annotated[int, Field(description="Bytes of the smallest file that an encoder has written.")]
 
 
@@ -197,6 +198,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "timeout": "the conversion took too long",
                 "out_of_memory": "the conversion needed too much memory",
                 "worker_crashed": "the worker process crashed",
+                "export_failed": "the result could not be sent to `export_url`",
             },
             JobDetails,
         ),
@@ -226,8 +228,6 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "unknown_host": "the page was requested under another host than that of the service",
                 "too_many": "the account has as many webhooks as it may have",
                 "webhook_disabled": "the webhook has ended",
-                "invalid_url": "the URL is malformed, or has credentials",
-                "forbidden_address": "the URL does not lead to a public address",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
                 "invalid_url": "the URL is malformed, no http or https URL, or has a password",

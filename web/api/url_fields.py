@@ -59,6 +59,34 @@ UrlHeaders = Annotated[
 ]
 
 
+class ExportFields(RequestModel):
+    """Where the result is also sent."""
+
+    export_url: (
+        Annotated[
+            str,
+            field_type(string, Annotated[str, Field(json_schema_extra={"format": "uri"})]),
+            Field(
+                description="A presigned URL, such as of S3, to which the server also sends the result by PUT. If that "
+                "fails three times, the conversion has failed and is not charged.",
+                examples=["https://bucket.example/result.webp?signature=0123"],
+            ),
+        ]
+        | None
+    ) = None
+    export_headers: (
+        Annotated[
+            Mapping[str, str],
+            field_type(_headers, dict[str, str]),
+            Field(
+                description="Headers of the request to `export_url`, as JSON.",
+                examples=[{"x-ms-blob-type": "BlockBlob"}],
+            ),
+        ]
+        | None
+    ) = None
+
+
 class UrlFields(RequestModel):
     """A file that the server fetches instead of receiving it."""
 

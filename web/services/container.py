@@ -35,6 +35,9 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue
+from web.services.job_requests import JobRequests
+from web.services.job_runner import JobRunner
+from web.services.jobs import Jobs
 from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
 from web.services.outgoing import Outgoing
@@ -86,17 +89,25 @@ class Services:
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry)
-        self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
+        used = self.job_queue, self.charges, idempotency, files, self.remote_files
+        self.conversions = Conversions(registry, executor, *used, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
         )
+        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, metrics.jobs)
+        self.job_runner = self._open_job_runner(owner)
         self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
         self.openapi = cached_json(openapi)
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
         self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
-        self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
+        self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics)
+
+    def _open_job_runner(self, owner: ServerInstance) -> JobRunner:
+        requests = JobRequests(self.files, self.work_files, self.registry)
+        conversions = self.conversions, self.batches, self.files
+        return JobRunner(self.database, owner, self.job_queue, self.jobs, requests, *conversions, self.metrics.jobs)
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them."""

@@ -76,7 +76,8 @@ class ConversionRequest:
     is the output format and `tool` the name of the tool, if any; the last uploads belong to its parameters
     `file_names`. `operation` is the name in the usage report. With `store_result` the result is stored for a later
     download. If `file` is set, the only upload is a working copy of this stored file, and the result is saved with it.
-    `name` replaces the first upload's file name, from which the result's name is derived.
+    `name` replaces the first upload's file name, from which the result's name is derived. The result is sent to
+    `export`, too. `tag` and `webhook_url` are the client's, for a job.
     """
 
     account: Account
@@ -92,6 +93,9 @@ class ConversionRequest:
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
     remote: tuple[RemoteFile, ...] = ()
+    export: RemoteFile | None = None
+    tag: str | None = None
+    webhook_url: str | None = None
 
     @property
     def original_name(self) -> str:
@@ -99,7 +103,9 @@ class ConversionRequest:
 
     def parameters(self, target: str) -> dict[str, Any]:
         """What a repeated request has to be equal in, with the name of its output format, besides its uploads."""
-        given: dict[str, Any] = {"files": self.file_names, "urls": [file.url for file in self.remote]}
+        given: dict[str, Any] = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
+        given["urls"] = [file.url for file in self.remote]
+        given["export_url"] = None if self.export is None else self.export.url
         if self.file is not None:
             given["file"] = self.file.file_id
         always = {"target": target, "tool": self.tool, "options": dict(self.options)}

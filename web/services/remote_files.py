@@ -1,7 +1,7 @@
-"""Files that are fetched from the servers of others, by URLs of clients."""
+"""Files on the servers of others, by URLs of clients: fetched to be converted, and results that are sent there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from email.message import Message
@@ -10,6 +10,8 @@ from weakref import WeakValueDictionary
 
 import httpx
 
+from engine.errors import ConversionError
+from engine.outcome import Outcome
 from engine.registry import Registry
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.services.accounts import Account
@@ -20,31 +22,72 @@ from web.services.work_files import WorkFile, WorkFiles
 FETCH_SECONDS = 30.0
 """The time in which all files of a request have to arrive."""
 
+TRIES = 3
+"""How often a result is sent at most."""
+
+TRY_SECONDS = 20.0
+"""The time of each try to send a result."""
+
+_PAUSE = 1.0  # seconds before another try
 _MAX_NAME = 4096  # characters of a file name that are read
 
 
-class RemoteFiles:
-    """Fetches files. An account fetches as many at a time as it may have conversions running; others wait.
+class ExportFailed(ConversionError):
+    """A result could not be sent to the URL that the client has named for it."""
 
-    `seconds` is the time in which all files of a request have to arrive.
+    reason = "export_failed"
+
+
+class RemoteFiles:
+    """Fetches files and sends results. An account fetches as many files at a time as it may have conversions running.
+
+    `seconds` is the time in which all files of a request have to arrive, `try_seconds` that of a try to send a result.
     """
 
     def __init__(
-        self, outgoing: Outgoing, work_files: WorkFiles, registry: Registry, seconds: float = FETCH_SECONDS
+        self,
+        outgoing: Outgoing,
+        work_files: WorkFiles,
+        registry: Registry,
+        seconds: float = FETCH_SECONDS,
+        try_seconds: float = TRY_SECONDS,
     ) -> None:
         self._outgoing = outgoing
         self._work_files = work_files
         self._registry = registry
         self.seconds = seconds
+        self.try_seconds = try_seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def check(self, files: Sequence[RemoteFile]) -> None:
+    def check(self, files: Iterable[RemoteFile]) -> None:
         """Raises InvalidParameter if a URL is malformed, or its host is an address that must not be reached."""
         for file in files:
             try:
                 self._outgoing.check_url(file.url)
             except OutgoingError as error:
                 raise url_error(error, file.param) from None
+
+    async def send(self, target: RemoteFile, result: WorkFile, outcome: Outcome) -> None:
+        """Sends a result by PUT. Raises ExportFailed if it is not accepted in three tries."""
+        size = outcome.processed_size
+        headers = httpx.Headers({"Content-Type": outcome.media_type})
+        headers.update({**target.headers, "Content-Length": str(size)})
+        for number in range(1, TRIES + 1):
+            request = self._outgoing.request(
+                "PUT", target.url, seconds=self.try_seconds, headers=headers, content=result.blocks()
+            )
+            try:
+                async with request as response:
+                    status = response.status
+                if httpx.codes.is_success(status):
+                    return
+                error = OutgoingError("http_status", f"The URL responds with the status {status}.", status)
+            except OutgoingError as failure:
+                error = failure
+            if number < TRIES:
+                await asyncio.sleep(_PAUSE)
+        details = {} if error.status is None else {"status": error.status}
+        raise ExportFailed(f"The result could not be sent. {error}", details=details)
 
     @asynccontextmanager
     async def complete(

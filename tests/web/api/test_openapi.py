@@ -190,6 +190,7 @@ class TestHeaders:
             server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
             server.request("GET", path, headers={"Range": "bytes=0-9"}),
             server.convert(picture(), "png", quality="80"),  # with a warning
+            server.convert(picture(), headers={"Prefer": "respond-async"}),
             server.request("GET", "/account", "wrong"),
             server.request("PATCH", "/account"),
             server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),

@@ -27,17 +27,9 @@ from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFiles
 
 ACCOUNT = Account("acct_1", "a@example.org", "A", 1, 50, 0, 0, 0, 1, None, None, tier=TIERS["free"], key_id="key_1")
-ALLOWED = "127.0.0.2"  # a network of the operator; other loopback addresses are forbidden
+ALLOWED = "127.0.0.2"  # which the server may reach
 PDF = document("one", 1), document("two", 1)
 JSON = {"Accept": "application/json"}
-
-
-@pytest.fixture(scope="module")
-def fetching(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server that fetches files from one address of this machine."""
-    settings: dict[str, Any] = {"rate_limit_paid": 10_000, "rate_limit_free": 10_000}
-    with servers.running(tmp_path_factory.mktemp("fetching"), url_allow=(ip_network(ALLOWED),), **settings) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +40,13 @@ def place() -> Iterator[Receiver]:
 
 
 @pytest.fixture(autouse=True)
-def empty(place: Receiver, fetching: Running) -> Iterator[None]:
+def empty(place: Receiver, server: Running) -> Iterator[None]:
     """The server of the files has a picture. After each test, no uploads are left."""
     place.respond = reply(200, picture())
     place.requests.clear()
     place.connections = 0
     yield
-    assert eventually(lambda: fetching.work_files() == [])
+    assert eventually(lambda: server.work_files() == [])
 
 
 def send(server: Running, path: str, key: str = "", /, headers: Any = None, **fields: Any) -> httpx.Response:
@@ -71,47 +63,67 @@ def credits(server: Running, key: str) -> int:
     return int(server.request("GET", "/account", key).json()["data"]["credits_remaining"])
 
 
-def test_every_endpoint_with_a_file_fetches_it(fetching: Running, place: Receiver) -> None:
-    key, url = fetching.account(), f"{place.url}/a%20photo.JPG?signature=x"
-    converted = send(fetching, "/convert", key, url=url, output_format="png")
+def test_every_endpoint_with_a_file_fetches_it(server: Running, place: Receiver) -> None:
+    key, url = server.account(purchased=1), f"{place.url}/a%20photo.JPG?signature=x"
+    converted = send(server, "/convert", key, url=url, output_format="png")
     assert (converted.status_code, converted.headers["Content-Type"]) == (200, "image/png")
     assert 'filename="a photo.png"' in converted.headers["Content-Disposition"]
-    stored = upload(fetching, url, key).json()["data"]
+    stored = upload(server, url, key).json()["data"]
     assert (stored["original_name"], stored["extension"], stored["size"]) == ("a photo.JPG", "jpg", len(picture()))
-    batch = create(fetching, key)
-    added = send(fetching, f"/batch/{batch}/files", key, url=url).json()["data"]
+    batch = create(server, key)
+    added = send(server, f"/batch/{batch}/files", key, url=url).json()["data"]
     assert (added["batch_id"], added["total"]) == (batch, 1)
-    made = send(fetching, "/convert/json", key, url=url, output_format="png").json()["data"]
+    made = send(server, "/convert/json", key, url=url, output_format="png").json()["data"]
     assert made["original_size"] == len(picture())
-    planned = send(fetching, "/convert", key, url=url, output_format="png", dry_run=True).json()["data"]
+    planned = send(server, "/convert", key, url=url, output_format="png", dry_run=True).json()["data"]
     assert planned["input_format"] == "jpeg"
-    assert credits(fetching, key) == 48
+    assert credits(server, key) == 49
     assert [request.path for request in place.requests] == ["/a%20photo.JPG?signature=x"] * 5
     assert {request.headers["accept-encoding"] for request in place.requests} == {"identity"}
 
 
-def test_tools_fetch_one_file_or_several(fetching: Running, place: Receiver) -> None:
+def test_tools_fetch_one_file_or_several(server: Running, place: Receiver) -> None:
     place.respond = lambda request, send: reply(200, PDF[int(request.path[1:])])(request, send)
     urls = [f"{place.url}/1", f"{place.url}/0"]
     for value in (urls, ", ".join(urls)):
-        merged = send(fetching, "/pdf/merge", urls=value)
+        merged = send(server, "/pdf/merge", urls=value)
         assert [text[:3] for text in page_texts(merged.content)] == ["two", "one"]
-    rotated = send(fetching, "/pdf/rotate", url=urls[0], angle="90")
+    rotated = send(server, "/pdf/rotate", url=urls[0], angle="90")
     assert rotated.headers["Content-Type"] == "application/pdf"
-    stamped = fetching.request(
+    stamped = server.request(
         "POST",
         "/pdf/watermark",
         files={"url": (None, urls[0]), "stamp": ("stamp.png", picture("PNG"))},
     )
     assert stamped.status_code == 200
-    problem(send(fetching, "/pdf/merge", urls=urls[:1]), 400, "invalid_parameter", param="urls", reason="out_of_range")
-    problem(send(fetching, "/pdf/merge", urls=urls * 11), 400, "invalid_parameter", param="urls", reason="out_of_range")
-    problem(send(fetching, "/pdf/merge", url=urls[0]), 400, "invalid_parameter", reason="unknown_parameter")
+    problem(send(server, "/pdf/merge", urls=urls[:1]), 400, "invalid_parameter", param="urls", reason="out_of_range")
+    problem(send(server, "/pdf/merge", urls=urls * 11), 400, "invalid_parameter", param="urls", reason="out_of_range")
+    problem(send(server, "/pdf/merge", url=urls[0]), 400, "invalid_parameter", reason="unknown_parameter")
     for wrong in ("[", "[1]", "[]"):
-        problem(send(fetching, "/pdf/merge", urls=wrong), 400, "invalid_parameter", param="urls", reason="malformed")
+        problem(send(server, "/pdf/merge", urls=wrong), 400, "invalid_parameter", param="urls", reason="malformed")
 
 
-def test_the_name_is_that_of_the_server(fetching: Running, place: Receiver) -> None:
+def test_a_request_without_files_needs_no_multipart_form(server: Running, place: Receiver) -> None:
+    fields = {"url": place.url, "output_format": "png", "width": 9, "url_headers": {"X-Own": "1"}, "dry_run": False}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in fields.items()}
+    for body in ({"json": fields}, {"data": texts}):
+        response = server.request("POST", "/convert", **body)
+        assert (response.status_code, response.headers["X-Width"]) == (200, "9")
+    assert [request.headers["x-own"] for request in place.requests] == ["1", "1"]
+    merged = server.request("POST", "/pdf/from-images", json={"urls": [place.url] * 2})
+    assert merged.headers["Content-Type"] == "application/pdf"
+    missing = server.request("POST", "/convert", json={"output_format": "png"})
+    problem(missing, 400, "invalid_parameter", param="file", reason="missing")
+    unknown = server.request("POST", "/convert", data={**texts, "file": "x"})
+    problem(unknown, 400, "invalid_parameter", param="file", reason="unknown_parameter")
+    for content in (b'{"url":', b"url=%ff", b"url=a&url=b", b"[]", b""):
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        problem(server.request("POST", "/convert", content=content, headers=headers), 400, "invalid_parameter")
+    large = server.request("POST", "/convert", json={"url": "x" * 70_000})
+    problem(large, 413, "file_too_large", param="body")
+
+
+def test_the_name_is_that_of_the_server(server: Running, place: Receiver) -> None:
     names = {
         'attachment; filename="b.jpg"': "b.jpg",
         "inline; filename*=UTF-8''gr%C3%B6%C3%9Fe.jpg": "größe.jpg",
@@ -122,20 +134,20 @@ def test_the_name_is_that_of_the_server(fetching: Running, place: Receiver) -> N
     }
     for header, name in names.items():
         place.respond = reply(200, picture(), content_disposition=header)
-        assert upload(fetching, f"{place.url}/x/a.jpg").json()["data"]["original_name"] == name
+        assert upload(server, f"{place.url}/x/a.jpg").json()["data"]["original_name"] == name
     place.respond = reply(200, picture())
     for path, name in (("", "file"), ("/", "file"), ("/x/", "file"), ("/%2e%2e%2fb.jpg", "b.jpg"), ("/ä.jpg", "ä.jpg")):
-        assert upload(fetching, place.url + path).json()["data"]["original_name"] == name
+        assert upload(server, place.url + path).json()["data"]["original_name"] == name
 
 
-def test_headers_are_for_the_first_host(fetching: Running, place: Receiver) -> None:
+def test_headers_are_for_the_first_host(server: Running, place: Receiver) -> None:
     with Receiver(reply(200, picture()), ALLOWED) as other:
         headers = {"Authorization": "Bearer secret", "X-Own": "1"}
         place.respond = reply(302, location=other.url)
-        assert upload(fetching, place.url, url_headers=headers).status_code == 200
+        assert upload(server, place.url, url_headers=headers).status_code == 200
         place.respond = reply(200, picture("PNG"))
         both = [place.url, other.url]
-        assert send(fetching, "/pdf/from-images", urls=both, url_headers=headers).status_code == 200
+        assert send(server, "/pdf/from-images", urls=both, url_headers=headers).status_code == 200
         assert [request.headers.get("authorization") for request in place.requests] == ["Bearer secret"] * 2
         assert [request.headers.get("x-own") for request in other.requests] == [None] * 2
     for wrong in (
@@ -148,22 +160,22 @@ def test_headers_are_for_the_first_host(fetching: Running, place: Receiver) -> N
         {"a": ""},
         {"content-length": "1"},
     ):
-        response = upload(fetching, place.url, url_headers=wrong)
+        response = upload(server, place.url, url_headers=wrong)
         problem(response, 400, "invalid_parameter", param="url_headers", reason="malformed")
 
 
-def test_a_file_or_a_url(fetching: Running, place: Receiver) -> None:
+def test_a_file_or_a_url(server: Running, place: Receiver) -> None:
     files = {"file": ("a.jpg", picture()), "url": (None, place.url)}
-    problem(fetching.request("POST", "/files/upload", files=files), 400, "invalid_parameter", reason="exclusive")
-    problem(send(fetching, "/files/upload", url_headers={}), 400, "invalid_parameter", param="file", reason="missing")
+    problem(server.request("POST", "/files/upload", files=files), 400, "invalid_parameter", reason="exclusive")
+    problem(send(server, "/files/upload", url_headers={}), 400, "invalid_parameter", param="file", reason="missing")
     assert place.connections == 0
-    problem(send(fetching, "/convert", url=place.url, output_format="png", qualty="1"), 400, "invalid_parameter")
-    problem(send(fetching, "/batch/batch_0123456789ABCDEFGHIJKL/files", url=place.url), 404, "not_found")
+    problem(send(server, "/convert", url=place.url, output_format="png", qualty="1"), 400, "invalid_parameter")
+    problem(send(server, "/batch/batch_0123456789ABCDEFGHIJKL/files", url=place.url), 404, "not_found")
     assert place.connections == 0
     place.respond = reply(200, b"no picture")
-    problem(upload(fetching, place.url), 400, "invalid_file_type", reason="unrecognized")
+    problem(upload(server, place.url), 400, "invalid_file_type", reason="unrecognized")
     place.respond = reply(200, b"")
-    problem(upload(fetching, place.url), 400, "invalid_file_type", reason="empty_file")
+    problem(upload(server, place.url), 400, "invalid_file_type", reason="empty_file")
 
 
 FORBIDDEN = (
@@ -189,34 +201,34 @@ def inside() -> Iterator[tuple[Receiver, Receiver]]:
 
 
 @pytest.fixture(scope="module")
-def poor(fetching: Running) -> str:
+def poor(server: Running) -> str:
     """The key of an account with one credit."""
-    return fetching.account(credits=1)
+    return server.account(credits=0, purchased=1)
 
 
 @pytest.mark.parametrize("host", [*FORBIDDEN, *UNKNOWN])
 def test_addresses_that_are_not_public(
-    fetching: Running, place: Receiver, inside: tuple[Receiver, Receiver], poor: str, host: str
+    server: Running, place: Receiver, inside: tuple[Receiver, Receiver], poor: str, host: str
 ) -> None:
     url, reasons = f"http://{host}:{inside[host.startswith('[')].port}/a.jpg", {"forbidden_address"}
     if host in UNKNOWN:
         reasons |= {"invalid_url", "unreachable"}
-    response = send(fetching, "/convert", poor, url=url, output_format="png")
+    response = send(server, "/convert", poor, url=url, output_format="png")
     problem(response, 400, "invalid_parameter", param="url")
     assert response.json()["error"]["reason"] in reasons
     place.respond = reply(302, location=url)
-    redirected = send(fetching, "/convert", poor, url=place.url, output_format="png")
+    redirected = send(server, "/convert", poor, url=place.url, output_format="png")
     problem(redirected, 400, "invalid_parameter", param="url")
     assert redirected.json()["error"]["reason"] in {*reasons, "unreachable"}  # some are no URLs at all
     assert [one.connections for one in inside] == [0, 0]
-    assert credits(fetching, poor) == 1
+    assert credits(server, poor) == 1
 
 
 @pytest.mark.parametrize("url", INVALID)
-def test_urls_that_are_none(fetching: Running, place: Receiver, poor: str, url: str) -> None:
-    response = send(fetching, "/convert", poor, url=url.format(port=place.port), output_format="png")
+def test_urls_that_are_none(server: Running, place: Receiver, poor: str, url: str) -> None:
+    response = send(server, "/convert", poor, url=url.format(port=place.port), output_format="png")
     problem(response, 400, "invalid_parameter", param="url", reason="invalid_url")
-    assert (place.connections, credits(fetching, poor)) == (0, 1)
+    assert (place.connections, credits(server, poor)) == (0, 1)
 
 
 def endless(request: Received, send: Send) -> None:
@@ -251,48 +263,48 @@ BAD: dict[str, tuple[Callable[[Received, Send], object], int, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_responses(fetching: Running, place: Receiver, poor: str, name: str) -> None:
+def test_bad_responses(server: Running, place: Receiver, poor: str, name: str) -> None:
     place.respond, status, code, reason = BAD[name]
-    response = send(fetching, "/convert", poor, url=f"{place.url}/", output_format="png")
+    response = send(server, "/convert", poor, url=f"{place.url}/", output_format="png")
     problem(response, status, code, reason=reason, param="url")
     if reason == "http_status":
         assert response.json()["error"]["details"] == {"status": 404 if name == "missing" else 503}
-    assert credits(fetching, poor) == 1
+    assert credits(server, poor) == 1
 
 
-def test_nothing_listens(fetching: Running) -> None:
+def test_nothing_listens(server: Running) -> None:
     with Receiver(address=ALLOWED) as closed:
         pass
-    problem(upload(fetching, closed.url), 400, "invalid_parameter", param="url", reason="unreachable")
-    problem(upload(fetching, "http://nowhere.invalid/"), 400, "invalid_parameter", param="url", reason="unreachable")
+    problem(upload(server, closed.url), 400, "invalid_parameter", param="url", reason="unreachable")
+    problem(upload(server, "http://nowhere.invalid/"), 400, "invalid_parameter", param="url", reason="unreachable")
 
 
-def test_a_repeated_request_fetches_nothing(fetching: Running, place: Receiver) -> None:
+def test_a_repeated_request_fetches_nothing(server: Running, place: Receiver) -> None:
     """The URL may have expired meanwhile."""
-    key, headers = fetching.account(), {"Idempotency-Key": "once"}
+    key, headers = server.account(), {"Idempotency-Key": "once"}
     fields = {"url": f"{place.url}/a.jpg", "output_format": "jpg"}
-    first = send(fetching, "/convert/json", key, **fields, headers=headers)
+    first = send(server, "/convert/json", key, **fields, headers=headers)
     place.respond = reply(403)
-    second = send(fetching, "/convert/json", key, **{**fields, "output_format": "JPEG"}, headers=headers)
+    second = send(server, "/convert/json", key, **{**fields, "output_format": "JPEG"}, headers=headers)
     assert (second.json()["data"], second.headers["Idempotency-Replayed"]) == (first.json()["data"], "true")
-    assert send(fetching, "/convert", key, **fields, headers=headers).headers["Content-Type"] == "image/jpeg"
-    assert (len(place.requests), credits(fetching, key)) == (1, 49)
-    other = send(fetching, "/convert", key, **{**fields, "url": f"{place.url}/b.jpg"}, headers=headers)
+    assert send(server, "/convert", key, **fields, headers=headers).headers["Content-Type"] == "image/jpeg"
+    assert (len(place.requests), credits(server, key)) == (1, 49)
+    other = send(server, "/convert", key, **{**fields, "url": f"{place.url}/b.jpg"}, headers=headers)
     problem(other, 422, "idempotency_key_reused")
     fields["url"] = f"{place.url}/c.jpg"
-    problem(send(fetching, "/convert", key, **fields, headers={"Idempotency-Key": "x"}), 400, "invalid_parameter")
+    problem(send(server, "/convert", key, **fields, headers={"Idempotency-Key": "x"}), 400, "invalid_parameter")
     place.respond = reply(200, picture())
-    assert send(fetching, "/convert", key, **fields, headers={"Idempotency-Key": "x"}).status_code == 200
+    assert send(server, "/convert", key, **fields, headers={"Idempotency-Key": "x"}).status_code == 200
 
 
-def test_a_client_that_disconnects_ends_the_fetch(fetching: Running, place: Receiver) -> None:
+def test_a_client_that_disconnects_ends_the_fetch(server: Running, place: Receiver) -> None:
     place.respond = place.hang
     body = form(part(place.url.encode(), 'name="url"'), TARGET)
-    with fetching.connect() as connection:
-        connection.sendall(conversion_request(fetching.posting, body))
+    with server.connect() as connection:
+        connection.sendall(conversion_request(server.posting, body))
         assert eventually(lambda: len(place.requests) == 1)
-        assert fetching.work_files() != []
-    assert eventually(lambda: fetching.work_files() == [])
+        assert server.work_files() != []
+    assert eventually(lambda: server.work_files() == [])
 
 
 async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Receiver, tmp_path: Path) -> None:

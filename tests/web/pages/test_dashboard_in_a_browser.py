@@ -144,7 +144,9 @@ def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Pa
     """The receiver is an address that is never reached."""
     sign_in(page, site.account())
     page.get_by_role("link", name="Webhooks", exact=True).click()
-    page.get_by_role("textbox", name="URL").fill("https://hooks.invalid/a/rather/long/path/of/a/receiver?with=a&long=query")
+    page.get_by_role("textbox", name="URL").fill(
+        "https://hooks.invalid/a/rather/long/path/of/a/receiver?with=a&long=query"
+    )
     page.get_by_role("button", name="Create").click()
     assert page.get_by_role("textbox", name="Secret").input_value().startswith("whsec_")
     page.get_by_role("button", name=re.compile("Send a test")).click()
