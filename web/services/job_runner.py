@@ -150,6 +150,7 @@ class JobRunner:
         admitted = place.enter_context(self._job_queue.admit(account.tenant, background=True))
         task = asyncio.create_task(self._run(job, account, place, admitted))
         self._tasks[job.id] = job, task
+        self._jobs.changes.tell(job.id)
 
     async def _run(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
         """Runs a job, and ends it or gives it back."""
