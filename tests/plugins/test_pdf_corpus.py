@@ -2,6 +2,7 @@
 
 import hashlib
 from functools import cache
+from typing import Any
 
 import pypdfium2
 import pytest
@@ -102,7 +103,7 @@ def test_delete(entry: Entry, number: int) -> None:
     assert found == [(title, page - (page > number)) for title, page in left]
 
 
-def _kept(data: bytes, name: str, secret: dict[str, str]) -> tuple[list[bytes], str]:
+def _kept(data: bytes, name: str, secret: dict[str, Any]) -> tuple[list[bytes], str]:
     """The results of a tool that keeps how pages look, and the password that opens them."""
     password = secret.get("password", "")
     match name:
