@@ -89,6 +89,7 @@ def run(
     facts: dict[str, Any] = {}
     file: EncodedFile | None = None
     sizes, qualities = [], []
+    formats: set[FileFormat] = set()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_options(plan, options)
@@ -97,12 +98,14 @@ def run(
         for file in _convert(plan, parts, options, timings, on_decoded, caught):
             on_file(file)
             sizes.append(len(file.data))
+            formats.add(file.format or plan.target)
             qualities += [] if file.quality is None else [file.quality]
     if file is None:
         raise StepFailed(f"The tool {plan.tool} returned no file.")
     facts |= {"processed_size": sum(sizes), "quality_used": min(qualities, default=None)}
     facts |= _container(plan, file, len(sizes)) | {"warnings": warning_records(caught)}
-    return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(plan.target.name, **facts))
+    target = formats.pop() if len(formats) == 1 else plan.target
+    return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(target.name, **facts))
 
 
 def _convert(

@@ -56,7 +56,7 @@ Language = Annotated[
     AfterValidator(_check_languages),
 ]
 Deskew = Annotated[bool, Field(description="Turns the content of recognized pages so that their lines are level.")]
-Force = Annotated[bool, Field(description="Recognizes pages that have text, too.")]
+Force = Annotated[bool, Field(description="Recognizes pages that have text, too; their invisible text goes.")]
 
 
 @tool(

@@ -13,6 +13,7 @@ from pikepdf import Object, Page, Pdf
 
 from engine import StepFailed
 from engine.mupdf import pymupdf
+from plugins._pdf.invisible_text import remove_invisible_text
 from plugins._pdf.marks import Geometry, Mark, MarkWriter
 
 _DPI = 300  # for which Tesseract is made
@@ -29,14 +30,21 @@ class Recognizer:
         self._fonts: Object | None = None  # of the first layer; those of all layers are the same
 
     def run(self, *, deskew: bool, force: bool) -> int:
-        """Adds text to the pages that have none, or to all if `force`. Returns how many have new text."""
+        """Adds text to the pages that have none. With `force`, to all, where it replaces invisible text.
+
+        Returns how many pages have new text.
+        """
         file = BytesIO()
         self._document.save(file, encryption=False)
         added = 0
         with pymupdf.open(stream=file.getvalue(), filetype="pdf") as shown:
             for page, drawn in zip(list(self._document.pages), shown, strict=True):
-                if drawn.get_bboxlog() and (force or not drawn.get_text().strip()):
-                    added += self._add_layer(page, self._recognize(drawn), deskew=deskew)
+                if not drawn.get_bboxlog() or (drawn.get_text().strip() and not force):
+                    continue
+                layer = self._recognize(drawn)
+                if force:
+                    remove_invisible_text(self._document, page)
+                added += self._add_layer(page, layer, deskew=deskew)
         return added
 
     def _recognize(self, page: pymupdf.Page) -> bytes:

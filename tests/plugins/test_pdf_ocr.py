@@ -8,11 +8,13 @@ import numpy as np
 import pikepdf
 import pypdfium2
 import pytest
-from pikepdf import Array
+from pikepdf import Array, Dictionary, Name
 
 from engine import InvalidOption
 from engine.mupdf import pymupdf
+from tests.support.results.pdf_checks import complaints
 from tests.support.results.tools import ToolRun, run_tool
+from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
 from tests.support.samples.pdf_pictures import pictures
 from tests.support.samples.scans import LINES, SCANNED, place, scan, scanned_pdf
@@ -66,9 +68,30 @@ def test_pages_with_text_are_left_out_unless_forced() -> None:
 
     assert _texts(_ocr(mixed).data) == ["A page 1", SCANNED]
     assert _ocr(document("A", 1)).codes == {"kept_original"}
-    forced = _ocr(document("A", 1), force=True)
-    assert _texts(forced.data) == ["A page 1 A page 1"]
-    assert forced.codes == set()
+    assert _texts(_ocr(document("A", 1), force=True).data) == ["A page 1 A page 1"]
+
+
+def _invisible(made: pikepdf.Pdf) -> None:
+    """Adds text that is not shown to the content of the first page, between some that is."""
+    font = made.make_indirect(Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica))
+    made.pages[0].resources.Font = Dictionary(F=font)
+    shown, hidden = b"BT /F 9 Tf 9 9 Td (shown) Tj ET", b"q BT 3 Tr /F 9 Tf 90 9 Td (old) Tj [(er)] TJ (a) ' ET Q"
+    made.pages[0].contents_add(made.make_stream(shown + hidden + shown.replace(b"9 9", b"50 9")))
+
+
+def test_an_earlier_recognition_is_replaced() -> None:
+    with pikepdf.open(BytesIO(_ocr(scanned_pdf()).data)) as made:
+        _invisible(made)
+        before = saved(made)
+
+    after = _ocr(before, force=True).data
+
+    assert sorted(_texts(before)[0].split()) == sorted([*SCANNED.split(), "old", "er", "a", "shown", "shown"])
+    found = _texts(after)[0].split()
+    assert {*SCANNED.split(), "shown"} <= {*found}
+    assert not {"old", "er", "a"} & {*found}
+    assert found.count("quick") == 1
+    assert _looks(after) == _looks(before)
 
 
 @pytest.mark.parametrize("change", ["turned", "cropped", "enlarged"])
@@ -152,3 +175,13 @@ def test_languages_that_are_not_installed_are_refused(language: str) -> None:
     assert (raised.value.reason, raised.value.param) == ("unknown", "language")
     assert "eng" in raised.value.details["available"]
     assert "osd" not in raised.value.details["available"]
+
+
+@pytest.mark.parametrize("entry", [entry for entry in load_corpus() if entry.name == "tiff/g4_multipage.tiff"], ids=str)
+def test_a_real_scan(entry: Entry) -> None:
+    recognized = _ocr(entry.path.read_bytes()).data
+
+    marked = run_tool("pdf-watermark", recognized, text="DRAFT").data
+
+    assert complaints(marked) == set()
+    assert [("Page" in text, "DRAFT" in text) for text in _texts(marked)] == [(True, True)] * 3
