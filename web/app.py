@@ -92,9 +92,9 @@ async def listening(
     metrics_listener = None
     if listeners.metrics is not None:
         metrics_listener = metrics_server.start_server_metrics(services, listeners.metrics)
+    working = (services.maintenance, services.request_log, services.readiness)
     background = [
-        asyncio.create_task(service.run())
-        for service in (services.maintenance, services.request_log, services.readiness)
+        asyncio.create_task(service.run()) for service in (*working, services.jobs.changes, services.job_runner)
     ]
     if services.process.count > 1:
         background.append(asyncio.create_task(metrics_server.keep_sampled(services)))
@@ -117,14 +117,16 @@ async def _shut_down(
     sharing: asyncio.Task[None],
     sending: asyncio.Task[None],
 ) -> None:
-    """Drains requests, closes connections, then completes emails and what is to be written to the database.
+    """Gives jobs back, drains requests, closes connections, completes emails and what is to be written to the database.
 
     `sharing` shares the slots of running jobs with other processes, `sending` sends to webhooks.
     """
     services.readiness.stop()
+    services.jobs.changes.close()
     services.job_queue.close()
     services.webhooks.sender.close()
     server.stop_listening()
+    await complete(services.job_runner.close())
     await services.in_flight.drain(DRAIN_TIMEOUT)
     connections = [server.close_all_connections()]
     if metrics_listener is not None:

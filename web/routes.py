@@ -22,6 +22,7 @@ from web.handlers.dashboard_webhooks import (
     WebhookAction,
     WebhooksPage,
 )
+from web.handlers.docs import Docs, Reference
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -33,9 +34,9 @@ from web.handlers.files import (
     StoredFiles,
     Upload,
 )
+from web.handlers.jobs import JobEvents, JobResource, Jobs
 from web.handlers.pages import (
     STATIC_FOLDER,
-    Docs,
     Landing,
     PageNotFound,
     RegisterPage,
@@ -78,6 +79,9 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
     (f"{API}/batch/([^/]+)/download", BatchArchive),
+    (f"{API}/jobs", Jobs),
+    (f"{API}/jobs/([^/]+)", JobResource),
+    (f"{API}/jobs/([^/]+)/events", JobEvents),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
@@ -108,6 +112,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
+    ("/docs/reference", Reference),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/status", StatusPage),

@@ -55,7 +55,7 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "job_runs.renew": lambda transaction: job_runs.renew(transaction, OWNER, 30),
     "job_runs.requeue_expired": job_runs.requeue_expired,
     "job_runs.recover": lambda transaction: job_runs.recover(transaction, OWNER),
-    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", 50),
+    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", limit=50),
     "jobs.read_all": lambda transaction: jobs.read_all(transaction, ["job_1", "job_2"]),
     "jobs.referenced_blobs": lambda transaction: jobs.referenced_blobs(transaction, ["job_1.0"]),
     "jobs.delete_expired": lambda transaction: jobs.delete_expired(transaction, 500),

@@ -21,13 +21,15 @@ from storage.tables import (
     deliveries,
     email_verification,
     idempotency,
+    job_runs,
+    jobs,
     ledger,
     purchases,
     totals,
     webhooks,
 )
 from storage.tables.ledger import ServerInstance
-from web.metrics.service import TotalsMetrics
+from web.metrics import Metrics
 from web.services.files import Files
 
 log = logging.getLogger("convertd.maintenance")
@@ -88,7 +90,7 @@ class Maintenance:
     """
 
     def __init__(
-        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: TotalsMetrics
+        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: Metrics
     ) -> None:
         self._database = database
         self._owner = owner
@@ -97,11 +99,13 @@ class Maintenance:
         self._metrics = metrics
 
     async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server."""
+        """Releases holds, claims and batches of earlier runs of this server, and gives their jobs back."""
         if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
         await self._database.run(idempotency.recover, self._owner)
         await self._database.run(batches.recover, self._owner)
+        if interrupted := await self._database.run(job_runs.recover, self._owner):
+            log.warning("queued %d interrupted jobs again", interrupted)
 
     async def run(self) -> None:
         """Sweeps periodically until cancelled."""
@@ -138,7 +142,8 @@ class Maintenance:
             await self._database.run(totals.begin, await self._database.read(totals.count))
             found = await self._database.run(totals.read)
             assert found is not None
-        self._metrics.update(found, disk.free)
+        self._metrics.totals.update(found, disk.free)
+        self._metrics.jobs.update(await self._database.read(jobs.read_state))
 
     async def _backfill(self) -> None:
         """Runs batches of backfills, if there are any, until the next sweep, for a quarter of the time."""
