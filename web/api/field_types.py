@@ -161,3 +161,7 @@ def one_of(*names: str) -> PlainValidator:
         return text
 
     return field_type(check, Annotated[str, Field(json_schema_extra={"enum": list(names)})])
+
+
+URL: Final = field_type(string, Annotated[str, Field(json_schema_extra={"format": "uri"})])
+"""URLs. Whether one is well-formed and where it may lead is checked by the service that sends requests to it."""

@@ -6,13 +6,12 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from web.api.field_types import RequestModel, field_type, matching, string
+from web.api.field_types import URL, RequestModel, field_type, string
 
 CONTROL = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories of characters that no text may have: surrogates cannot be stored, separators break lines."""
 
 _TAG_LENGTH = 100  # characters
-_WEBHOOK_URL = r"https?://[^\s/?#@]{1,255}(/[^\s#]{0,1700})?"
 
 
 def _tag(value: object) -> str:
@@ -38,7 +37,7 @@ class JobFields(RequestModel):
     webhook_url: (
         Annotated[
             str,
-            matching(_WEBHOOK_URL, "an http or https URL"),
+            URL,
             Field(
                 description="Processes the request in the background, and sends the ended job to this URL.",
                 examples=["https://example.org/hook"],

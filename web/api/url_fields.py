@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from web.api.field_types import RequestModel, field_type, is_text, string
+from web.api.field_types import URL, RequestModel, field_type, is_text
 
 _MAX_HEADERS = 20
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
@@ -65,7 +65,7 @@ class ExportFields(RequestModel):
     export_url: (
         Annotated[
             str,
-            field_type(string, Annotated[str, Field(json_schema_extra={"format": "uri"})]),
+            URL,
             Field(
                 description="A presigned URL, such as of S3, to which the server also sends the result by PUT. If that "
                 "fails three times, the conversion has failed and is not charged.",
@@ -95,7 +95,7 @@ class UrlFields(RequestModel):
     url: (
         Annotated[
             str,
-            field_type(string, Annotated[str, Field(json_schema_extra={"format": "uri"})]),
+            URL,
             Field(
                 description="Where the server gets the file, instead of `file`: a public http or https URL.",
                 examples=["https://media.example/photo.jpg"],

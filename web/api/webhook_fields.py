@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from storage.tables.webhooks import EVENTS, Event
-from web.api.field_types import RequestModel, field_type, string
+from web.api.field_types import URL, RequestModel, field_type
 from web.api.fields import PageCursor, PageLimit
 
 
@@ -24,7 +24,7 @@ class WebhookFields(RequestModel):
 
     url: Annotated[
         str,
-        field_type(string, Annotated[str, Field(json_schema_extra={"format": "uri"})]),
+        URL,
         Field(
             description="The URL that gets the messages: http or https, at a public address, without credentials.",
             examples=["https://example.com/hooks/convertd"],

@@ -6,6 +6,7 @@ checks each again. There are no proxies, cookies or connections that outlive a r
 """
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -41,6 +42,7 @@ MAX_REDIRECTS = 3
 _CONNECT_TIMEOUT = 5.0  # seconds for each address
 _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
 _REDIRECTS = (301, 302, 303, 307, 308)
+_HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
 _PORTS = range(1, 1 << 16)
 
 
@@ -107,9 +109,10 @@ class Outgoing:
             raise OutgoingError("invalid_url", "The URL must begin with http:// or https://.")
         if parsed.userinfo:
             raise OutgoingError("invalid_url", "The URL must not contain a user name or password.")
-        if not parsed.host or len(url) > MAX_URL or (parsed.port is not None and parsed.port not in _PORTS):
-            raise OutgoingError("invalid_url", f"The URL needs a host, and has at most {MAX_URL} characters.")
-        self._check_literal(parsed.raw_host.decode())
+        host, port = parsed.raw_host.decode(), parsed.port
+        if not _HOST.fullmatch(host) or len(url) > MAX_URL or (port is not None and port not in _PORTS):
+            raise OutgoingError("invalid_url", f"The URL needs a valid host, and has at most {MAX_URL} characters.")
+        self._check_literal(host)
         return parsed
 
     @asynccontextmanager
@@ -167,7 +170,7 @@ class Outgoing:
         try:
             return self.check_url(str(current.join(location)))
         except (httpx.InvalidURL, ValueError):
-            raise OutgoingError("unreachable", "The URL redirects to an invalid one.") from None
+            raise OutgoingError("invalid_url", "The URL redirects to a malformed one.") from None
 
     def _check_literal(self, host: str) -> None:
         address = parse_literal(host)

@@ -7,11 +7,11 @@ from storage.database.pages import Page
 from storage.tables import deliveries, webhooks
 from storage.tables.deliveries import Attempt
 from storage.tables.webhooks import Event, IssuedWebhook, StoredWebhook
-from web.api.errors import InvalidParameter
 from web.metrics.webhooks import WebhookMetrics
 from web.services.deliveries import Deliveries
 from web.services.email import EmailQueue
 from web.services.outgoing import Outgoing, OutgoingError
+from web.services.remote_files import url_error
 
 
 class Webhooks:
@@ -32,7 +32,7 @@ class Webhooks:
         try:
             self._outgoing.check_url(url)
         except OutgoingError as error:
-            raise InvalidParameter(str(error), reason=error.reason, param=param) from None
+            raise url_error(error, param) from None
 
     async def create(self, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
         """Creates a webhook for these events. Raises InvalidParameter and TooManyWebhooks."""

@@ -37,7 +37,7 @@ _PARAMS = {
     "files[]",  # schemathesis sends only one, because the field has a content type
     "output_format",  # may be empty in generated requests
     *("file", "url", "urls", "url_headers"),  # either a file is required or a URL that leads to one
-    *("export_url", "export_headers"),  # only public URLs are valid, and only headers of requests
+    *("export_url", "export_headers", "webhook_url"),  # only public URLs are valid, and only headers of requests
     "Stripe-Signature",
 }
 

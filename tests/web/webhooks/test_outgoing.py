@@ -113,6 +113,7 @@ def test_networks_of_the_operator_are_allowed(network: str) -> None:
         *("http://example.org\\@127.0.0.1/", "http://example.org:80@127.0.0.1/"),
         *("http://example.org:0/", "http://example.org:65536/", "http://example.org:-1/", "http://example.org:x/"),
         *("http://exa\r\nmple.org/", "http://example.org/\0", "http://[::1/", "http://[nothing]/", "http://300.1.1.1/"),
+        *("http://a b/", "http://a%20b/", "http://exa%6dple.org/", "http://a'b/", "http://[fe80::1%25eth0]/"),
         f"http://example.org/{'x' * MAX_URL}",
     ],
 )
@@ -242,7 +243,8 @@ async def test_fetch_follows_three_redirects(receiver: Receiver, status: int) ->
         ("file:///etc/passwd", "invalid_url"),
         ("http://user:password@outside.example/", "invalid_url"),
         ("", "too_many_redirects"),
-        ("http://[", "unreachable"),
+        ("http://[", "invalid_url"),
+        ("http://[::1", "invalid_url"),
     ],
 )
 async def test_each_redirect_is_checked(receiver: Receiver, location: str, reason: str) -> None:
