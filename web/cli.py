@@ -206,6 +206,10 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
@@ -226,9 +230,10 @@ def convert(
     explain: Explain = False,
     submit: Submit = False,
     server: Server = None,
+    url: Url = None,
 ) -> None:
     """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
-    _convert(files, to, source_format, overwrite, explain=explain, submit=submit, server=server)
+    _convert(files, to, source_format, overwrite, explain=explain, submit=submit, server=server, url=url)
 
 
 def _convert(
@@ -240,6 +245,7 @@ def _convert(
     explain: bool,
     submit: bool,
     server: str | None,
+    url: str | None,
     **options: str | bool | None,
 ) -> None:
     from web import cli_convert, cli_tasks
@@ -247,7 +253,7 @@ def _convert(
     given = {name: value for name, value in options.items() if value is not None}
     if submit and (server is None or explain):
         exit_with("--async needs --remote, and no --explain", WRONG_USAGE)
-    arguments = cli_tasks.Arguments(files, to, source_format, overwrite)
+    arguments = cli_tasks.Arguments(files, to, source_format, overwrite, url)
     cli_convert.run(arguments, given, server, explain=explain, submit=submit)
 
 

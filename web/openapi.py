@@ -32,6 +32,8 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "output_format": ("An output format.", "webp"),
         "job_id": ("The id of a job of this account.", "job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "token": ("The rest of the link.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640.Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa"),
+        "webhook_id": ("The id of a webhook of this account.", "webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
+        "delivery_id": ("The id of a delivery: its `webhook-id`.", "delivery_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "key_id": ("The id of an API key of this account.", "key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
     }
 )
@@ -151,10 +153,10 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    fields = [*describe(form.fields), *options]
+    fields = [*describe(form.fields), *(describe(form.urls) if form.urls else ()), *options]
     files = {file.name: _file(file) for file in form.files}
     properties = {**files, **{field.name: _property(field) for field in fields}}
-    required = [file.name for file in form.files if file.minimum]
+    required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
     required += [field.name for field in fields if field.required]
     schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
     encoding = {file.name: {"contentType": file.media_type} for file in form.files}

@@ -22,6 +22,7 @@ from storage.tables.jobs import Status
 from web.api.errors import InvalidParameter
 from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
 from web.api.job_fields import CONTROL, JobFields, PreferHeader, Tag
+from web.api.url_fields import ExportFields
 
 MAX_ARCHIVE = 1000
 """Results of an archive."""
@@ -157,11 +158,15 @@ class ConversionFields(RequestModel):
     ]
 
 
-class FileConversionFields(ConversionFields, JobFields):
+class FileConversionFields(ConversionFields, JobFields, ExportFields):
     """POST /files/{file_id}/convert."""
 
 
-class DirectConversionFields(ConversionFields, JobFields):
+class ToolFields(JobFields, ExportFields):
+    """The tools."""
+
+
+class DirectConversionFields(ConversionFields, JobFields, ExportFields):
     """POST /convert."""
 
     dry_run: Annotated[

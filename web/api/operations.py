@@ -16,11 +16,12 @@ from engine.conversions import AnyTool
 from engine.options import Option
 from engine.registry import Registry
 from web.api.field_types import RequestModel, field_names
-from web.api.fields import ChargeHeaders, IdempotencyHeader
+from web.api.fields import ChargeHeaders, IdempotencyHeader, ToolFields
 from web.api.headers import DOWNLOAD_HEADERS
-from web.api.job_fields import JobFields, PreferHeader
+from web.api.job_fields import PreferHeader
 from web.api.schemas.files import ConversionResult
 from web.api.schemas.jobs import AwaitedJob, Job
+from web.api.url_fields import UrlFields, UrlsFields
 
 Tag = Literal[
     "Conversion",
@@ -30,6 +31,7 @@ Tag = Literal[
     "PDF",
     "Tools",
     "Account",
+    "Webhooks",
     "Credits",
     "Registration",
     "Catalogue",
@@ -90,11 +92,15 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: the files to process, text fields, and `further` files."""
+    """A multipart form: the files to process, text fields, and `further` files.
+
+    With `urls`, it may have URLs of the files to process instead of these.
+    """
 
     file: FileField
     fields: type[RequestModel] = RequestModel
     further: tuple[FileField, ...] = ()
+    urls: type[UrlFields | UrlsFields] | None = None
 
     @property
     def files(self) -> tuple[FileField, ...]:
@@ -104,7 +110,7 @@ class FormFields:
     @cached_property
     def text_names(self) -> tuple[str, ...]:
         """The names of the text fields."""
-        return field_names(self.fields)
+        return (*field_names(self.fields), *(field_names(self.urls) if self.urls else ()))
 
 
 @dataclass(frozen=True)
@@ -254,7 +260,10 @@ def tool_operation(tool: AnyTool) -> Operation:
         id=_camel_case(tool.title),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
         form=FormFields(
-            file, JobFields, further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items())
+            file,
+            ToolFields,
+            further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
+            urls=UrlsFields if tool.takes_several else UrlFields,
         ),
         tool=tool,
         headers=ChargeHeaders,

@@ -36,7 +36,7 @@ from typing import Any, Literal, TypedDict
 from convertd_client.transport import ConvertdError
 '''
 # POST /convert has these in addition to options.
-_REQUEST_FIELDS = ("file", "output_format", "dry_run", "tag", "webhook_url")
+_REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
 _AWAITED = "AwaitedJob"  # the client waits for jobs by `wait`
 _SECRETS = ("api_key",)  # fields that `repr` omits

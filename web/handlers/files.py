@@ -1,5 +1,8 @@
 """/files and /batch: upload files, list them, convert them by their ids."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from web.api.fields import (
     BatchConversionFields,
     ChargeHeaders,
@@ -26,12 +29,24 @@ from web.api.schemas.files import (
     StoredFile,
 )
 from web.api.schemas.jobs import AwaitedJob
-from web.handlers.conversions import convert_and_respond
+from web.api.url_fields import UrlFields
+from web.handlers.conversions import convert_and_respond, export_of
 from web.handlers.jobs import is_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
+from web.services.conversion_request import Upload as UploadedFile
 from web.services.files import stored_file
+
+
+@asynccontextmanager
+async def _uploaded_file(handler: BaseHandler) -> AsyncIterator[UploadedFile]:
+    """The file of the form, or the one that its URL leads to, which exists during the block."""
+    if remote := handler.input.remote_files():
+        async with handler.services.remote_files.fetch(handler.client(), remote) as (fetched,):
+            yield fetched
+    else:
+        yield handler.input.form.file("file")
 
 
 class Upload(BaseHandler):
@@ -40,7 +55,7 @@ class Upload(BaseHandler):
     @Operation(
         id="uploadFile",
         tag="Files",
-        form=FormFields(FileField("file", "The file to store.")),
+        form=FormFields(FileField("file", "The file to store."), urls=UrlFields),
         responses=(json_response(StoredFile),),
         codes=("invalid_file_type",),
     )
@@ -50,8 +65,8 @@ class Upload(BaseHandler):
 
         The file is stored until `expires_at`. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
+        async with _uploaded_file(self) as upload:
+            self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class StoredFiles(BaseHandler):
@@ -118,6 +133,7 @@ class FileConversion(BaseHandler):
                 file=file,
                 idempotency=idempotency,
                 context=self.context,
+                export=export_of(self, fields),
                 tag=fields.tag,
                 webhook_url=fields.webhook_url,
             )
@@ -158,7 +174,7 @@ class BatchFiles(BaseHandler):
     @Operation(
         id="addToBatch",
         tag="Batches",
-        form=FormFields(FileField("file", "The file to add.")),
+        form=FormFields(FileField("file", "The file to add."), urls=UrlFields),
         responses=(json_response(AddedFile),),
         codes=("invalid_file_type",),
     )
@@ -168,8 +184,9 @@ class BatchFiles(BaseHandler):
 
         The file is stored, but not converted. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(await self.services.batches.add(self.client(), batch_id, upload))
+        await self.services.batches.check_exists(self.client().id, batch_id)  # reported before a wrong file
+        async with _uploaded_file(self) as upload:
+            self.respond(await self.services.batches.add(self.client(), batch_id, upload))
 
 
 class BatchConversion(BaseHandler):

@@ -113,9 +113,12 @@ class Batches:
         batch, batch_files = await self._database.read(_get_with_files, account_id, batch_id)
         return BatchStatus(batch, tuple(map(stored_file, batch_files)), self.max_files)
 
+    async def check_exists(self, account_id: str, batch_id: str) -> None:
+        """Raises NotFound if the account has no such batch."""
+        await self._database.read(batches.get, account_id, batch_id)
+
     async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
         """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
-        await self._database.read(batches.get, account.id, batch_id)  # an unknown batch is reported before a wrong file
         total = 0
 
         def add(transaction: Transaction, source: SourceFile) -> File:

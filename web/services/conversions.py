@@ -27,6 +27,7 @@ from web.services.file_executor import FileExecutor
 from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
+from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile
 
 log = logging.getLogger("convertd.conversions")
@@ -43,6 +44,7 @@ class Conversions:
         charges: Charges,
         idempotency: IdempotencyService,
         files: Files,
+        remote_files: RemoteFiles,
         metrics: Metrics,
     ) -> None:
         self._registry = registry
@@ -51,6 +53,7 @@ class Conversions:
         self._charges = charges
         self._idempotency = idempotency
         self._files = files
+        self._remote_files = remote_files
         self._metrics = metrics
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -130,6 +133,17 @@ class Conversions:
         request.context.set_plan(plan)
         return plan
 
+    async def find_stored(self, request: ConversionRequest) -> Replayed | None:
+        """Returns the stored response of an earlier request with the same idempotency key, before files are fetched.
+
+        The URLs of the earlier request may not work any more. Raises IdempotencyConflict and IdempotencyKeyReused.
+        """
+        if request.idempotency is None:
+            return None
+        target = self._registry.format(request.target)
+        parameters = request.parameters(request.target if target is None else target.name)
+        return await self._idempotency.find(request.idempotency, parameters, request.contents)
+
     @contextmanager
     def _recorded_failure(self, request: ConversionRequest) -> Iterator[None]:
         """Counts the conversion if the block raises, and logs a failure."""
@@ -158,26 +172,23 @@ class Conversions:
         return converted
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
-        """Runs the job, and seals its result. Saves a failure of a stored file."""
+        """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
         if request.is_stored:
             await self._files.check_not_full(request.account)
         try:
             result, seconds = await self._run_job(request, plan, output, admitted)
+            outcome = _describe(request, plan, result.outcome, seconds)
+            if request.export is not None:
+                await self._files.load(output)
+                await self._remote_files.send(request.export, output, outcome)
         except ConversionError as error:
             if request.file is not None:
                 await self._files.record_failure(request.account.id, request.file.file_id, error)
             raise
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
-        request.context.set_warnings(result.outcome.warnings)
-        is_archive = result.outcome.container is not None
-        return replace(
-            result.outcome,
-            output_format=plan.target.name,
-            media_type=ZIP if is_archive else plan.target.media_type,
-            filename=f"{stem(request.original_name)}.{'zip' if is_archive else plan.target.extensions[0]}",
-            processing_time_ms=round(seconds * 1000),
-        )
+        request.context.set_warnings(outcome.warnings)
+        return outcome
 
     async def _run_job(
         self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
@@ -231,6 +242,18 @@ class Conversions:
                 raise
         self._metrics.conversions.observe_stage("store", perf_counter() - started)
         return ChargedConversion(output, outcome, response, balance)
+
+
+def _describe(request: ConversionRequest, plan: Plan, outcome: Outcome, seconds: float) -> Outcome:
+    """The outcome of a job, with what the job does not know."""
+    is_archive = outcome.container is not None
+    return replace(
+        outcome,
+        output_format=plan.target.name,
+        media_type=ZIP if is_archive else plan.target.media_type,
+        filename=f"{stem(request.original_name)}.{'zip' if is_archive else plan.target.extensions[0]}",
+        processing_time_ms=round(seconds * 1000),
+    )
 
 
 def _usage(request: ConversionRequest, plan: Plan) -> UsageRecord:

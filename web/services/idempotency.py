@@ -93,6 +93,13 @@ class IdempotencyService:
             raise
         return outcome if isinstance(outcome, Claim) else replayed(outcome)
 
+    async def find(
+        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
+    ) -> Replayed | None:
+        """Returns what an earlier request has stored, if there is one. Claims nothing. Raises as `claim` does."""
+        found = await self._database.read(idempotency.find, *await self.prepare(request, parameters, uploads))
+        return None if found is None else replayed(found)
+
     async def run_once(
         self,
         request: IdempotentRequest | None,

@@ -36,6 +36,11 @@ PATHS = (
     ("GET", "/jobs/{job}/events"),
     ("DELETE", "/account/keys/{key}"),
     ("POST", "/account/keys/{key}/rotate"),
+    ("DELETE", "/webhooks/{webhook}"),
+    ("POST", "/webhooks/{webhook}/rotate"),
+    ("POST", "/webhooks/{webhook}/test"),
+    ("GET", "/webhooks/{webhook}/deliveries"),
+    ("POST", "/webhooks/deliveries/{delivery}/redeliver"),
 )
 
 
@@ -49,7 +54,11 @@ def owned(either: Running) -> dict[str, str]:
     key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
     path, headers = f"/files/{file}/convert", {"Prefer": "respond-async"}
     job = either.request("POST", path, owner, **FORMAT, headers=headers).json()["data"]["job_id"]
-    return {"owner": owner, "file": file, "batch": batch, "job": job, "key": key}
+    url = {"url": "https://10.0.0.1.invalid/"}
+    webhook = either.request("POST", "/webhooks", owner, json=url).json()["data"]["webhook_id"]
+    delivery = either.request("POST", f"/webhooks/{webhook}/test", owner).json()["data"]["delivery_id"]
+    ids = {"file": file, "batch": batch, "job": job, "key": key, "webhook": webhook, "delivery": delivery}
+    return {"owner": owner, **ids}
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)

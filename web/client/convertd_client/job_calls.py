@@ -24,9 +24,10 @@ class JobCalls:
     async def submit(
         self,
         /,
-        source: Source,
+        source: Source | None,
         target: str,
         *,
+        url: str | None = None,
         tag: str | None = None,
         webhook_url: str | None = None,
         name: str | None = None,
@@ -35,17 +36,17 @@ class JobCalls:
     ) -> schema.Job:
         """Uploads a file, which is converted in the background. `wait` returns the ended job.
 
-        `name` replaces the filename of the source. `tag` is a text by which `jobs` finds the job, and `webhook_url`
-        receives it when it has ended.
+        If the source is None, the server fetches the file from the `url`. `name` replaces the filename of the source.
+        `tag` is a text by which `jobs` finds the job, and `webhook_url` receives it when it has ended.
         """
-        fields = {**options, "output_format": target, "tag": tag, "webhook_url": webhook_url}
-        return await self._submit("/convert", [("file", source)], fields, name, progress)
+        fields = {**options, "output_format": target, "url": url, "tag": tag, "webhook_url": webhook_url}
+        return await self._submit("/convert", [] if source is None else [("file", source)], fields, name, progress)
 
     async def submit_tool(
         self,
         /,
         tool: str,
-        files: Source | Sequence[Source],
+        files: Source | Sequence[Source] = (),
         *,
         tag: str | None = None,
         webhook_url: str | None = None,
@@ -113,6 +114,6 @@ class JobCalls:
         name: str | None,
         progress: Progress | None,
     ) -> schema.Job:
-        request: dict[str, Any] = {"idempotent": True, "prefer": "respond-async", "data": as_form(**fields)}
-        with transfers.open_uploads(files, name, progress) as uploads:
-            return await self._api.call(schema.Job, "POST", path, files=uploads, **request)
+        request: dict[str, Any] = {"idempotent": True, "prefer": "respond-async"}
+        with transfers.open_form(as_form(**fields), files, name, progress) as form:
+            return await self._api.call(schema.Job, "POST", path, files=form, **request)

@@ -15,6 +15,8 @@ from convertd_client.transport import ConvertdError
 class ConvertOptions(TypedDict, total=False):
     """The options of all conversions."""
 
+    export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
+    export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
@@ -39,8 +41,7 @@ class ConvertOptions(TypedDict, total=False):
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
     dpi: int  # Resolution at which pages and vectors become pixels.
-    # Removes active content from the PDF: scripts, embedded programs, and actions that start programs, send or …
-    sanitize: bool
+    sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
