@@ -225,7 +225,7 @@ class JobRunner:
 
     async def _clean_up(self, job: ClaimedJob) -> None:
         """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
-        self._jobs.changes.tell(job.id)
+        self._jobs.tell_ended(job.id)
         try:
             await self._files.discard(job.blobs)
         except StoreUnavailable as error:

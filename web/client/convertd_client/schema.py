@@ -352,6 +352,14 @@ class JobFailure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobList:
+    """Jobs, newest first."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None  # For the query of the next page; null on the last one.
+
+
+@dataclass(frozen=True, kw_only=True)
 class Key:
     """An API key without its secret."""
 
