@@ -103,7 +103,7 @@ class Services:
         self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics)
 
     def _open_job_runner(self, owner: ServerInstance) -> JobRunner:
-        requests = JobRequests(self.files, self.work_files, self.registry)
+        requests = JobRequests(self.files, self.remote_files, self.work_files, self.registry)
         conversions = self.conversions, self.batches, self.files
         return JobRunner(self.database, owner, self.job_queue, self.jobs, requests, *conversions, self.metrics.jobs)
 

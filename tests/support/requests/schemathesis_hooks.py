@@ -66,7 +66,7 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
         expected = ("target_unreachable", "export_failed")
         return bool(response.status_code != 500 or response.json()["error"].get("reason") not in expected)
     if failure.code == _NOT_FOUND:  # nothing has been converted yet
-        return response.json()["error"].get("reason") != "not_processed"
+        return bool(response.json()["error"].get("reason") != "not_processed")
     if failure.code != _REFUSED:
         return True
     error = response.json()["error"]
