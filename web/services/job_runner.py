@@ -153,6 +153,7 @@ class JobRunner:
         admitted = place.enter_context(self._job_queue.admit(account.tenant, background=True))
         task = asyncio.create_task(self._run(job, account, place, admitted))
         self._tasks[job.id] = job, task
+        self._jobs.changes.tell(job.id)
 
     async def _place_after_fetch(self, account: Account, place: ExitStack) -> QueuedJob:
         """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""

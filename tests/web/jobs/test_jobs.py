@@ -346,14 +346,16 @@ def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
         transaction.execute(lane.update(waiting=lane.waiting + count).where(lane.account == account))
 
     site.server.database.run_blocking(wait_more, MAX_UNFINISHED - 1)
-    response = site.send(
-        "POST",
-        "/convert",
-        files={"file": ("a.jpg", picture())},
-        data={"output_format": "png"},
-        headers=ASYNC,
-    )
-    site.server.database.run_blocking(wait_more, 1 - MAX_UNFINISHED)
+    try:
+        response = site.send(
+            "POST",
+            "/convert",
+            files={"file": ("a.jpg", picture())},
+            data={"output_format": "png"},
+            headers=ASYNC,
+        )
+    finally:
+        site.server.database.run_blocking(wait_more, 1 - MAX_UNFINISHED)
     assert (response.status_code, response.json()["error"]["reason"]) == (429, "queue_full")
     assert int(response.headers["Retry-After"]) >= 1
     assert site.credits() == (49, 1)
