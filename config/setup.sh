@@ -2,6 +2,7 @@
 # Installs convertd: Debian packages, and a virtual environment with the versions of a lock file.
 #   sh config/setup.sh          installs what is needed to run convertd
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
+#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster ocr" installs both
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -20,12 +21,16 @@ fonts-dejavu-core      draws text of SVG: Latin, Greek, Cyrillic, Hebrew, Arabic
 fonts-liberation       draws text in Arial, Times and Courier
 fonts-droid-fallback   draws Chinese, Japanese and Korean
 fonts-noto-color-emoji draws emoji'
+ocr_packages='
+tesseract-ocr          recognizes English text; tesseract-ocr-deu is for German, tesseract-ocr-all for all languages'
 test_packages='
 chromium-headless-shell  opens the web pages
 libheif-examples         reads HEIC independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
+poppler-utils            reads PDF independently
+qpdf                     checks PDF independently
 sqlite3                  makes backups
 unzip                    reads ZIP independently
 p7zip-full               reads ZIP independently
@@ -38,19 +43,26 @@ iproute2                 drops packets between servers'
 extra=""
 lock=config/requirements.lock
 export UV_COMPILE_BYTECODE=1
-case ${1:-} in
-cluster)
-    extra="[cluster]"
-    lock=config/requirements-cluster.lock
-    ;;
-test)
-    packages="$packages$test_packages"
-    extra="[test]"
-    lock=config/requirements-test.lock
-    # Most of what is installed is never loaded. What is loaded, the tests compile.
-    export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
-    ;;
-esac
+for part; do
+    case $part in
+    cluster)
+        extra="[cluster]"
+        lock=config/requirements-cluster.lock
+        ;;
+    ocr) packages="$packages$ocr_packages" ;;
+    test)
+        packages="$packages$ocr_packages$test_packages"
+        extra="[test]"
+        lock=config/requirements-test.lock
+        # Most of what is installed is never loaded. What is loaded, the tests compile.
+        export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
+        ;;
+    *)
+        echo "setup: $part is none of cluster, ocr and test" >&2
+        exit 2
+        ;;
+    esac
+done
 
 print() { echo "setup: $*"; }
 

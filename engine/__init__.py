@@ -9,6 +9,7 @@ from engine.conversions import Conversion as Conversion
 from engine.conversions import EncodedFile as EncodedFile
 from engine.conversions import FidelityWarning as FidelityWarning
 from engine.conversions import Loss as Loss
+from engine.conversions import MaxBytes as MaxBytes
 from engine.conversions import Requirement as Requirement
 from engine.conversions import Tool as Tool
 from engine.conversions import ToolResult as ToolResult
@@ -58,3 +59,4 @@ from engine.options import PageRanges as PageRanges
 from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation
+from engine.size_limit import best_within as best_within

@@ -259,7 +259,7 @@ class Tool(Generic[T]):
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
     `encodes`, files instead of payloads. `files` are the further files that it can receive, by the name of the
     parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
-    `isolated` is as in `conversion`.
+    `isolated` and `programs` are as in `conversion`.
 
     The result is a file of the format `target`, or an `archive` of such files. Its name is `output_name`, by default
     the name of the first file.
@@ -278,6 +278,7 @@ class Tool(Generic[T]):
     archive: bool = False
     encodes: bool = False
     output_name: str | None = None
+    programs: tuple[str, ...] = ()
     decoded_to: AnyFormat | None = None
     decoded: tuple[FileFormat, ...] = ()
     opens_with: OptionValues = field(default_factory=dict, compare=False)
@@ -355,6 +356,7 @@ def tool(
     archive: bool = False,
     encodes: bool = False,
     output_name: str | None = None,
+    programs: tuple[str, ...] = (),
     opens_with: OptionValues = NO_OPTIONS,
 ) -> Callable[[Callable[..., Returned[T]]], Tool[T]]:
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
@@ -371,7 +373,7 @@ def tool(
         formats = sources, target or sources[0]
         made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
         names = read_names_parameter(run)
-        made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names)
+        made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names, programs=programs)
         return replace(made, options=read_options(run), files=read_input_files(run))
 
     return declare
@@ -385,9 +387,10 @@ def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A system program or library that a plugin needs for some of its conversions."""
+    """A system program or library that a plugin needs for some of its conversions, or for its tool `tool`."""
 
     name: str
     purpose: str
     install: str  # the command that installs it
     present: bool
+    tool: str | None = None

@@ -98,10 +98,7 @@ Metadata: TypeAlias = Annotated[
 ]
 Sanitize: TypeAlias = Annotated[
     bool,
-    Field(
-        description="Removes active content from the PDF: scripts, embedded programs, and actions that start programs, "
-        "send or load data, or lead out of the document by themselves. Links stay."
-    ),
+    Field(description="Removes scripts, embedded programs and other active content from the PDF. Links stay."),
 ]
 Password: TypeAlias = Annotated[
     str,

@@ -28,6 +28,7 @@ from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues, PageRanges
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.planner import Conversions, Plan
+from engine.size_limit import best_within
 from engine.step_errors import step_errors
 
 PAGES, METADATA = "pages", "metadata"
@@ -88,6 +89,7 @@ def run(
     facts: dict[str, Any] = {}
     file: EncodedFile | None = None
     sizes, qualities = [], []
+    formats: set[FileFormat] = set()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_options(plan, options)
@@ -96,12 +98,14 @@ def run(
         for file in _convert(plan, parts, options, timings, on_decoded, caught):
             on_file(file)
             sizes.append(len(file.data))
+            formats.add(file.format or plan.target)
             qualities += [] if file.quality is None else [file.quality]
     if file is None:
         raise StepFailed(f"The tool {plan.tool} returned no file.")
     facts |= {"processed_size": sum(sizes), "quality_used": min(qualities, default=None)}
     facts |= _container(plan, file, len(sizes)) | {"warnings": warning_records(caught)}
-    return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(plan.target.name, **facts))
+    target = formats.pop() if len(formats) == 1 else plan.target
+    return PipelineResult(file, (*trace, *_sum_by_step(timings)), Outcome(target.name, **facts))
 
 
 def _convert(
@@ -273,51 +277,39 @@ def _encode(
     digits = max(2, len(str(count)))
     for number, part in enumerate(parts, 1):
         if MAX_BYTES in options and MAX_BYTES in encoder.options:
-            data, encoder_input, quality = _encode_within(encoder, part, options, trace)
+            file = _encode_within(encoder, part, options, trace)
         else:
-            data, encoder_input, quality = run_step(encoder, part, options, trace), part, None
+            file = EncodedFile(run_step(encoder, part, options, trace), part)
         for step in others:
-            data = run_step(step, data, options, trace)
-        if not data:
+            file = replace(file, data=run_step(step, file.data, options, trace))
+        if not file.data:
             raise StepFailed(f"The step {encoder} returned no data.")
-        yield EncodedFile(data, encoder_input, name if count == 1 else f"{number:0{digits}}", pages, quality)
+        yield replace(file, name=name if count == 1 else f"{number:0{digits}}", pages=pages)
 
 
 def _encode_within(
     encoder: AnyConversion | AnyTransform, payload: Any, options: OptionValues, trace: list[Timing]
-) -> tuple[bytes, Any, int | None]:
+) -> EncodedFile:
     """Encodes with the best quality whose file has at most `max_bytes`, up to the option `quality` or its default.
 
-    An encoder without a default compresses without loss, which comes first. Returns the file, the payload that the
-    encoder received, and the quality. Raises ConversionError, reason `target_unreachable`.
+    An encoder without a default compresses without loss, which comes first. Raises ConversionError, reason
+    `target_unreachable`.
     """
     max_bytes = int(options[MAX_BYTES])
     copies = media.copies(payload)
-    if QUALITY not in options and encoder.options[QUALITY].default is None:
+
+    def encode(given: OptionValues) -> EncodedFile:
         copy = next(copies)
-        data = run_step(encoder, copy, options, trace)
-        if len(data) <= max_bytes:
-            return data, copy, None
-    upper = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
-    best: tuple[bytes, Any, int] | None = None
-    lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
-    lower = upper - 1 if lossless else 0  # without loss, all qualities have the same size
-    smallest = 0
-    while lower < upper:
-        quality, copy = (lower + upper + 1) // 2, next(copies)
-        data = run_step(encoder, copy, {**options, QUALITY: quality}, trace)
-        if len(data) <= max_bytes:
-            lower, best = quality, (data, copy, quality)
-        else:
-            upper, smallest = quality - 1, len(data)
-    if best is None:
-        raise ConversionError(
-            f"No quality results in a file of at most {max_bytes} bytes; the smallest has {smallest}.",
-            reason="target_unreachable",
-            param=MAX_BYTES,
-            details={"max_bytes": max_bytes, "smallest": smallest},
-        )
-    return best
+        return EncodedFile(run_step(encoder, copy, given, trace), copy)
+
+    if QUALITY not in options and encoder.options[QUALITY].default is None:
+        file = encode(options)
+        if len(file.data) <= max_bytes:
+            return file
+    highest = int(options.get(QUALITY) or encoder.options[QUALITY].default or _MAX_QUALITY)
+    is_lossless = LOSSLESS in encoder.options and options.get(LOSSLESS)
+    lowest = highest if is_lossless else 1  # without loss, all qualities have the same size
+    return best_within(lambda quality: encode({**options, QUALITY: quality}), max_bytes, highest, lowest)
 
 
 def _sum_by_step(timings: Iterable[Timing]) -> Iterator[Timing]:

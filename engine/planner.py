@@ -127,8 +127,9 @@ class Plan:
 
     @cached_property
     def programs(self) -> tuple[str, ...]:
-        """The paths of the programs that the steps run."""
-        return tuple(program for step in self.conversions for program in step.programs)
+        """The paths of the programs that the steps and the tool run."""
+        steps = (*self.conversions, *((self.tool,) if self.tool else ()))
+        return tuple(program for step in steps for program in step.programs)
 
     @cached_property
     def isolated(self) -> bool:

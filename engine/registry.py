@@ -90,10 +90,15 @@ class Registry:
         requirements = (requirement for plugin in self.plugins for requirement in plugin.requirements)
         return tuple(dict.fromkeys(requirement for requirement in requirements if not requirement.present))
 
+    def lacking(self, tool: str) -> Requirement | None:
+        """The system package without which a tool is not offered; None if the tool is offered or unknown."""
+        return next((requirement for requirement in self.missing if requirement.tool == tool), None)
+
     @property
     def programs(self) -> frozenset[str]:
-        """The paths of all programs that steps run."""
-        return frozenset(path for plugin in self.plugins for step in plugin.conversions for path in step.programs)
+        """The paths of all programs that steps and tools run."""
+        by_steps = (step.programs for plugin in self.plugins for step in plugin.conversions)
+        return frozenset(chain.from_iterable(chain(by_steps, (tool.programs for tool in self.tools.values()))))
 
     @property
     def modules(self) -> frozenset[str]:

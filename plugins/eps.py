@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterable
@@ -30,7 +29,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Metadata
-from plugins import _postscript
+from plugins import _postscript, _programs
 from plugins.jpeg import JPEG
 from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, to_bytes, warn_first_page
 
@@ -48,14 +47,13 @@ EPS = FileFormat(
     is_complete=ends_with(b"%%EOF"),
 )
 
-_PROGRAM = shutil.which("gs")
-PROGRAMS = (str(Path(_PROGRAM).resolve()),) if _PROGRAM else ()
+PROGRAMS = _programs.find("gs")
 """The path of Ghostscript, if it is installed."""
 GHOSTSCRIPT = Requirement(
     "Ghostscript",
     "reading EPS, and writing EPS with vectors from PDF",
     "apt-get install ghostscript",
-    present=_PROGRAM is not None,
+    present=bool(PROGRAMS),
 )
 
 _BOUNDING_BOX = re.compile(rb"^%%(HiRes|Page)?BoundingBox: [-\d. ]+$", re.MULTILINE)
@@ -199,11 +197,10 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
 
 def _check_patterns(document: pymupdf.Document) -> None:
     """Raises TooLarge if patterns are nested more deeply than Ghostscript writes them."""
-    import pikepdf
-
+    from plugins._pdf.objects import open_pdf
     from plugins._pdf.resources import has_nested_patterns
 
-    with pikepdf.open(BytesIO(document.tobytes())) as objects:
+    with open_pdf(document.tobytes()) as objects:
         if has_nested_patterns(objects.pages[0].obj, _MAX_PATTERNS):
             message = f"Patterns are nested deeper than {_MAX_PATTERNS} levels, which EPS files cannot hold."
             raise TooLarge(message, reason="elements", details={"max_nesting": _MAX_PATTERNS})
@@ -223,12 +220,11 @@ def _without_hidden_layers(document: pymupdf.Document) -> pymupdf.Document:
     """The document without the parts of hidden layers that Ghostscript would show."""
     if not document.get_ocgs():
         return document
-    import pikepdf
-
     from plugins._pdf.layers import remove_hidden_layers
+    from plugins._pdf.objects import open_pdf
 
     changed = BytesIO()
-    with pikepdf.open(BytesIO(document.tobytes())) as objects:
+    with open_pdf(document.tobytes()) as objects:
         remove_hidden_layers(objects)
         objects.save(changed)
     return type(document)(stream=changed.getvalue(), filetype="pdf")

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from engine import (
+    CorruptInput,
     EncodedFile,
     FidelityWarning,
     FileFormat,
@@ -59,6 +60,8 @@ def extract_images(
     if not found:
         raise InvalidOption("The pages have no picture of this size.", reason="nothing_found", param="file")
     extracted = [(number, picture) for number, one in enumerate(found, 1) if (picture := extractor.extract(one))]
+    if not extracted:
+        raise CorruptInput("All pictures of the PDF are damaged or too large.")
     if len(extracted) < len(found):
         message = f"{len(found) - len(extracted)} pictures of the PDF are damaged or too large."
         FidelityWarning.issue("pictures_dropped", message)

@@ -52,7 +52,7 @@ def split(
     password: Password | None = None,
     sanitize: Sanitize = False,
 ) -> ToolResult[bytes]:
-    """Splits a PDF into several: by number of pages, groups of pages, bookmarks or size."""
+    """Splits a PDF into several: by number of pages, groups, bookmarks or size; attached files go to the first."""
     from plugins._pdf.parts import Divider
 
     given = [every is not None, pages is not None, bookmarks, max_bytes is not None].count(True)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from web.cli_output import FAILED, exit_with
+
 if TYPE_CHECKING:
     from engine.options import Option
 
@@ -46,6 +48,8 @@ def tool_command(name: str) -> Any:
 
     tool = load_registry().tools.get(name)
     if tool is None:
+        if lacking := load_registry().lacking(name):
+            exit_with(f"{name} needs {lacking.name}; install it with: {lacking.install}", FAILED)
         return None
 
     def run(

@@ -32,6 +32,8 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "output_format": ("An output format.", "webp"),
         "job_id": ("The id of a job of this account.", "job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "token": ("The rest of the link.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640.Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa"),
+        "webhook_id": ("The id of a webhook of this account.", "webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
+        "delivery_id": ("The id of a delivery: its `webhook-id`.", "delivery_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "key_id": ("The id of an API key of this account.", "key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
     }
 )

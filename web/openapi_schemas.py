@@ -52,6 +52,7 @@ TAGS: Mapping[Tag, str] = MappingProxyType(
         "PDF": "Tools that edit PDFs.",
         "Tools": "Other tools.",
         "Account": "Balance, limits, usage and API keys.",
+        "Webhooks": "Signed messages to your servers when something happens, such as the end of a job.",
         "Credits": "Buy credits from the payment provider.",
         "Registration": "Get an API key.",
         "Catalogue": "The conversions that this server supports. No API key needed.",

@@ -9,11 +9,11 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any, NamedTuple
 
-import pikepdf
 from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, Stream, String
 
 from engine import FidelityWarning
 from plugins._pdf.name_trees import Ids, as_list, read_name_tree
+from plugins._pdf.objects import open_pdf
 
 _ACTIONS = {"/Launch": "Launch", "/SubmitForm": "SubmitForm", "/ImportData": "ImportData", "/RichMediaExecute": "Flash"}
 _AUTOMATIC_ACTIONS = {**_ACTIONS, **dict.fromkeys(("/URI", "/GoToR", "/GoToE"), "OpenAction")}
@@ -56,7 +56,7 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
 
 def check_file(data: bytes, password: str, *, sanitize: bool) -> bytes:
     """The file, without its active content if `sanitize`; otherwise issues a warning if it has any."""
-    with pikepdf.open(BytesIO(data), password=password) as document:
+    with open_pdf(data, password) as document:
         if not check_active_content(document, sanitize=sanitize) or not sanitize:
             return data
         file = BytesIO()

@@ -11,6 +11,7 @@ from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.duplicates import merge_duplicates
 from plugins._pdf.fonts import convert_type1, name_descriptors, subset_fonts
+from plugins._pdf.objects import open_pdf
 from plugins._pdf.recompression import PictureSettings, recompress
 
 
@@ -19,12 +20,21 @@ def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
 
     Issues a warning if it has no pictures that can be stored as JPEG.
     """
-    with pikepdf.open(BytesIO(data), password=password) as document:
+    with open_pdf(data, password) as document:
         optimized = optimize(document, password)
-    with pikepdf.open(BytesIO(optimized), password=password) as document:
-        if not recompress(document, PictureSettings.of(quality, dpi)):
-            FidelityWarning.issue("quality_ignored", "The PDF has no pictures that can be stored as JPEG.")
-        return to_bytes(document)
+    compressed, count = with_pictures(optimized, password, PictureSettings.of(quality, dpi))
+    if not count:
+        FidelityWarning.issue("quality_ignored", "The PDF has no pictures that can be stored as JPEG.")
+    return compressed
+
+
+def with_pictures(
+    data: bytes, password: str, settings: PictureSettings, *, linearize: bool = False
+) -> tuple[bytes, int]:
+    """The file with compressed pictures, and the number of pictures that can be stored as JPEG."""
+    with pikepdf.open(BytesIO(data), password=password) as document:
+        count = recompress(document, settings)
+        return to_bytes(document, linearize=linearize), count
 
 
 def optimize(document: Pdf, password: str) -> bytes:

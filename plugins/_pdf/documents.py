@@ -11,6 +11,7 @@ from pikepdf import ObjectStreamMode, Page, Pdf
 from engine import CorruptInput, FidelityWarning, InvalidOption
 from engine.mupdf import pymupdf
 from plugins._pdf.active_content import check_active_content
+from plugins._pdf.objects import open_pdf
 from plugins.pdf import encrypted_error, warn_repaired
 
 
@@ -38,7 +39,7 @@ def _open(data: bytes, given: str | None) -> Pdf:
     # The password may apply to some inputs only.
     for password in dict.fromkeys((given or "", "")):
         with suppress(pikepdf.PasswordError):
-            document = pikepdf.open(BytesIO(data), password=password)
+            document = open_pdf(data, password)
             # An empty owner password must not open a file without its user password.
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
@@ -68,10 +69,15 @@ def missing_option(names: tuple[str, ...]) -> InvalidOption:
     return InvalidOption(f"One of {', '.join(names)} must be given.", reason="missing", param=names[0])
 
 
+def needs_repair(data: bytes) -> bool:
+    """Whether readers have to repair a file."""
+    with pymupdf.open(stream=data, filetype="pdf") as document:
+        return bool(document.is_repaired)
+
+
 def keep_original(data: bytes, result: bytes, reason: str) -> bytes:
     """The original, with a warning that has the reason; the result if readers have to repair the original."""
-    with pymupdf.open(stream=data, filetype="pdf") as document:
-        if document.is_repaired:
-            return result
+    if needs_repair(data):
+        return result
     FidelityWarning.issue("kept_original", f"The original is the result: {reason}.")
     return data

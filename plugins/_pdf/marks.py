@@ -6,7 +6,6 @@ import html
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from math import ceil, cos, radians, sin, sqrt
 from typing import Any, TypeAlias
 
@@ -14,6 +13,7 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Page, Pdf, PdfError, String
 
 from engine.mupdf import pymupdf
+from plugins._pdf.objects import open_pdf
 
 Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Color: TypeAlias = tuple[float, float, float]
@@ -148,7 +148,7 @@ class MarkWriter:
 
     def page(self, data: bytes, opacity: float = 1.0) -> Mark:
         """The first page of a PDF file, at its size."""
-        with pikepdf.open(BytesIO(data)) as source:
+        with open_pdf(data) as source:
             page = source.pages[0]
             page.obj.TrimBox = page.cropbox  # the form shows this box
             left, bottom, right, top = (float(edge) for edge in page.cropbox)
@@ -167,18 +167,29 @@ class MarkWriter:
         form.Resources = Dictionary({f"/{name}": value for name, value in resources.items()})
         return Mark(form, width, height)
 
-    def draw(self, page: Page, mark: Mark, matrices: Iterable[Matrix], *, under: bool = False) -> None:
+    def draw(
+        self, page: Page, mark: Mark, matrices: Iterable[Matrix], *, under: bool = False, tag: str = "/Artifact"
+    ) -> None:
         """Draws a mark on a page, or under its content, at each of these places on the page as it is shown."""
         name = _add_resource(self._document, page, mark.form)
         matrix = " ".join(f"{value:.6g}" for value in Geometry.of(page).to_page)
         places = " ".join(f"q {' '.join(f'{value:.6g}' for value in one)} cm {name} Do Q" for one in matrices)
-        drawn = f"/Artifact BMC q {matrix} cm {places} Q EMC"
+        drawn = f"{tag} BMC q {matrix} cm {places} Q EMC"
         if under:
             page.contents_add(self._stream(f"{drawn}\n"), prepend=True)
             return
         before, after = _unbalanced(page)
         page.contents_add(self._stream("q " * (before + 1) + "\n"), prepend=True)
         page.contents_add(self._stream("\n" + "Q " * (after + 1) + drawn))
+
+    def turn(self, page: Page, angle: float) -> None:
+        """Turns the content of a page around its middle, counterclockwise by `angle` degrees."""
+        left, bottom, right, top = (float(edge) for edge in page.cropbox)
+        x, y = (left + right) / 2, (bottom + top) / 2
+        matrix = " ".join(f"{value:.6f}" for value in _turned(Mark(page.obj, 2 * x, 2 * y), x, y, angle))
+        before, after = _unbalanced(page)
+        page.contents_add(self._stream(f"q {matrix} cm " + "q " * before + "\n"), prepend=True)
+        page.contents_add(self._stream("\n" + "Q " * (after + 1)))
 
     def _stream(self, content: str) -> Any:
         """The stream with this content, which pages share."""

@@ -1,13 +1,35 @@
-"""The objects of a PDF that its trailer leads to."""
+"""Opens PDF files of clients as objects, and walks through the objects that a trailer leads to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any
 
+import pikepdf
 from pikepdf import Array, Dictionary, Pdf, Stream
 
-from plugins._pdf.name_trees import Ids
+from plugins._pdf.name_trees import Ids, as_list
+
+_SHARED = "/JBIG2Globals"
+
+
+def open_pdf(data: bytes, password: str = "") -> Pdf:
+    """Opens a file that a client has sent. Raises PdfError, and PasswordError for a wrong password."""
+    document = pikepdf.open(BytesIO(data), password=password)
+    # Saving a picture whose shared data refer to themselves would end the process.
+    for parameters in [found for item in document.objects for found in _sharing(item)]:
+        if any(_sharing(parameters[_SHARED])):
+            del parameters[_SHARED]
+    return document
+
+
+def _sharing(item: Any) -> Iterator[Any]:
+    """The parameters of a stream that refer to data that pictures by JBIG2 share."""
+    if isinstance(item, Stream):
+        for parameters in as_list(item.get("/DecodeParms")):
+            if isinstance(parameters, Dictionary) and _SHARED in parameters:
+                yield parameters
 
 
 def walk(document: Pdf) -> Iterator[tuple[Any, Any, Any]]:

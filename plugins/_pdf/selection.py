@@ -9,11 +9,12 @@ import pikepdf
 from engine import FidelityWarning
 from plugins._pdf.delete_pages import remove_pages
 from plugins._pdf.form_fields import remove_xfa
+from plugins._pdf.objects import open_pdf
 
 
 def with_distinct_pages(data: bytes, password: str) -> bytes:
     """The document with an object for each page, without encryption. A page can be in it several times."""
-    with pikepdf.open(BytesIO(data), password=password) as document:
+    with open_pdf(data, password) as document:
         len(document.pages)  # replaces repeated pages by copies
         file = BytesIO()
         document.save(file, encryption=False)
@@ -26,7 +27,7 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
     None if it is damaged. Issues a warning for links to other pages, and for an XFA form.
     """
     try:
-        with pikepdf.open(BytesIO(data), password=password) as document:
+        with open_pdf(data, password) as document:
             removed = sorted(set(range(len(document.pages))).difference(indices))
             remove_xfa(document)
             links = remove_pages(document, removed)

@@ -7,12 +7,12 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import pikepdf
-from pikepdf import Array, Dictionary, Name, Stream
+from pikepdf import Array, Dictionary, Name, Object, Stream
 from PIL import Image
 
 from engine.mupdf import pymupdf
 from plugins import _pillow
+from plugins._pdf.objects import open_pdf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _MAX_NESTING = 50
 def flatten(document: pymupdf.Document) -> tuple[pymupdf.Document, bool]:
     """The document, whose only page is not rotated, without transparency; and whether pictures were put on the page."""
     data = BytesIO()
-    with pikepdf.open(BytesIO(document.tobytes(garbage=1))) as objects:
+    with open_pdf(document.tobytes(garbage=1)) as objects:
         if not sum(_remove_transparency(item, _MAX_NESTING) for item in objects.objects):
             return document, False
         objects.save(data)
@@ -63,7 +63,7 @@ def _is_direct(item: Any) -> bool:
 
 def _is_transparent(key: str, value: Any) -> bool:
     if key in ("/ca", "/CA"):
-        return isinstance(value, int | float) or (value is not None and not isinstance(value, pikepdf.Object))
+        return isinstance(value, int | float) or (value is not None and not isinstance(value, Object))
     if key == "/BM":
         return isinstance(value, Array) or (isinstance(value, Name) and value not in (Name.Normal, Name.Compatible))
     if key == "/SMask":

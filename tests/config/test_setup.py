@@ -142,6 +142,18 @@ def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
     assert not [line for line in _log(folder) if not line.startswith(("pip", "uv"))]
 
 
+def test_text_recognition_is_installed_on_request(folder: Path) -> None:
+    (folder / "missing").write_text("tesseract-ocr\n")
+
+    assert "tesseract" not in _set_up(folder)
+    for arguments in (("ocr",), ("cluster", "ocr"), ("test",)):
+        assert re.search(r"^  tesseract-ocr +recognizes English text", _set_up(folder, *arguments), re.MULTILINE)
+    assert [line for line in _log(folder) if " install " in line and not line.startswith(("pip", "uv"))] == [
+        "sudo apt-get install -y -qq --no-install-recommends tesseract-ocr"
+    ] * 3
+    assert ["requirements-cluster" in line for line in _log(folder)].count(True) == 1
+
+
 @pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test",), _LOCKS[2])])
 def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
     output = _set_up(folder, *arguments)

@@ -2,11 +2,15 @@
 
 import hashlib
 from functools import cache
+from typing import Any
 
 import pypdfium2
 import pytest
 
+from benchmarks.compression import similarity
 from engine.mupdf import pymupdf
+from tests.support.results.pdf_checks import complaints, drawn_pages
+from tests.support.results.tools import run_tool
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.pdf_documents import delete, merge, opened
 
@@ -16,6 +20,9 @@ _PASSWORDS = {
     "pdf/rc4_128_user_password.pdf": "asdfzxcv",
 }
 _PDFS = [entry for entry in load_corpus() if entry.name.startswith("pdf/")]
+_KEEPING = ("extract", "split", "merge", "rotate", "protect", "unlock")
+_MIN_SIMILARITY = 0.999
+_MOST_MERGED, _MOST_CHECKED = 20, 5  # files
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -31,6 +38,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen_pages = pages if everything else some
         metafunc.parametrize(
             ("entry", "number"), chosen_pages, ids=[f"{entry.name}-{number}" for entry, number in chosen_pages]
+        )
+
+    if "kept" in metafunc.fixturenames:
+        rounds = [(entry, name) for entry in _PDFS for name in _KEEPING]
+        some_rounds = [(_PDFS[place % len(_PDFS)], name) for place, name in enumerate(_KEEPING)] if _PDFS else []
+        chosen_rounds = rounds if everything else some_rounds
+        metafunc.parametrize(
+            ("entry", "kept"), chosen_rounds, ids=[f"{entry.name}-{name}" for entry, name in chosen_rounds]
         )
 
 
@@ -86,3 +101,35 @@ def test_delete(entry: Entry, number: int) -> None:
     left = [(title, page) for _, title, page in _toc(whole, password) if page != number]
     found = [(title, page) for _, title, page in _toc(data, password) if page != -1]
     assert found == [(title, page - (page > number)) for title, page in left]
+
+
+def _kept(data: bytes, name: str, secret: dict[str, Any]) -> tuple[list[bytes], str]:
+    """The results of a tool that keeps how pages look, and the password that opens them."""
+    password = secret.get("password", "")
+    match name:
+        case "extract":
+            return [run_tool("pdf-extract-pages", data, pages="1-", **secret).data], password
+        case "split" | "merge":
+            parts = [*run_tool("pdf-split", data, every=2, **secret).files.values()][:_MOST_MERGED]
+            if name == "split" or len(parts) == 1:
+                return parts, password
+            return [run_tool("pdf-merge", *parts, **secret).data], ""
+        case "rotate":
+            return [run_tool("pdf-rotate", data, angle=90, **secret).data], password
+        case "protect":
+            return [run_tool("pdf-protect", data, user_password="new", allow="print", **secret).data], "new"
+    return [run_tool("pdf-unlock", data, **secret).data], ""
+
+
+def test_pages_look_the_same_and_no_reader_complains(entry: Entry, kept: str) -> None:
+    whole, password = entry.path.read_bytes(), _PASSWORDS.get(entry.name)
+
+    results, opening = _kept(whole, kept, {} if password is None else {"password": password})
+
+    before = drawn_pages(whole, password, turned=90 if kept == "rotate" else 0)
+    after = [page for result in results for page in drawn_pages(result, opening)]
+    assert len(after) == len(before) or kept in ("split", "merge")
+    for first, second in zip(before, after, strict=False):
+        assert similarity(first, second) >= _MIN_SIMILARITY
+    known = complaints(whole, password or "")
+    assert [found for result in results[:_MOST_CHECKED] if (found := complaints(result, opening) - known)] == []

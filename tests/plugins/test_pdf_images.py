@@ -10,7 +10,7 @@ import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream
 from PIL import Image
 
-from engine import ConversionError
+from engine import ConversionError, CorruptInput
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as picture_file
@@ -149,6 +149,18 @@ def test_pictures_are_extracted_in_their_own_encodings() -> None:
     difference = np.asarray(shown[3]).astype(int) + np.asarray(Image.open(BytesIO(jpeg)))
     assert np.abs(difference - 255).mean() < 20
     assert (result.outcome.container, result.outcome.file_count) == ("zip", 6)
+    assert result.outcome.output_format == "png"
+
+
+def test_a_result_has_the_format_of_its_files_if_it_is_the_same() -> None:
+    made = Pdf.new()
+    photos = [
+        _stored(made, picture_file(image, "JPEG"), Filter=Name.DCTDecode) for image in (_PHOTO, _PHOTO.rotate(180))
+    ]
+
+    result = run_tool("pdf-extract-images", _drawing(photos, made))
+
+    assert ([*result.files], result.outcome.output_format) == (["01.jpg", "02.jpg"], "jpeg")
 
 
 def test_each_picture_is_extracted_once_and_masks_are_none() -> None:
@@ -181,7 +193,10 @@ def test_without_pictures_there_is_an_error(options: dict[str, Any]) -> None:
 def test_damaged_pictures_are_told() -> None:
     made = Pdf.new()
     broken = _stored(made, b"no picture", Filter=Name.DCTDecode)
+    only_broken = _drawing([broken], made)
 
-    result = run_tool("pdf-extract-images", _drawing([broken, _stored(made, _PHOTO.tobytes())], made))
+    result = run_tool("pdf-extract-images", _drawing([_stored(made, _PHOTO.tobytes())], made))
 
     assert ([*result.files], result.codes) == (["02.png"], {"pictures_dropped"})
+    with pytest.raises(CorruptInput):
+        run_tool("pdf-extract-images", only_broken)

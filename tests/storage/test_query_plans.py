@@ -44,7 +44,9 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
     "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
-    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(
+        transaction, "webhook_1", limit=50, cursor="1-a"
+    ),
     "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
     "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),

@@ -19,6 +19,7 @@ class ParameterDetails(TypedDict, total=False):
     page: int
     page_count: int
     max_files: int
+    max_webhooks: int
     available: list[str | int]
     status: int
 
@@ -225,6 +226,8 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "too_many_keys": "the account has as many API keys as it may have",
                 "cross_site": "a page of another site sent the request",
                 "unknown_host": "the page was requested under another host than that of the service",
+                "too_many": "the account has as many webhooks as it may have",
+                "webhook_disabled": "the webhook has ended",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
                 "invalid_url": "the URL is malformed, no http or https URL, or has a password",

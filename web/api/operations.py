@@ -31,6 +31,7 @@ Tag = Literal[
     "PDF",
     "Tools",
     "Account",
+    "Webhooks",
     "Credits",
     "Registration",
     "Catalogue",

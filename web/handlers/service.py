@@ -1,16 +1,19 @@
 """GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths of the API."""
 
+import re
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 from web.api.errors import NotReady
-from web.api.operations import Operation, Response, cacheable, json_response
+from web.api.operations import JSON_FORM, Operation, Response, cacheable, json_response
 from web.api.schemas import service as schemas
+from web.api.values import API
 from web.http.handler import BaseHandler
 from web.http.responses import write_json
 from web.services.catalogue import CachedJson, cached_json, conversion
 
+_TOOL_PATH = f"^{API}/(?:tools/)?(.*?)({JSON_FORM})?$"
 _CACHE_CONTROL = "public, max-age=300"
 
 
@@ -140,4 +143,11 @@ class Version(BaseHandler):
 
 
 class NotFoundHandler(BaseHandler):
-    """All paths of the API without a resource."""
+    """All paths of the API without a resource, among them those of tools whose program is not installed."""
+
+    async def prepare(self) -> None:
+        tool = re.sub(_TOOL_PATH, r"\1", self.request.path).replace("pdf/", "pdf-")
+        lacking = self.services.registry.lacking(tool)
+        if lacking is not None:
+            self.absence = f"{tool} needs {lacking.name}, which is not installed here."
+        await super().prepare()

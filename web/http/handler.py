@@ -56,13 +56,14 @@ class BaseHandler(RequestHandler):
 
     `access` is the policy of who may send requests; if not `any_host`, only under the host of the base URL.
     `fixed_headers` are sent with all its responses, `max_body` is the maximum size in bytes of bodies other than
-    multipart forms. A resource without methods does not exist.
+    multipart forms. A resource without methods does not exist, which `absence` tells.
     """
 
     access: ClassVar[Access] = "key"
     any_host: ClassVar[bool] = True
     fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     max_body: ClassVar[int] = 64 << 10
+    absence: str = "This path does not exist."
     SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
 
     def initialize(self, services: Services, route: Route) -> None:
@@ -107,7 +108,7 @@ class BaseHandler(RequestHandler):
             if method == "OPTIONS" or method not in methods:
                 await self.authorization.peek(self.access)
             if not methods:
-                raise NotFound("This path does not exist.")
+                raise NotFound(self.absence)
             if method not in methods:
                 raise MethodNotAllowed(methods)
             if not self.any_host:

@@ -31,6 +31,7 @@ from web.metrics.service import (
     TotalsMetrics,
     WorkerMetrics,
 )
+from web.metrics.webhooks import WebhookMetrics
 
 
 def process_registry() -> CollectorRegistry:
@@ -63,6 +64,7 @@ class Metrics:
         self.conversions = ConversionMetrics(registry)
         self.workers = WorkerMetrics(registry)
         self.credits = CreditMetrics(registry)
+        self.webhooks = WebhookMetrics(registry)
         self.jobs = JobMetrics(registry)
         self.totals = TotalsMetrics(registry)
         self.installation = InstallationMetrics(registry)

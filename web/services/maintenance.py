@@ -18,6 +18,7 @@ from storage.tables import (
     api_keys,
     backfills,
     batches,
+    deliveries,
     email_verification,
     idempotency,
     job_runs,
@@ -25,6 +26,7 @@ from storage.tables import (
     ledger,
     purchases,
     totals,
+    webhooks,
 )
 from storage.tables.ledger import ServerInstance
 from web.metrics import Metrics
@@ -126,9 +128,11 @@ class Maintenance:
         await self._database.run(email_verification.delete_expired)
         await self._database.run(purchases.delete_abandoned)
         await self._database.run(api_keys.delete_expired_sessions)
+        await self._database.run(webhooks.delete_expired_secrets)
         await self._files.sweep()
-        while await self._database.run(batches.delete_expired, _BATCH_SIZE):
-            pass
+        for delete_expired in (batches.delete_expired, deliveries.delete_expired):
+            while await self._database.run(delete_expired, _BATCH_SIZE):
+                pass
         await self._update_metrics()
 
     async def _update_metrics(self) -> None:

@@ -59,10 +59,6 @@ class RemoteFiles:
         self.try_seconds = try_seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def close(self) -> None:
-        """Ends the threads that resolve names."""
-        self._outgoing.close()
-
     def check(self, files: Iterable[RemoteFile]) -> None:
         """Raises InvalidParameter if a URL is malformed, or its host is an address that must not be reached."""
         for file in files:

@@ -24,7 +24,7 @@ _REASONS = {
     "not_an_integer",  # 1.0 is an integer in JSON Schema
     "pixels",  # the size of a picture depends on several options
     *("exclusive", "nothing_found"),  # depend on other options, and on what is in the file
-    "too_many_keys",  # earlier requests have created them
+    *("too_many_keys", "too_many"),  # earlier requests have created them
 }
 _PARAMS = {
     *("bit_depth", "width", "height"),  # depend on the output format

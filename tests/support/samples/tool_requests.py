@@ -11,6 +11,7 @@ from engine.options import OptionValue
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document, field, link, outline
+from tests.support.samples.scans import scanned_pdf
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def tool_requests() -> dict[str, ToolRequest]:
         "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),
         "pdf-metadata": ToolRequest(one, {"title": "A title"}, same_pages=True),
         "pdf-number-pages": ToolRequest(one),
+        "pdf-ocr": ToolRequest((scanned_pdf(),), same_pages=True),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),

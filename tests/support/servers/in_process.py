@@ -123,6 +123,7 @@ class Servers:
         port: int = 0,
         limiter: RateLimiter | None = None,
         short_deadline: float = JobLimits().seconds,
+        registry: Registry | None = None,
         **settings: Any,
     ) -> Iterator[Running]:
         """A server with these settings, on that port or a free one. `limiter` replaces the one of the settings.
@@ -131,7 +132,7 @@ class Servers:
         """
         usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
-        services = assemble(chosen, self.registry, executor or self.executor)
+        services = assemble(chosen, registry or self.registry, executor or self.executor)
         services.limiter = services.limiter if limiter is None else limiter  # an empty one is false
         services.job_queue.short_deadline = short_deadline
         server = listening(services, "127.0.0.1", port, timeouts)

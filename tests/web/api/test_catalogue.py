@@ -1,7 +1,13 @@
 """GET /formats and /tools."""
 
+from pathlib import Path
+
+import httpx
 import pytest
 
+from engine import Requirement
+from engine.plugin_loader import Plugin
+from engine.registry import Registry
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers
@@ -103,6 +109,29 @@ def test_tools_lists_the_tools(server: Running) -> None:
     assert [option["name"] for option in delete["options"]] == ["pages", "password", "sanitize"]
     assert {tool["credits"] for tool in (merge, delete)} == {1}
     assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
+
+
+def test_tools_whose_program_is_missing_are_not_offered(servers: Servers, tmp_path: Path) -> None:
+    missing = Requirement("Tesseract", "reading", "apt-get install tesseract-ocr", present=False, tool="pdf-ocr")
+    plugins = [plugin for plugin in servers.registry.plugins if plugin.name != "pdf_ocr"]
+    registry = Registry([*plugins, Plugin("pdf_ocr", "", requirements=(missing,))])
+
+    with servers.running(tmp_path, registry=registry) as server:
+        listed = [tool["id"] for tool in server.request("GET", "/tools").json()["data"]["tools"]]
+        documented = server.request("GET", "/openapi.json").json()["paths"]
+        # The document of the shared registry, with which other clients compare responses, has these paths.
+        paths = ("/pdf/ocr", "/pdf/ocr/json", "/tools/pdf-ocr", "/pdf/mirror")
+        key = {"Authorization": f"Bearer {server.key}"}
+        *answers, other = [httpx.post(server.api + path, headers=key) for path in paths]
+
+    assert "pdf-merge" in listed
+    assert "pdf-ocr" not in listed
+    assert not [path for path in documented if "ocr" in path]
+    for answer in answers:
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (404, "not_found")
+        assert error["message"] == "pdf-ocr needs Tesseract, which is not installed here."
+    assert other.json()["error"]["message"] == "This path does not exist."
 
 
 @pytest.mark.parametrize("path", ["formats", "formats/jpeg/webp", "tools"])

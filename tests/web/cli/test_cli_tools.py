@@ -7,6 +7,8 @@ import pikepdf
 import pytest
 
 from tests.support.command_line import invoke
+from tests.support.samples.pdf_documents import page_texts
+from tests.support.samples.scans import SCANNED, scan
 
 
 @pytest.fixture
@@ -65,6 +67,15 @@ def test_wrong_arguments(folder: Path, arguments: tuple[str, ...], code: int, me
 
     assert (done.exit_code, message in done.stderr) == (code, True)
     assert not (folder / "x.pdf").exists()
+
+
+def test_the_text_of_a_picture_is_recognized(folder: Path) -> None:
+    (folder / "scan.jpg").write_bytes(scan())
+
+    done = invoke(folder, "pdf-ocr", "scan.jpg", "-o", "scan.pdf")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert page_texts((folder / "scan.pdf").read_bytes())[0].split() == SCANNED.split()
 
 
 def test_the_manual_has_the_options(folder: Path) -> None:

@@ -41,8 +41,7 @@ class ConvertOptions(TypedDict, total=False):
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
     dpi: int  # Resolution at which pages and vectors become pixels.
-    # Removes active content from the PDF: scripts, embedded programs, and actions that start programs, send or …
-    sanitize: bool
+    sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
@@ -322,7 +321,7 @@ class Job:
     job_id: str  # The job's id.
     status: str
     operation: str  # As in the usage report.
-    input_format: str | None = None  # Null for a batch.
+    input_format: str | None = None  # Null for a batch, and until a `url` is fetched.
     output_format: str
     tag: str | None = None  # The field `tag` of the request.
     progress: float | None = None  # The share of the files of a batch that are done.
