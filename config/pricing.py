@@ -23,18 +23,22 @@ TierName: TypeAlias = Literal["free", "paid"]
 
 @dataclass(frozen=True)
 class Tier:
-    """Limits of an account: size of a file, size of all stored uploads (both in bytes), concurrent conversions."""
+    """Limits of an account: size of a file, size of all stored uploads (both in bytes), concurrent conversions.
+
+    A conversion in the background may run for `job_seconds`.
+    """
 
     name: TierName
     max_file_size: int
     max_stored: int
     max_concurrent: int
+    job_seconds: int = 120
 
 
 TIERS: Mapping[str, Tier] = MappingProxyType(
     {
         "free": Tier("free", max_file_size=10 * MIB, max_stored=1024 * MIB, max_concurrent=2),
-        "paid": Tier("paid", max_file_size=100 * MIB, max_stored=20_480 * MIB, max_concurrent=8),
+        "paid": Tier("paid", max_file_size=100 * MIB, max_stored=20_480 * MIB, max_concurrent=8, job_seconds=900),
     }
 )
 

@@ -120,7 +120,7 @@ class QueueFull(StorageError):
     retry_after = 10
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The account has {limit} jobs that wait or run.", {"max_unfinished_jobs": limit})
+        super().__init__(f"The account has {limit} jobs that wait or run.", {"retry_after": self.retry_after})
 
 
 class JobLost(StorageError):

@@ -39,6 +39,7 @@ _UNUSED = 600  # seconds after which keys of tenants and pools without jobs are 
 # ARGV[5]  1 if the jobs are all that the process has
 # ARGV[6]  milliseconds of a lease
 # ARGV[7]  seconds after which unused keys are deleted
+# ARGV[8]  slots of the pool for jobs in the background
 # Returns the ids of the jobs of the calling process that have started. Other processes receive a message.
 _SCRIPT = """
 local prefix = 'convertd:queue:'
@@ -47,7 +48,7 @@ local pool, turns = KEYS[2], KEYS[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local started = {}
-local BACKGROUND = 1  -- the standing of jobs in the background
+local background_slots = tonumber(ARGV[8])
 
 local function running(tenant) return prefix .. 'running:' .. tenant end
 local function waiting(line) return KEYS[4] .. line end
@@ -124,25 +125,36 @@ local function remove(name, job)
     serve(line_of(job))
 end
 
--- Whether the standing of a job leaves it a slot: the jobs of each standing have their slots and those of lower ones.
--- Jobs in the background beyond their slots are not in the way of jobs with a higher standing.
+-- Whether a job has a slot: the jobs of each standing have their slots and those of lower ones. Jobs in the background
+-- have slots of their own; those that run beyond these are not in the way of others.
 local function has_slot(job, jobs)
-    local beyond = 0
-    for standing = 0, #slots - 1 do
-        local count = -beyond
+    local background, restricted = 0, 0
+    for _, other in ipairs(jobs) do
+        background = background + (other.background and 1 or 0)
+        restricted = restricted + (other.standing == 0 and 1 or 0)
+    end
+    if job.standing == 0 and restricted >= slots[1] then
+        return false
+    elseif job.background then
+        return background < background_slots and #jobs < slots[#slots]
+    end
+    for standing = job.standing, #slots - 1 do
+        local count = 0
         for _, other in ipairs(jobs) do
-            if other.standing <= standing then
+            if other.standing <= standing and not other.background then
                 count = count + 1
             end
         end
-        if standing >= job.standing and count >= slots[standing + 1] then
+        if count >= slots[standing + 1] then
             return false
         end
-        if standing == BACKGROUND then
-            beyond = math.max(count - slots[standing + 1], 0)
-        end
     end
-    return true
+    return #jobs - math.max(background - background_slots, 0) < slots[#slots]
+end
+
+-- Jobs of a higher rank start before others: requests, then the background, then the lowest standing.
+local function rank(job)
+    return job.standing == 0 and 0 or job.background and 1 or 2
 end
 
 -- Starts the next job. Returns whether there was one. A job that waits for memory keeps others from starting.
@@ -151,13 +163,12 @@ local function start_next()
     for _, job in ipairs(jobs) do
         used = used + job.memory
     end
-    -- Those in the background only if no request can start, and the lowest standing only if no other one can.
-    for _, allowed in ipairs({{BACKGROUND + 1, #slots}, {BACKGROUND, BACKGROUND}, {0, BACKGROUND - 1}}) do
+    for allowed = 2, 0, -1 do
         for _, line in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
             local name, job, owner = first(line)
             if not name then
                 redis.call('ZREM', turns, line)
-            elseif job.standing >= allowed[1] and job.standing <= allowed[2] and has_slot(job, jobs)
+            elseif rank(job) == allowed and has_slot(job, jobs)
                 and #jobs_in(running(job.tenant)) < job.max_jobs then
                 if #jobs > 0 and used + job.memory > memory then
                     return false
@@ -194,8 +205,8 @@ return started
 class SharedJob:
     """A job of a tenant that runs at most `max_jobs` at a time, with its memory in bytes.
 
-    `standing` is an index of the slots of the pool, which are counted for each standing and those below it. 1 is the
-    standing of jobs in the `background`, unless their tenant has a lower one.
+    `standing` is an index of the slots of the pool, which are counted for each standing and those below it. Jobs in the
+    `background` have slots of their own.
     """
 
     tenant: str
@@ -207,10 +218,14 @@ class SharedJob:
 
 @dataclass(frozen=True)
 class Pool:
-    """What the jobs of a machine or a cluster share: slots by standing, lowest first, and memory in bytes."""
+    """What the jobs of a machine or a cluster share: slots by standing, lowest first, and memory in bytes.
+
+    Jobs in the background use at most `background` slots.
+    """
 
     slots: Sequence[int]
     memory: float
+    background: int
 
 
 class RedisQueue:
@@ -293,7 +308,8 @@ class RedisQueue:
         jobs, self._changes = list(self._jobs.values()) if complete else self._changes, []
         pool = self._pool()
         limits = (pool.memory, json.dumps(list(pool.slots)))
-        arguments = (self._process, *limits, json.dumps(jobs), int(complete), round(self._lease * 1000), _UNUSED)
+        sent = json.dumps(jobs), int(complete), round(self._lease * 1000), _UNUSED
+        arguments = (self._process, *limits, *sent, pool.background)
         try:
             async with asyncio.timeout(_TIMEOUT):
                 started = await self._script(keys=self._keys, args=arguments)

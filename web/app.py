@@ -92,38 +92,47 @@ async def listening(
     metrics_listener = None
     if listeners.metrics is not None:
         metrics_listener = metrics_server.start_server_metrics(services, listeners.metrics)
+    working = (services.maintenance, services.request_log, services.readiness)
     background = [
-        asyncio.create_task(service.run())
-        for service in (services.maintenance, services.request_log, services.readiness)
+        asyncio.create_task(service.run()) for service in (*working, services.jobs.changes, services.job_runner)
     ]
     if services.process.count > 1:
         background.append(asyncio.create_task(metrics_server.keep_sampled(services)))
-    sharing = asyncio.create_task(services.job_queue.run())
+    sharing, sending = (
+        asyncio.create_task(service.run()) for service in (services.job_queue, services.webhooks.sender)
+    )
     try:
         hostname = f"[{host}]" if ":" in host else host
         yield f"http://{hostname}:{listeners.requests[0].getsockname()[1]}"
     finally:
         for task in background:
             task.cancel()
-        services.readiness.stop()
-        services.job_queue.close()
-        await _shut_down(services, server, metrics_listener, sharing)
+        await _shut_down(services, server, metrics_listener, sharing, sending)
 
 
 async def _shut_down(
-    services: Services, server: Server, metrics_listener: HTTPServer | None, sharing: asyncio.Task[None]
+    services: Services,
+    server: Server,
+    metrics_listener: HTTPServer | None,
+    sharing: asyncio.Task[None],
+    sending: asyncio.Task[None],
 ) -> None:
-    """Drains requests, closes connections, then completes emails and what is to be written to the database.
+    """Gives jobs back, drains requests, closes connections, completes emails and what is to be written to the database.
 
-    `sharing` shares the slots of running jobs with other processes.
+    `sharing` shares the slots of running jobs with other processes, `sending` sends to webhooks.
     """
+    services.readiness.stop()
+    services.jobs.changes.close()
+    services.job_queue.close()
+    services.webhooks.sender.close()
     server.stop_listening()
+    await complete(services.job_runner.close())
     await services.in_flight.drain(DRAIN_TIMEOUT)
     connections = [server.close_all_connections()]
     if metrics_listener is not None:
         metrics_listener.stop()
         connections.append(metrics_listener.close_all_connections())
-    await complete(*connections, services.in_flight.drain(CLOSE_TIMEOUT))  # closing cancels their requests
+    await complete(*connections, sending, services.in_flight.drain(CLOSE_TIMEOUT))  # closing cancels their requests
     sharing.cancel()
     users = (services.request_log, services.email_queue, services.releases, services.accounts)
     await complete(sharing, *(service.close() for service in users))

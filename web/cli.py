@@ -201,6 +201,10 @@ From = Annotated[
     str | None,
     typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
 ]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
+]
 Explain = Annotated[
     bool,
     typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
@@ -215,9 +219,10 @@ def convert(
     overwrite: Overwrite = None,
     explain: Explain = False,
     server: Server = None,
+    url: Url = None,
 ) -> None:
     """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
-    _convert(files, to, source_format, overwrite, explain=explain, server=server)
+    _convert(files, to, source_format, overwrite, explain=explain, server=server, url=url)
 
 
 def _convert(
@@ -228,12 +233,13 @@ def _convert(
     *,
     explain: bool,
     server: str | None,
+    url: str | None,
     **options: str | bool | None,
 ) -> None:
     from web import cli_convert, cli_tasks
 
     given = {name: value for name, value in options.items() if value is not None}
-    cli_convert.run(cli_tasks.Arguments(files, to, source_format, overwrite), given, server, explain=explain)
+    cli_convert.run(cli_tasks.Arguments(files, to, source_format, overwrite, url), given, server, explain=explain)
 
 
 @cli.command()

@@ -51,6 +51,8 @@ class TaskResult:
 def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool) -> None:
     """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
     invalid arguments."""
+    if arguments.url is not None and server is None:
+        exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
     registry = load_registry()
     _run(registry, registry.options, given, server, partial(make_tasks, registry, arguments), explain=explain)
 
@@ -281,7 +283,8 @@ async def _explain_remotely(
     fields: dict[str, Any] = {**options}
     for task in tasks:
         try:
-            found = await client.inspect(task.inputs[0], task.target.name, name=task.name, **fields)
+            source = next(iter(task.inputs), None)
+            found = await client.inspect(source, task.target.name, url=task.url, name=task.name, **fields)
         except ConvertdError as error:
             yield _failure(task, ConversionError(error.message, reason=error.reason))
         else:
@@ -301,7 +304,8 @@ async def _explain_remotely(
 async def _request(client: AsyncClient, task: ConversionTask, path: Path, options: Mapping[str, Any]) -> Result:
     """Converts on the server, and writes the result to the path."""
     if task.tool is None:
-        return await client.convert(task.inputs[0], task.target.name, to=path, name=task.name, **options)
+        source = next(iter(task.inputs), None)
+        return await client.convert(source, task.target.name, url=task.url, to=path, name=task.name, **options)
     several = load_registry().tools[task.tool].takes_several
     files = task.inputs if several else task.inputs[0]
     return await client.tool(task.tool, files, to=path, name=task.name, **{**task.files, **options})

@@ -24,12 +24,13 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments, as given. `overwrite`: replace existing files, keep them, or None."""
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input."""
 
     paths: Sequence[Path]
     to: str | None
     source_format: str | None
     overwrite: bool | None
+    url: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class ConversionTask:
     overwrite: bool | None
     tool: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
+    url: str | None = None
 
 
 def make_tool_task(registry: Registry, arguments: ToolArguments, files: ExitStack) -> ConversionTask:
@@ -84,12 +86,28 @@ def _may_replace(output: Path) -> bool | None:
     return None
 
 
+def _make_url_task(registry: Registry, arguments: Arguments, url: str) -> ConversionTask:
+    """Returns the task of --url URL OUTPUT, whose input the server fetches. Raises UsageError."""
+    if len(arguments.paths) != 1 or arguments.source_format:
+        raise UsageError("with --url, expected one OUTPUT; the server finds out the format of the file.")
+    (output,) = arguments.paths
+    target = _target_of(registry, output) if arguments.to is None else _format(registry, arguments.to)
+    destination = None if output == _STANDARD_STREAM else output
+    _check_output(destination)
+    overwrite = arguments.overwrite
+    if overwrite is None and destination is not None:
+        overwrite = _may_replace(destination)
+    return ConversionTask((), url, "", None, destination, target, overwrite, url=url)
+
+
 def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> list[ConversionTask]:
     """Returns the tasks of INPUT OUTPUT, or of INPUT... [OUTPUT] with an output format.
 
     Copies standard input to a temporary file, which `files` deletes. Asks at a terminal whether to replace the file
     OUTPUT. Raises UsageError, and OSError for an input that cannot be read.
     """
+    if arguments.url is not None:
+        return [_make_url_task(registry, arguments, arguments.url)]
     source_format = _format(registry, arguments.source_format) if arguments.source_format else None
     overwrite = arguments.overwrite
     if arguments.to is None:
@@ -136,12 +154,17 @@ def _input_and_output(registry: Registry, paths: Sequence[Path]) -> tuple[Path, 
     if len(paths) != 2 or any(path.is_dir() for path in paths):
         raise UsageError("expected one INPUT and one OUTPUT; use --to FORMAT to convert several files or a folder.")
     path, output = paths
+    return path, output, _target_of(registry, output)
+
+
+def _target_of(registry: Registry, output: Path) -> FileFormat:
+    """The format of an output, by its extension."""
     if output == _STANDARD_STREAM:
         raise UsageError("the format of standard output is unknown; use --to FORMAT.")
     target = registry.format(output.suffix[1:])
     if target is None:
         raise UsageError(f"{output} does not have the extension of a known format; see 'convertd formats'.")
-    return path, output, target
+    return target
 
 
 def _inputs_and_outputs(
@@ -176,14 +199,17 @@ def _check(path: Path, output: Path | None) -> None:
     """Raises UsageError if there is no such input, no folder for the output, or if they are the same file."""
     if path != _STANDARD_STREAM and not path.is_file():
         raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
-    if output is None:
-        if os.isatty(1):
-            raise UsageError("standard output is a terminal; redirect it to a file or a program.")
-        return
-    if not output.parent.is_dir():
-        raise UsageError(f"{output.parent} is not a folder.")
-    if path.exists() and output.exists() and output.samefile(path):
+    _check_output(output)
+    if output is not None and path.exists() and output.exists() and output.samefile(path):
         raise UsageError(f"the output would overwrite the input {path}.")
+
+
+def _check_output(output: Path | None) -> None:
+    """Raises UsageError if there is no folder for the output."""
+    if output is None and os.isatty(1):
+        raise UsageError("standard output is a terminal; redirect it to a file or a program.")
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(f"{output.parent} is not a folder.")
 
 
 def _copy_standard_input(files: ExitStack) -> Path:

@@ -47,7 +47,9 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
     """
     if settings.cluster is None:
         folder = settings.data_dir.absolute() / "workers"
-        return local_executor(settings, settings.workers, folder, processes=processes)
+        # While jobs in the background use all slots, requests that come start beside them.
+        further = settings.workers // 2
+        return local_executor(settings, settings.workers, folder, processes=processes, further=further)
     from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.cluster.connection import check_tls  # noqa: PLC0415, of an optional dependency
     from web.cluster.executor import ClusterExecutor  # noqa: PLC0415, as above
@@ -66,9 +68,16 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
 
 
 def local_executor(
-    settings: Settings, workers: int, folder: Path | None = None, modules: Collection[str] = (), processes: int = 1
+    settings: Settings,
+    workers: int,
+    folder: Path | None = None,
+    modules: Collection[str] = (),
+    processes: int = 1,
+    further: int = 0,
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
+
+    Runs `workers` jobs at a time, and at most as many `further` ones, for which no process is kept ready.
 
     The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
     `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.
@@ -80,7 +89,7 @@ def local_executor(
         settings.jobs_per_process,
         idle_memory() // processes,
     )
-    return LocalExecutor(workers, pool=pool)
+    return LocalExecutor(workers + further, pool=pool)
 
 
 def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:

@@ -13,7 +13,6 @@ from engine.registry import Registry
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
 from web.api.field_types import FieldDescription, RequestModel, describe, describe_option
-from web.api.fields import IdempotencyHeader
 from web.api.headers import header_components, header_refs
 from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
 from web.api.values import API, nullable
@@ -31,7 +30,10 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "batch_id": ("The id of a batch of this account.", "batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "input_format": ("An input format.", "jpeg"),
         "output_format": ("An output format.", "webp"),
+        "job_id": ("The id of a job of this account.", "job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "token": ("The rest of the link.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640.Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa"),
+        "webhook_id": ("The id of a webhook of this account.", "webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
+        "delivery_id": ("The id of a delivery: its `webhook-id`.", "delivery_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "key_id": ("The id of an API key of this account.", "key_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
     }
 )
@@ -151,10 +153,10 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    fields = [*describe(form.fields), *options]
+    fields = [*describe(form.fields), *(describe(form.urls) if form.urls else ()), *options]
     files = {file.name: _file(file) for file in form.files}
     properties = {**files, **{field.name: _property(field) for field in fields}}
-    required = [file.name for file in form.files if file.minimum]
+    required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
     required += [field.name for field in fields if field.required]
     schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
     encoding = {file.name: {"contentType": file.media_type} for file in form.files}
@@ -201,8 +203,10 @@ class _Responses:
 
     def _successes(self, op: DocumentedOperation) -> dict[str, Any]:
         always, declared = {*op.headers}, op.operation.responses
-        if op.operation.headers is IdempotencyHeader:
+        if op.operation.repeatable:
             always.add("Idempotency-Replayed")
+        if op.operation.follows_preferences:
+            always.add("Preference-Applied")
         by_status: dict[str, Any] = {}
         for status in sorted({response.status for response in declared}):
             responses = [response for response in declared if response.status == status]
@@ -233,7 +237,7 @@ class _Responses:
         }
 
     def _headers_of_errors(self, op: DocumentedOperation, codes: list[str]) -> set[str]:
-        replayed = op.operation.headers is IdempotencyHeader and "processing_failed" in codes
+        replayed = op.operation.repeatable and "processing_failed" in codes
         return {*op.headers, *(["Idempotency-Replayed"] if replayed else [])}
 
     def _content(self, response: Response, op: DocumentedOperation) -> dict[str, Any]:
@@ -243,7 +247,8 @@ class _Responses:
             schema = self._schemas.enveloped(response.schema, public=op.access != "key")
         else:
             schema = self._schemas.of(response.schema)
-        return {_JSON: {"schema": schema, "example": self._schemas.example(schema)}}
+        media_type = _ANY if op.operation.negotiated else _JSON  # as for errors
+        return {media_type: {"schema": schema, "example": self._schemas.example(schema)}}
 
     def _file_content(self, response: Response, *, negotiated: bool) -> dict[str, Any]:
         media_types = [*(self._targets if response.media_types == ALL_TARGETS else response.media_types)]
@@ -281,7 +286,7 @@ def _error_codes(op: DocumentedOperation) -> set[str]:
         codes |= {"invalid_api_key", "key_not_verified"}
     if operation.json is not None or operation.form:
         codes |= {"file_too_large", "request_timeout"}
-    if operation.headers is IdempotencyHeader:
+    if operation.repeatable:
         codes |= {"idempotency_conflict", "idempotency_key_reused"}
     if op.variables:
         codes.add("not_found")

@@ -47,9 +47,12 @@ TAGS: Mapping[Tag, str] = MappingProxyType(
         "Conversion": "Convert a file in one request.",
         "Files": "Upload a file, convert it by its id, download the result.",
         "Batches": "Convert many files in one request.",
+        "Jobs": "Requests that are processed in the background: with the header `Prefer: respond-async` or the field "
+        "`webhook_url`, each request that converts files.",
         "PDF": "Tools that edit PDFs.",
         "Tools": "Other tools.",
         "Account": "Balance, limits, usage and API keys.",
+        "Webhooks": "Signed messages to your servers when something happens, such as the end of a job.",
         "Credits": "Buy credits from the payment provider.",
         "Registration": "Get an API key.",
         "Catalogue": "The conversions that this server supports. No API key needed.",

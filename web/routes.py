@@ -15,6 +15,14 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.dashboard_webhooks import (
+    NewWebhook,
+    OwnSecretAction,
+    RedeliveryAction,
+    WebhookAction,
+    WebhooksPage,
+)
+from web.handlers.docs import Docs, Reference
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -26,9 +34,9 @@ from web.handlers.files import (
     StoredFiles,
     Upload,
 )
+from web.handlers.jobs import JobEvents, JobResource, Jobs
 from web.handlers.pages import (
     STATIC_FOLDER,
-    Docs,
     Landing,
     PageNotFound,
     RegisterPage,
@@ -38,6 +46,15 @@ from web.handlers.pages import (
     load_templates,
 )
 from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.webhooks import (
+    OwnSecret,
+    Redelivery,
+    WebhookDeliveries,
+    WebhookResource,
+    WebhookRotation,
+    Webhooks,
+    WebhookTest,
+)
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, TextCompression
 from web.metrics.conversions import OTHER
@@ -62,13 +79,23 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/batch/([^/]+)/files", BatchFiles),
     (f"{API}/batch/([^/]+)/convert", BatchConversion),
     (f"{API}/batch/([^/]+)/download", BatchArchive),
+    (f"{API}/jobs", Jobs),
+    (f"{API}/jobs/([^/]+)", JobResource),
+    (f"{API}/jobs/([^/]+)/events", JobEvents),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
     (f"{API}/account/keys/([^/]+)", KeyResource),
     (f"{API}/account/keys/([^/]+)/rotate", KeyRotation),
     (f"{API}/credits/purchase", Purchase),
+    (f"{API}/webhooks", Webhooks),
     (f"{API}/webhooks/stripe", StripeWebhook),
+    (f"{API}/webhooks/secret", OwnSecret),
+    (f"{API}/webhooks/([^/]+)", WebhookResource),
+    (f"{API}/webhooks/([^/]+)/rotate", WebhookRotation),
+    (f"{API}/webhooks/([^/]+)/test", WebhookTest),
+    (f"{API}/webhooks/([^/]+)/deliveries", WebhookDeliveries),
+    (f"{API}/webhooks/deliveries/([^/]+)/redeliver", Redelivery),
     (f"{API}/register", Register),
     (f"{API}/verify", Verify),
     (f"{API}/formats", Formats),
@@ -85,6 +112,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
+    ("/docs/reference", Reference),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/status", StatusPage),
@@ -92,6 +120,11 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/(sign-in|sign-out)", Session),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
+    ("/dashboard/webhooks", WebhooksPage),
+    ("/dashboard/webhooks/new", NewWebhook),
+    ("/dashboard/webhooks/secret", OwnSecretAction),
+    ("/dashboard/webhooks/([^/]+)/(rotate|test|delete)", WebhookAction),
+    ("/dashboard/webhooks/deliveries/([^/]+)/redeliver", RedeliveryAction),
     ("/dashboard/credits", BuyCredits),
     ("/dashboard/purchases/([^/]+)", Receipt),
     ("/dashboard/usage.csv", UsageCsv),

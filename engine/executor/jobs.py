@@ -41,7 +41,7 @@ class UnreadableReply(WorkerCrashed):
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job. The defaults are the largest that a job can have.
+    """Limits of one job. The defaults are those of a client that waits, and the largest but for `seconds`.
 
     `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
     number of `files` in the job's own folder.

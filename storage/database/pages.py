@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -28,13 +29,13 @@ class Page(Generic[Value]):
 
 def read_page(
     transaction: Transaction,
-    kind: type[Value],
+    kind: Callable[..., Value],
     query: peewee.ModelSelect[Any],
     *order: peewee.Field[Any],
     limit: int,
     cursor: str | None,
 ) -> Page[Value]:
-    """Returns at most `limit` rows as instances of a dataclass, newest first: the first ones, or those after `cursor`.
+    """Returns at most `limit` rows, newest first: the first ones, or those after `cursor`. See `Transaction.values`.
 
     The query selects the fields of the dataclass, see `columns`. `order` is the column of the time at which rows were
     added, as an integer, and of their ids. With an index of both, a page at the end of a long list is read as fast as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -130,8 +130,11 @@ class Transaction:
         """Returns all rows as dictionaries."""
         return list(query.dicts().execute(self.connection))
 
-    def values(self, kind: type[Value], query: peewee.ModelSelect[Any]) -> tuple[Value, ...]:
-        """Returns all rows as instances of a dataclass. The query selects its fields, see `columns`."""
+    def values(self, kind: Callable[..., Value], query: peewee.ModelSelect[Any]) -> tuple[Value, ...]:
+        """Returns all rows as instances of a dataclass, or what a function makes of the columns.
+
+        The query selects the fields of the dataclass, see `columns`.
+        """
         return tuple(kind(*row) for row in self.rows(query))
 
 

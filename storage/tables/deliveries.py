@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from peewee import JOIN
 from pydantic import Field
 
-from storage.database.transaction import Statement, Transaction, insert
+from storage.database.pages import Page, read_page
+from storage.database.transaction import Statement, Transaction, columns, insert
 from storage.errors import NotFound, WebhookDisabled
 from storage.field_types import DeliveryId, Timestamp
 from storage.ids import is_id, new_id
@@ -21,11 +23,8 @@ from storage.tables.webhook_models import Delivery, DeliveryAttempt
 from storage.tables.webhooks import Event
 
 MessageType: TypeAlias = Event | Literal["test"]
-AttemptPosition: TypeAlias = tuple[int, str, int]
-"""The time, the delivery and the number of an attempt, by which attempts are ordered."""
 
 RETENTION = 604_800  # seconds for which deliveries are kept: 7 days
-NEWEST: AttemptPosition = (1 << 62, "", 0)
 
 INSERT_DELIVERY = insert(
     "delivery",
@@ -36,18 +35,13 @@ MAKE_RECEIVER_DUE = Statement(
     " ON CONFLICT (account, host) DO UPDATE"
     " SET due_at = CASE WHEN receiver.due_at < :now THEN receiver.due_at ELSE :now END"
 )
-SELECT_ATTEMPTS = Statement(
-    "SELECT a.delivery, a.event, a.attempt, a.status, a.error, a.milliseconds, d.next_attempt_at, a.created_at"
-    " FROM delivery_attempt a LEFT JOIN delivery d ON d.id = a.delivery AND d.attempts = a.attempt"
-    " WHERE a.webhook = :webhook AND (a.created_at, a.delivery, a.attempt) < (:created_at, :delivery, :attempt)"
-    " ORDER BY a.created_at DESC, a.delivery DESC, a.attempt DESC LIMIT :limit"
-)
 
 
 @dataclass(frozen=True)
 class Attempt:
     """An attempt to deliver a message. All attempts of a delivery have its id, which is the header `webhook-id`."""
 
+    attempt_id: Annotated[str, Field(exclude=True)]
     delivery_id: DeliveryId
     event: MessageType
     attempt: Annotated[int, Field(ge=1, description="Its number.", examples=[1])]
@@ -93,14 +87,13 @@ def redeliver(transaction: Transaction, account: str, delivery_id: str) -> None:
     transaction.execute_statement(MAKE_RECEIVER_DUE, account=account, host=row.host, now=transaction.now)
 
 
-def list_attempts(
-    transaction: Transaction, webhook_id: str, limit: int, before: AttemptPosition = NEWEST
-) -> tuple[Attempt, ...]:
-    """Returns at most `limit` attempts for a webhook, newest first, beginning before a position."""
-    created_at, delivery, attempt = before
-    position = {"created_at": created_at, "delivery": delivery, "attempt": attempt}
-    rows = transaction.execute_statement(SELECT_ATTEMPTS, **position, webhook=webhook_id, limit=limit)
-    return tuple(Attempt(*row) for row in rows)
+def list_attempts(transaction: Transaction, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:
+    """Returns attempts to deliver messages to a webhook, newest first, as `read_page` does."""
+    table = DeliveryAttempt
+    selected = columns(table, Attempt, next_attempt_at=Delivery.next_attempt_at)
+    latest = (Delivery.delivery_id == table.delivery_id) & (Delivery.attempts == table.attempt)
+    query = table.select(*selected).join(Delivery, JOIN.LEFT_OUTER, on=latest).where(table.webhook == webhook_id)
+    return read_page(transaction, Attempt, query, table.created_at, table.attempt_id, limit=limit, cursor=cursor)
 
 
 def delete_expired(transaction: Transaction, limit: int) -> int:

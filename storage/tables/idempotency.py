@@ -85,6 +85,12 @@ def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) 
     return conflict or claim
 
 
+def find(transaction: Transaction, claim: Claim, fingerprint: str) -> InProgress | Replay | KeyMismatch | None:
+    """Returns why the key cannot be claimed; None if it can. Claims nothing."""
+    row = transaction.first(models.Idempotency.select().where(_same_key(claim)))
+    return None if row is None else _conflict(row, fingerprint, transaction.now)
+
+
 def renew(transaction: Transaction, claim: Claim, lease: int) -> None:
     """Extends the lease to `lease` seconds from now. Raises ClaimLost if another attempt has claimed the key."""
     if not transaction.execute(models.Idempotency.update(lease_until=transaction.now + lease).where(_running(claim))):

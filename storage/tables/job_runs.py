@@ -83,6 +83,7 @@ RENEW = Statement(
 )
 _LOSE = "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1 WHERE state = 'processing'"
 LOSE_EXPIRED = Statement(f"{_LOSE} AND lease_until <= :now RETURNING account")
+LOSE_OWN = Statement(f"{_LOSE} AND server = :server AND boot = :boot RETURNING account")
 LOSE_OF_EARLIER_RUNS = Statement(f"{_LOSE} AND server = :server AND boot <> :boot RETURNING account")
 
 
@@ -163,6 +164,11 @@ def give_back(transaction: Transaction, job: ClaimedJob, *, counted: bool, crash
 def requeue_expired(transaction: Transaction) -> int:
     """Queues jobs again whose lease has expired. Returns their number."""
     return _requeued(transaction, transaction.execute_statement(LOSE_EXPIRED, now=transaction.now))
+
+
+def leave(transaction: Transaction, owner: ServerInstance) -> int:
+    """Queues all jobs again that the server runs. Returns their number."""
+    return _requeued(transaction, transaction.execute_statement(LOSE_OWN, **vars(owner)))
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:

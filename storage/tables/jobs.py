@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from peewee import SQL, Case, fn
 
 from storage.database import Transaction
+from storage.database.pages import Page, read_page
 from storage.database.transaction import Statement, Statements, columns, insert
 from storage.errors import JobLost, NotFound, QueueFull
 from storage.ids import is_id, new_id
@@ -133,7 +134,8 @@ def accept(transaction: Transaction, job: NewJob) -> Job:
     if row is None:
         raise QueueFull(MAX_UNFINISHED)
     known: dict[str, Any] = {**vars(job), **state, "job_id": job.id, "status": "queued", "position": int(row[0]) - 1}
-    return Job(**{one.name: known.get(one.name) for one in fields(Job)})
+    values: dict[str, Any] = {one.name: known.get(one.name) for one in fields(Job)}
+    return Job(**values)
 
 
 def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:
@@ -156,7 +158,7 @@ def cancel(transaction: Transaction, account: str, job_id: str, retention: int) 
 
 def get(transaction: Transaction, account: str, job_id: str) -> Job:
     """Returns the account's job with this id. Raises NotFound."""
-    found = _select(transaction, _live(transaction, account, job_id), 1)
+    found = transaction.values(Job, _query(_live(transaction, account, job_id)))
     if not found:
         raise NotFound("job")
     return found[0]
@@ -165,24 +167,24 @@ def get(transaction: Transaction, account: str, job_id: str) -> Job:
 def list_page(
     transaction: Transaction,
     account: str,
-    limit: int,
     *,
-    before: int | None = None,
+    limit: int,
+    cursor: str | None = None,
     status: Status | None = None,
     tag: str | None = None,
-) -> tuple[Job, ...]:
-    """Returns at most `limit` jobs of the account, newest first: those with a lower number than `before`."""
+) -> Page[Job]:
+    """Returns at most `limit` jobs of the account, newest first, with this status and tag. Raises ValueError."""
     table = models.Job
     chosen = (table.account == account) & _unexpired(transaction)
     for column, value in ((table.status, status), (table.tag, tag)):
         if value is not None:
             chosen &= column == value
-    return _select(transaction, chosen if before is None else chosen & (table.number < before), limit)
+    return read_page(transaction, Job, _query(chosen), table.number, table.job_id, limit=limit, cursor=cursor)
 
 
 def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
     """Returns those of the jobs (at most 1,000) that exist, of any account."""
-    return _select(transaction, models.Job.job_id.in_(ids), len(ids))
+    return transaction.values(Job, _query(models.Job.job_id.in_(ids)))
 
 
 def delete(transaction: Transaction, account: str, job_id: str) -> Job:
@@ -239,15 +241,14 @@ def read_state(transaction: Transaction) -> QueueState:
     return QueueState(int(waiting), int(running), 0 if oldest is None else max(transaction.now - int(oldest), 0))
 
 
-def _select(transaction: Transaction, condition: Any, limit: int) -> tuple[Job, ...]:
-    """Returns jobs, newest first."""
+def _query(condition: Any) -> Any:
+    """Selects the fields of jobs."""
     table, earlier = models.Job, models.Job.alias("earlier")
     waiting = SQL("earlier.state = 'queued'")  # the condition of the partial index
     before = (earlier.account == table.account) & waiting & (earlier.number < table.number)
     ahead = earlier.select(fn.COUNT(earlier.job_id)).where(before)
     position = Case(None, [(table.status == "queued", ahead)])
-    query = table.select(*columns(table, Job, position=position)).where(condition)
-    return transaction.values(Job, query.order_by(table.number.desc()).limit(limit))
+    return table.select(*columns(table, Job, position=position)).where(condition)
 
 
 def _live(transaction: Transaction, account: str, job_id: str) -> Any:

@@ -42,7 +42,7 @@ END_ATTEMPT = Statement(
     " WHERE id = :delivery AND attempts = :attempt - 1 RETURNING id"
 )
 INSERT_ATTEMPT = insert(
-    "delivery_attempt", "delivery", "attempt", "webhook", "event", "status", "error", "milliseconds", "created_at"
+    "delivery_attempt", "id", "delivery", "attempt", "webhook", "event", "status", "error", "milliseconds", "created_at"
 )
 
 
@@ -127,6 +127,7 @@ def record(transaction: Transaction, message: Message, result: AttemptResult) ->
     row = {"delivery": message.delivery_id, "attempt": attempt, "webhook": message.webhook, "event": message.event}
     if transaction.execute_statement(END_ATTEMPT, **row, **times):
         outcome = {"status": result.status, "error": result.error, "milliseconds": result.milliseconds}
+        outcome["id"] = f"{message.delivery_id}_{attempt}"
         transaction.execute_statement(INSERT_ATTEMPT, **row, **times, **outcome)
     return ended
 
@@ -163,7 +164,10 @@ def _with_messages(transaction: Transaction, row: Receiver, claim_id: str) -> Cl
     own = (Delivery.delivery_id, Delivery.webhook, Delivery.url, Delivery.event, Delivery.body, Delivery.attempts)
     rows = transaction.rows(Delivery.select(*own).where(due).order_by(Delivery.next_attempt_at).limit(limit))
     secrets = webhooks.signing_secrets(transaction, {webhook or row.account for _, webhook, *_ in rows})
-    messages = [Message(*values, secrets=secrets.get(values[1] or row.account, ())) for values in rows]
+    messages = [
+        Message(delivery_id, webhook, url, event, body, attempts, secrets.get(webhook or row.account, ()))
+        for delivery_id, webhook, url, event, body, attempts in rows
+    ]
     return ClaimedReceiver(row.account, row.host, claim_id, row.failures, tuple(messages))
 
 
@@ -173,10 +177,11 @@ def _record_health(transaction: Transaction, webhook: str, result: AttemptResult
         transaction.execute_statement(RECORD_SUCCESS, webhook=webhook)
         return None
     rows = transaction.execute_statement(RECORD_FAILURE, webhook=webhook, now=transaction.now)
-    reason: DisabledReason | None = "gone" if result.status == HTTPStatus.GONE else None
-    if rows and rows[0][0] <= transaction.now - MAX_FAILING:
-        reason = reason or "failing"
-    return reason if reason is not None and webhooks.disable(transaction, webhook, reason) else None
+    failing = bool(rows) and rows[0][0] <= transaction.now - MAX_FAILING
+    if result.status != HTTPStatus.GONE and not failing:
+        return None
+    ended: DisabledReason = "gone" if result.status == HTTPStatus.GONE else "failing"
+    return ended if webhooks.disable(transaction, webhook, ended) else None
 
 
 def _next_attempt_at(attempt: int, ended_at: float) -> int:

@@ -47,6 +47,7 @@ class Delivery(Model):
 class DeliveryAttempt(Model):
     """An attempt to deliver a message. `status` is the one of the response, `error` why there is none."""
 
+    attempt_id = TextField(column_name="id", primary_key=True)  # of the delivery and the number
     delivery_id = TextField(column_name="delivery")
     attempt = BigIntegerField()  # from 1
     webhook = TextField(null=True)
@@ -58,7 +59,6 @@ class DeliveryAttempt(Model):
 
     class Meta:
         table_name = "delivery_attempt"
-        primary_key = CompositeKey("delivery_id", "attempt")
 
 
 class Receiver(Model):

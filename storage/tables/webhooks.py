@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
-from storage.database.transaction import Statement, Transaction
+from storage.database.pages import Page, read_page
+from storage.database.transaction import Statement, Transaction, columns
 from storage.errors import NotFound, TooManyWebhooks
 from storage.field_types import Timestamp, WebhookId
 from storage.ids import is_id, new_id
@@ -69,18 +70,23 @@ def add(transaction: Transaction, account: str, url: str, events: Collection[Eve
 
 
 def list_all(transaction: Transaction, account: str) -> tuple[StoredWebhook, ...]:
-    """Returns the account's webhooks, oldest first."""
-    query = Webhook.select().where(Webhook.account == account)
-    return tuple(map(_stored, transaction.all(query.order_by(Webhook.created_at, Webhook.webhook_id))))
+    """Returns the account's webhooks, newest first."""
+    return list_page(transaction, account, limit=MAX_WEBHOOKS, cursor=None).values
+
+
+def list_page(transaction: Transaction, account: str, *, limit: int, cursor: str | None) -> Page[StoredWebhook]:
+    """Returns webhooks of the account, newest first, as `read_page` does."""
+    query = _select(Webhook.account == account)
+    return read_page(transaction, _stored, query, Webhook.created_at, Webhook.webhook_id, limit=limit, cursor=cursor)
 
 
 def get(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
     """Returns a webhook of the account. Raises NotFound."""
     own = (Webhook.webhook_id == webhook_id) & (Webhook.account == account)
-    row = transaction.first(Webhook.select().where(own)) if is_id("webhook", webhook_id) else None
-    if row is None:
+    found = transaction.values(_stored, _select(own)) if is_id("webhook", webhook_id) else ()
+    if not found:
         raise NotFound("webhook")
-    return _stored(row)
+    return found[0]
 
 
 def delete(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
@@ -152,7 +158,10 @@ def delete_expired_secrets(transaction: Transaction) -> int:
     return transaction.execute(SigningSecret.delete().where(SigningSecret.expires_at <= transaction.now))
 
 
-def _stored(row: Webhook) -> StoredWebhook:
-    events = tuple(event for event in EVENTS if event in row.events.split())
-    reason: Any = row.disabled_reason
-    return StoredWebhook(row.webhook_id, row.url, events, row.created_at, row.disabled_at, reason)
+def _select(condition: Any) -> Any:
+    return Webhook.select(*columns(Webhook, StoredWebhook)).where(condition)
+
+
+def _stored(webhook_id: str, url: str, events: str, *further: Any) -> StoredWebhook:
+    """A webhook of the columns of its fields."""
+    return StoredWebhook(webhook_id, url, tuple(event for event in EVENTS if event in events.split()), *further)

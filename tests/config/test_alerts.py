@@ -122,6 +122,31 @@ _CASES: dict[str, tuple[Series, Series]] = {
         {'convertd_mail_total{outcome="failed"}': "0x110 1x10", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
         {'convertd_mail_total{outcome="failed"}': "1x120", 'convertd_mail_total{outcome="sent"}': "0+1x120"},
     ),
+    "ConvertdWebhooksFail": (
+        {
+            'convertd_webhook_attempts_total{result="delivered"}': "0+1x120",
+            'convertd_webhook_attempts_total{result="refused"}': "0+1x120",
+            'convertd_webhook_attempts_total{result="no_response"}': "0+1x120",
+        },
+        {
+            'convertd_webhook_attempts_total{result="delivered"}': "0+2x120",
+            'convertd_webhook_attempts_total{result="no_response"}': "0+1x120",
+        },
+    ),
+    "ConvertdWebhooksLate": (
+        {'convertd_webhook_overdue_seconds{instance="a"}': "61x120"},
+        {
+            'convertd_webhook_overdue_seconds{instance="a"}': "600x120",  # it cannot read the database
+            'convertd_webhook_overdue_seconds{instance="b"}': "59x120",
+        },
+    ),
+    "ConvertdWebhooksDisabled": (
+        {'convertd_webhooks_disabled_total{reason="failing"}': "0x110 3x10"},
+        {
+            'convertd_webhooks_disabled_total{reason="failing"}': "0x110 2x10",
+            'convertd_webhooks_disabled_total{reason="gone"}': _FINE,
+        },
+    ),
     "ConvertdPaymentsFail": (
         {
             'convertd_payments_total{outcome="mismatch"}': "0x110 1x10",

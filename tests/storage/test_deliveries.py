@@ -109,7 +109,7 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
     clock.now += 100
     for message in messages(database):
         attempt(database, clock, message)
-    listed = database.run_blocking(deliveries.list_attempts, webhook, 50)
+    listed = database.run_blocking(deliveries.list_attempts, webhook, limit=50, cursor=None).values
     assert [one.attempt for one in listed] == [2, 2, 2, 1, 1, 1]
     assert [one.status for one in listed] == [200, 200, 200, 500, 500, 500]
     assert {(one.event, one.error, one.milliseconds, one.next_attempt_at) for one in listed} == {
@@ -117,12 +117,10 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
     }
     assert len({one.delivery_id for one in listed}) == 3
 
-    paged: list[deliveries.Attempt] = []
-    position = deliveries.NEWEST
-    while page := database.run_blocking(deliveries.list_attempts, webhook, 2, position):
-        paged += page
-        position = (page[-1].created_at, page[-1].delivery_id, page[-1].attempt)
-    assert tuple(paged) == listed
+    first = database.run_blocking(deliveries.list_attempts, webhook, limit=4, cursor=None)
+    second = database.run_blocking(deliveries.list_attempts, webhook, limit=4, cursor=first.next_cursor)
+    assert (*first.values, *second.values) == listed
+    assert second.next_cursor is None
 
 
 def test_the_latest_attempt_tells_when_the_next_one_is(database: Database, clock: Clock) -> None:
@@ -131,7 +129,7 @@ def test_the_latest_attempt_tells_when_the_next_one_is(database: Database, clock
     database.run_blocking(deliveries.add, account, "job.completed", {})
     (message,) = messages(database)
     database.run_blocking(receivers.record, message, AttemptResult(None, "timeout", 10_000, clock.now))
-    (listed,) = database.run_blocking(deliveries.list_attempts, webhook, 50)
+    (listed,) = database.run_blocking(deliveries.list_attempts, webhook, limit=50, cursor=None).values
     assert (listed.status, listed.error, listed.next_attempt_at) == (None, "timeout", round(clock.now + 5))
 
 

@@ -194,8 +194,11 @@ def test_a_server_that_starts_again_gives_its_jobs_back(database: Database, acco
     claim(database, owner=OTHER)
     assert database.run_blocking(job_runs.recover, replace(OWNER, boot="boot-2")) == 1
     assert database.run_blocking(job_runs.recover, OTHER) == 0
+    assert database.run_blocking(job_runs.leave, OWNER) == 0
     assert (get(database, lost).status, get(database, kept).status) == ("queued", "processing")
     assert lanes(database, account) == (1, 1, 200)
+    assert database.run_blocking(job_runs.leave, OTHER) == 1
+    assert lanes(database, account) == (2, 0, 200)
 
 
 @pytest.mark.parametrize(("counted", "crashed"), [(False, False), (True, False), (True, True)])
@@ -254,7 +257,7 @@ def test_a_job_without_credits_is_not_accepted(database: Database) -> None:
     with pytest.raises(NoCredits):
         accept(database, account, holds=2)
     assert credits(database, account) == (1, 0)
-    assert database.run_blocking(jobs.list_page, account, 10) == ()
+    assert database.run_blocking(jobs.list_page, account, limit=10).values == ()
 
 
 def test_jobs_are_listed_newest_first(database: Database, account: str, clock: Clock) -> None:
@@ -264,12 +267,13 @@ def test_jobs_are_listed_newest_first(database: Database, account: str, clock: C
     accept(database, open_account(database).id)
 
     def found(limit: int = 10, **chosen: Any) -> list[str]:
-        return [job.job_id for job in database.run_blocking(jobs.list_page, account, limit, **chosen)]
+        return [job.job_id for job in database.run_blocking(jobs.list_page, account, limit=limit, **chosen).values]
 
     first, second, third, last = (job.job_id for job in accepted)
     assert found() == [last, third, second, first]
     assert found(2) == [last, third]
-    assert found(2, before=accepted[2].number) == [second, first]
+    cursor = database.run_blocking(jobs.list_page, account, limit=2).next_cursor
+    assert found(2, cursor=cursor) == [second, first]
     assert found(tag="a") == [third, first]
     assert found(status="queued") == [last, third, second]
     assert found(status="completed", tag="b") == []

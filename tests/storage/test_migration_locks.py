@@ -15,12 +15,15 @@ from storage.database.connections import open_postgresql
 from storage.tables import ledger
 from tests.conftest import MakeUrl
 from tests.storage.conftest import OpenEarlier
-from tests.support.samples.storage import OWNER, USE, Clock, open_earlier_account
+from tests.support.samples.storage import OWNER, Clock, open_earlier_account, settle_earlier
 
 ROWS = 50
-VALUES = {  # the values that constraints allow
+VALUES: dict[tuple[str, str], str | None] = {  # the values that constraints allow
     ("hold", "state"): "held",
     ("idempotency", "state"): "running",
+    ("job", "state"): "completed",
+    ("job", "request"): None,
+    ("job", "lease_until"): None,
     ("purchase", "state"): "paid",
     ("reversal", "kind"): "refund",
 }
@@ -44,8 +47,10 @@ def fill(connection: peewee.Database) -> None:
     for table, column, kind in connection.execute_sql(COLUMNS).fetchall():
         name = "id" if column in ("account", "batch", "api_key", "purchase", "payment") else column
         value = {"text": f"'{name}_' || number", "boolean": "true"}.get(kind, "number")
-        constant = VALUES.get((table, column))
-        tables.setdefault(table, {})[column] = f"'{constant}'" if constant else value
+        if (table, column) in VALUES:
+            constant = VALUES[table, column]
+            value = "NULL" if constant is None else f"'{constant}'"
+        tables.setdefault(table, {})[column] = value
     for table, values in tables.items():
         select = f"SELECT {', '.join(values.values())} FROM generate_series(1, {ROWS}) AS number"
         empty = f"WHERE NOT EXISTS (SELECT 1 FROM {table})"
@@ -128,7 +133,7 @@ def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
     account = open_earlier_account(earlier, 50)
 
     def charge() -> None:
-        earlier.run_blocking(ledger.settle, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+        earlier.run_blocking(settle_earlier, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60))
 
     with psycopg.connect(url) as long, ThreadPoolExecutor(2) as threads:
         long.execute("SELECT COUNT(*) FROM usage")  # locks the table until the end of the transaction

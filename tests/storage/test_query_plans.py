@@ -44,7 +44,9 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
     "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
-    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(transaction, "webhook_1", 50),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(
+        transaction, "webhook_1", limit=50, cursor="1-a"
+    ),
     "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
     "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
@@ -53,7 +55,7 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "job_runs.renew": lambda transaction: job_runs.renew(transaction, OWNER, 30),
     "job_runs.requeue_expired": job_runs.requeue_expired,
     "job_runs.recover": lambda transaction: job_runs.recover(transaction, OWNER),
-    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", 50),
+    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", limit=50),
     "jobs.read_all": lambda transaction: jobs.read_all(transaction, ["job_1", "job_2"]),
     "jobs.referenced_blobs": lambda transaction: jobs.referenced_blobs(transaction, ["job_1.0"]),
     "jobs.delete_expired": lambda transaction: jobs.delete_expired(transaction, 500),

@@ -32,6 +32,7 @@ def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """One server for all tests without special settings."""
     folder = tmp_path_factory.mktemp("data")
     settings: dict[str, Any] = {"rate_limit_paid": 10_000, "simulated_checkout": True}
+    settings["url_allow"] = ["127.0.0.2"]  # other addresses of this machine are forbidden
     with servers.running(folder, limiter=LenientRateLimiter(), **settings) as running:
         yield running
 

@@ -19,7 +19,9 @@ class ParameterDetails(TypedDict, total=False):
     page: int
     page_count: int
     max_files: int
+    max_webhooks: int
     available: list[str | int]
+    status: int
 
 
 class FileTypeDetails(TypedDict, total=False):
@@ -69,6 +71,7 @@ class JobDetails(TypedDict, total=False):
     max_seconds: float
     exit_code: int | None
     max_bytes: int
+    status: Annotated[int, Field(description="The HTTP status that `export_url` responds with.", examples=[403])]
     smallest: Annotated[int, Field(description="Bytes of the smallest file that an encoder has written.")]
 
 
@@ -195,6 +198,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "timeout": "the conversion took too long",
                 "out_of_memory": "the conversion needed too much memory",
                 "worker_crashed": "the worker process crashed",
+                "export_failed": "the result could not be sent to `export_url`",
             },
             JobDetails,
         ),
@@ -217,13 +221,21 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "encoding": "the text is not valid UTF-8",
                 "truncated": "the body ends too early",
                 "content_type": "the body is not a multipart form",
-                "content_encoding": "the body is compressed",
+                "content_encoding": "the body is compressed, or the file at the URL",
                 "too_many_parts": "the form has too many parts",
                 "too_many_keys": "the account has as many API keys as it may have",
                 "cross_site": "a page of another site sent the request",
                 "unknown_host": "the page was requested under another host than that of the service",
+                "too_many": "the account has as many webhooks as it may have",
+                "webhook_disabled": "the webhook has ended",
                 "last_key": "the last API key can only be rotated",
                 "invalid_signature": "the event's signature is invalid or expired",
+                "invalid_url": "the URL is malformed, no http or https URL, or has a password",
+                "forbidden_address": "the URL does not lead to a public address",
+                "unreachable": "the server of the URL cannot be reached, or its response is incomplete",
+                "http_status": "the server of the URL responds with the status in `details`",
+                "too_many_redirects": "the URL redirects too often",
+                "timeout": "the server of the URL takes too long",
             },
             ParameterDetails,
         ),

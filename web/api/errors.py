@@ -104,9 +104,9 @@ class FileTooLarge(ApiError):
 
     code = "file_too_large"
 
-    def __init__(self, max_file_size: int) -> None:
+    def __init__(self, max_file_size: int, param: str = "file") -> None:
         message = f"The file is larger than {max_file_size} bytes."
-        super().__init__(message, reason="bytes", param="file", details={"max_file_size": max_file_size})
+        super().__init__(message, reason="bytes", param=param, details={"max_file_size": max_file_size})
 
 
 class BodyTooLarge(ApiError):

@@ -95,6 +95,11 @@ def describe_option(option: Option) -> FieldDescription:
     return FieldDescription(option.name, schema, description, example, option.required)
 
 
+def is_text(info: ValidationInfo) -> bool:
+    """Whether all values are strings, as in forms, queries and headers."""
+    return bool((info.context or {}).get(_FROM_TEXT))
+
+
 def string(value: object) -> str:
     """The value. Raises PydanticCustomError unless it is a string."""
     if not isinstance(value, str):
@@ -121,7 +126,7 @@ def matching(pattern: str, expected: str) -> PlainValidator:
 
 def boolean(value: object, info: ValidationInfo) -> bool:
     """True or false. Raises PydanticCustomError."""
-    if (info.context or {}).get(_FROM_TEXT):
+    if is_text(info):
         value = read_boolean(str(value))
     if not isinstance(value, bool):
         raise PydanticCustomError("malformed", "must be true or false.")
@@ -132,7 +137,7 @@ def integer(minimum: int, maximum: int) -> PlainValidator:
     """Integers from `minimum` to `maximum`: no booleans, no floats, no "80.5"."""
 
     def check(value: object, info: ValidationInfo) -> int:
-        if isinstance(value, str) and (info.context or {}).get(_FROM_TEXT) and re.fullmatch(r"-?[0-9]{1,9}", value):
+        if isinstance(value, str) and is_text(info) and re.fullmatch(r"-?[0-9]{1,9}", value):
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             if minimum <= value <= maximum:

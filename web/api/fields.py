@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 from email_validator import EmailNotValidError, validate_email
 from pydantic import Field
@@ -18,15 +18,17 @@ from pydantic_core import PydanticCustomError
 from config.pricing import DAY, PACKS, Pack
 from storage.database.pages import CURSOR
 from storage.tables.api_keys import MAX_GRACE
+from storage.tables.jobs import Status
 from web.api.errors import InvalidParameter
 from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
+from web.api.job_fields import CONTROL, JobFields, PreferHeader, Tag
+from web.api.url_fields import ExportFields
 
 MAX_ARCHIVE = 1000
 """Results of an archive."""
 
 _EMAIL_LENGTH = 254  # characters
 _NAME_LENGTH = range(2, 101)  # characters
-_CONTROL = ("Cc", "Cs", "Zl", "Zp")  # Unicode categories: surrogates cannot be stored, separators break lines
 _PRINTED = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"  # the same for JSON Schema
 _NAME = rf"^\s*[^\s{_PRINTED}][^{_PRINTED}]{{0,98}}[^\s{_PRINTED}]\s*$"
 
@@ -48,7 +50,7 @@ def _email(value: object) -> str:
 def _display_name(value: object) -> str:
     """The name of an application or an API key, without blanks around it."""
     name = string(value).strip()
-    if any(unicodedata.category(character) in _CONTROL for character in name):
+    if any(unicodedata.category(character) in CONTROL for character in name):
         raise PydanticCustomError("malformed", "must not contain control characters.")
     if len(name) not in _NAME_LENGTH:
         limits = {"min": _NAME_LENGTH[0], "max": _NAME_LENGTH[-1]}
@@ -143,7 +145,7 @@ DisplayName = Annotated[str, field_type(_display_name, Annotated[str, Field(patt
 
 
 class ConversionFields(RequestModel):
-    """POST /batch and POST /files/{file_id}/convert."""
+    """POST /batch."""
 
     output_format: Annotated[
         str,
@@ -156,7 +158,15 @@ class ConversionFields(RequestModel):
     ]
 
 
-class DirectConversionFields(ConversionFields):
+class FileConversionFields(ConversionFields, JobFields, ExportFields):
+    """POST /files/{file_id}/convert."""
+
+
+class ToolFields(JobFields, ExportFields):
+    """The tools."""
+
+
+class DirectConversionFields(ConversionFields, JobFields, ExportFields):
     """POST /convert."""
 
     dry_run: Annotated[
@@ -169,7 +179,7 @@ class DirectConversionFields(ConversionFields):
     ] = False
 
 
-class BatchConversionFields(ConversionFields):
+class BatchConversionFields(ConversionFields, JobFields):
     """POST /batch/{batch_id}/convert."""
 
     file_ids: Annotated[
@@ -195,6 +205,22 @@ class FileListQuery(RequestModel):
         ]
         | None
     ) = None
+
+
+class JobListQuery(RequestModel):
+    """GET /jobs."""
+
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None
+    status: (
+        Annotated[
+            str,
+            one_of(*get_args(Status)),
+            Field(description="Only jobs with this status.", examples=["completed"]),
+        ]
+        | None
+    ) = None
+    tag: Tag | None = None
 
 
 class LinkFields(RequestModel):
@@ -321,6 +347,10 @@ class IdempotencyHeader(RequestModel):
         ]
         | None
     ) = Field(default=None, alias="Idempotency-Key")
+
+
+class ChargeHeaders(IdempotencyHeader, PreferHeader):
+    """The headers of requests that convert files."""
 
 
 class StripeHeader(RequestModel):

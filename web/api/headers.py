@@ -59,6 +59,9 @@ HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
         "Idempotency-Replayed": ResponseHeader(
             "The response was stored by an earlier request with the same idempotency key.", {"const": "true"}, "true"
         ),
+        "Preference-Applied": ResponseHeader(
+            "The preference of the header `Prefer` that the response follows.", _TEXT, "respond-async"
+        ),
         "Retry-After": ResponseHeader("Seconds to wait before a retry.", {"type": "integer", "minimum": 1}, 17),
         "WWW-Authenticate": ResponseHeader("The authentication scheme.", {"const": "Bearer"}, "Bearer", required=True),
         "Content-Disposition": ResponseHeader(
@@ -97,7 +100,6 @@ HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
             {"type": "string", "format": "uri-reference"},
             "/developers/verify#token=0123",
             required=True,
-            exposed=False,
         ),
         "Allow": ResponseHeader(
             "The methods that the path supports.", _TEXT, "POST, OPTIONS", required=True, exposed=False
@@ -121,7 +123,10 @@ _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
 _WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _MAX_WARNINGS = 10
 
-_ACCEPTED = ("Authorization", "Content-Type", "Accept", "Idempotency-Key", "If-None-Match", "If-Range", "Range")
+_ACCEPTED = (
+    *("Authorization", "Content-Type", "Accept", "Idempotency-Key", "Prefer"),
+    *("If-None-Match", "If-Range", "Range"),
+)
 
 PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Access-Control-Allow-Headers": ", ".join(_ACCEPTED), "Access-Control-Max-Age": "86400"}

@@ -16,12 +16,26 @@ from engine.conversions import AnyTool
 from engine.options import Option
 from engine.registry import Registry
 from web.api.field_types import RequestModel, field_names
-from web.api.fields import IdempotencyHeader
+from web.api.fields import ChargeHeaders, IdempotencyHeader, ToolFields
 from web.api.headers import DOWNLOAD_HEADERS
+from web.api.job_fields import PreferHeader
 from web.api.schemas.files import ConversionResult
+from web.api.schemas.jobs import AwaitedJob, Job
+from web.api.url_fields import UrlFields, UrlsFields
 
 Tag = Literal[
-    "Conversion", "Files", "Batches", "PDF", "Tools", "Account", "Credits", "Registration", "Catalogue", "Service"
+    "Conversion",
+    "Files",
+    "Batches",
+    "Jobs",
+    "PDF",
+    "Tools",
+    "Account",
+    "Webhooks",
+    "Credits",
+    "Registration",
+    "Catalogue",
+    "Service",
 ]
 Access = Literal["key", "address", "not_cross_site", "open", "form", "session", "trial", "preview"]
 """Who may send requests to a resource.
@@ -78,11 +92,15 @@ class FileField:
 
 @dataclass(frozen=True)
 class FormFields:
-    """A multipart form: the files to process, text fields, and `further` files."""
+    """A multipart form: the files to process, text fields, and `further` files.
+
+    With `urls`, it may have URLs of the files to process instead of these.
+    """
 
     file: FileField
     fields: type[RequestModel] = RequestModel
     further: tuple[FileField, ...] = ()
+    urls: type[UrlFields | UrlsFields] | None = None
 
     @property
     def files(self) -> tuple[FileField, ...]:
@@ -92,7 +110,7 @@ class FormFields:
     @cached_property
     def text_names(self) -> tuple[str, ...]:
         """The names of the text fields."""
-        return field_names(self.fields)
+        return (*field_names(self.fields), *(field_names(self.urls) if self.urls else ()))
 
 
 @dataclass(frozen=True)
@@ -114,6 +132,11 @@ class Response:
 def json_response(schema: Any, description: str = "") -> Response:
     """JSON in the envelope. The default description is the schema's docstring."""
     return Response(200, description or inspect.getdoc(schema) or "", schema)
+
+
+def job_response() -> Response:
+    """The job of a request that is processed in the background."""
+    return Response(202, "The job, if the request is processed in the background.", Job, headers=("Location",))
 
 
 def file_response(media_types: tuple[str, ...] = ALL_TARGETS) -> Response:
@@ -173,6 +196,16 @@ class Operation:
         return method
 
     @property
+    def repeatable(self) -> bool:
+        """Whether clients can repeat the request safely, with an idempotency key."""
+        return self.headers is not None and issubclass(self.headers, IdempotencyHeader)
+
+    @property
+    def follows_preferences(self) -> bool:
+        """Whether the header Prefer has an effect."""
+        return self.headers is not None and issubclass(self.headers, PreferHeader)
+
+    @property
     def negotiated(self) -> bool:
         """Whether the Accept header decides between a file and JSON."""
         return self.json_schema is not None and not self.always_json
@@ -190,7 +223,10 @@ class Operation:
         return replace(
             self,
             id=f"{self.id}ToJson",
-            responses=(json_response(self.json_schema, "The stored result."),),
+            responses=(
+                json_response(self.json_schema, "The stored result."),
+                *(response for response in self.responses if response.status == 202),
+            ),
             always_json=True,
             documentation=f"{summary} and store the result\n\n{description} Costs one credit.",
         )
@@ -223,13 +259,18 @@ def tool_operation(tool: AnyTool) -> Operation:
     return Operation(
         id=_camel_case(tool.title),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
-        form=FormFields(file, further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items())),
+        form=FormFields(
+            file,
+            ToolFields,
+            further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
+            urls=UrlsFields if tool.takes_several else UrlFields,
+        ),
         tool=tool,
-        headers=IdempotencyHeader,
-        responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))),),
+        headers=ChargeHeaders,
+        responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult,
+        json_schema=ConversionResult | AwaitedJob,
         documentation=f"{tool.title}\n\n{tool.summary} With `Accept: application/json`, the response is the JSON of "
         f"`POST {path}{JSON_FORM}`. Costs one credit.",
     )

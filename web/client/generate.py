@@ -35,8 +35,10 @@ from typing import Any, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 '''
-_REQUEST_FIELDS = ("file", "output_format", "dry_run")  # POST /convert has these in addition to options
+# POST /convert has these in addition to options.
+_REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
+_AWAITED = "AwaitedJob"  # the client waits for jobs by `wait`
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
 _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -53,6 +55,8 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "FileList": ["listFiles"],
         "Formats": ["listFormats"],
         "Inspection": ["convertToJson"],
+        "Job": ["getJob", "endJob"],
+        "JobFailure": ["getJob.error"],
         "Key": ["listKeys.keys"],
         "Link": ["createLink"],
         "NewKey": ["createKey", "rotateKey", "verify"],
@@ -109,7 +113,7 @@ class _Module:
         """The names of the schemas of a response, or of one of its fields."""
         operation, *fields = place.split(".")
         response = self._operations[operation]["responses"]["200"]["content"]["application/json"]["schema"]
-        names = _references(response["properties"]["data"])
+        names = [name for name in _references(response["properties"]["data"]) if name != _AWAITED]
         for field in fields:
             names = _references([self._schemas[name]["properties"].get(field) for name in names])
         return names

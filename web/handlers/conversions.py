@@ -8,16 +8,22 @@ from types import MappingProxyType
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.fields import DirectConversionFields, IdempotencyHeader
-from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response
+from web.api.fields import ChargeHeaders, DirectConversionFields, ToolFields
+from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response, job_response
 from web.api.schemas.files import ConversionResult, PlannedConversion
+from web.api.schemas.jobs import AwaitedJob
+from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
+from web.handlers.jobs import is_job, respond_with_job
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
-from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
+from web.services.container import Services
+from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest, RemoteFile
+from web.services.idempotency import Replayed, ResponseData
 from web.services.trials import credits_used_up, trial_result
+from web.services.work_files import WorkFile
 
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
@@ -29,13 +35,13 @@ class Convert(BaseHandler):
     @Operation(
         id="convert",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
+        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields, urls=UrlFields),
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(file_response(),),
+        headers=ChargeHeaders,
+        responses=(file_response(), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult | PlannedConversion,
+        json_schema=ConversionResult | PlannedConversion | AwaitedJob,
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
@@ -44,16 +50,22 @@ class Convert(BaseHandler):
         The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
         `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
-        upload, fields = self.input.form.file("file"), self.input.form_fields(DirectConversionFields)
+        remote = self.input.remote_files()
+        uploads = () if remote else (self.input.form.file("file"),)
+        fields = self.input.form_fields(DirectConversionFields)
         request = ConversionRequest(
             account=self.client(),
             operation="convert",
-            uploads=(upload,),
+            uploads=uploads,
+            remote=remote,
             target=fields.output_format,
             options=self.input.options_given(),
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            export=export_of(self, fields),
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
         if fields.dry_run:
             await _foresee_and_respond(self, request)
@@ -72,11 +84,14 @@ class RunTool(BaseHandler):
         tool, form = self.operation.tool, self.input.form
         inputs = self.operation.form.file.names
         further = tuple(name for name in tool.files if form.uploads(name))
-        uploads = form.uploads(*inputs) if tool.takes_several else (form.file(*inputs),)
+        remote = self.input.remote_files()
+        uploads = form.uploads(*inputs) if tool.takes_several or remote else (form.file(*inputs),)
+        fields = self.input.form_fields(ToolFields)
         request = ConversionRequest(
             account=self.client(),
             operation=tool.operation,
             uploads=(*uploads, *(form.file(name) for name in further)),
+            remote=remote,
             target=tool.target.name,
             options=self.input.options_given(),
             tool=tool.name,
@@ -85,6 +100,9 @@ class RunTool(BaseHandler):
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            export=export_of(self, fields),
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
         await convert_and_respond(self, request)
 
@@ -96,13 +114,27 @@ def _stores_result(handler: BaseHandler) -> bool:
     return always or wants_json(handler.request.headers.get("Accept", ""))
 
 
+def export_of(handler: BaseHandler, fields: ExportFields) -> RemoteFile | None:
+    """Where the result is also sent, if anywhere. Raises InvalidParameter."""
+    if fields.export_url is None:
+        return None
+    target = RemoteFile(fields.export_url, fields.export_headers or {}, "export_url")
+    handler.services.remote_files.check([target])
+    return target
+
+
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
-    """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError."""
+    """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError.
+
+    If the client prefers that, the conversion is accepted as a job, and the response describes the job.
+    """
     services = handler.services
+    if is_job(handler, request):
+        await _respond_with_stored(handler, request, await services.jobs.accept(request))
+        return
     with handler.create_work_file() as output:
-        converted = await services.conversions.convert(request, output)
-        for upload in request.uploads:
-            upload.file.close()  # the client may read the result slowly
+        converted = await _convert(services, request, output)
+        _close_uploads(request)
         if isinstance(converted, ChargedConversion):
             handler.authorization.set_balance(converted.balance)
             is_large = converted.outcome.processed_size > LARGE_RESULT
@@ -111,22 +143,47 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
                     set_validator(handler, converted.response.file_id or "")
                 await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
-            response = converted.response
+            await _respond_with_stored(handler, request, converted.response)
         else:
-            handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
-            response = handler.unwrap_replay(converted)
-    if request.store_result:
+            await _respond_with_stored(handler, request, converted)
+
+
+async def _respond_with_stored(
+    handler: BaseHandler, request: ConversionRequest, stored: ResponseData | Replayed
+) -> None:
+    """Responds with a stored result or a job, of this request or of an earlier one. Raises PublicError."""
+    _close_uploads(request)
+    if isinstance(stored, Replayed):
+        handler.authorization.set_balance(await handler.services.accounts.balance(handler.client().id))
+    response = handler.unwrap_replay(stored)
+    if response.status == 202:
+        await respond_with_job(handler, response)
+    elif request.store_result:
         handler.respond(response.data)
     elif request.idempotency is not None:
-        await send_stored(handler, await services.files.find(handler.client().id, response.file_id or ""))
+        await send_stored(handler, await handler.services.files.find(handler.client().id, response.file_id or ""))
     else:
         await send_and_delete(handler, response.file_id or "")
+
+
+async def _convert(services: Services, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
+    if request.remote and (stored := await services.conversions.find_stored(request)) is not None:
+        return stored
+    async with services.remote_files.complete(request) as complete:
+        return await services.conversions.convert(complete, output)
+
+
+def _close_uploads(request: ConversionRequest) -> None:
+    """Deletes the uploads before the response: the client may read it slowly, or wait for a job."""
+    for upload in request.uploads:
+        upload.file.close()
 
 
 async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.create_work_file() as output:
-        handler.respond(await handler.services.conversions.foresee(request, output))
+        async with handler.services.remote_files.complete(request) as complete:
+            handler.respond(await handler.services.conversions.foresee(complete, output))
 
 
 class TryConvert(PageHandler):

@@ -82,7 +82,7 @@ class Session(PageHandler):
             return self.write_error_page(error, "sign_in.html")
         except ApiError as error:
             return self.write_error_page(error, "sign_in.html")
-        _set_private_cookie(self, SESSION_COOKIE, token, SESSION_LIFETIME)
+        set_private_cookie(self, SESSION_COOKIE, token, SESSION_LIFETIME)
         return self.redirect(SIGN_IN_PATH, status=303)
 
 
@@ -92,7 +92,7 @@ class NewKey(PageHandler):
     access = "session"
 
     async def post(self) -> None:
-        account = _session_account(self)
+        account = session_account(self)
         try:
             name = validate(NewKeyFields, {"name": self.input.web_form().get("name") or account.name}).name
             issued = await self.services.accounts.issue_key(account.id, name or account.name)
@@ -107,7 +107,7 @@ class KeyChange(PageHandler):
     access = "session"
 
     async def post(self, key_id: str, change: str) -> None:
-        account = _session_account(self)
+        account = session_account(self)
         accounts = self.services.accounts
         try:
             if change == "rotate":
@@ -124,7 +124,7 @@ class BuyCredits(PageHandler):
     access = "session"
 
     async def post(self) -> None:
-        account = _session_account(self)
+        account = session_account(self)
         try:
             pack = validate(PurchaseFields, self.input.web_form()).pack
             opened = await self.services.payments.checkout.purchase(account, pack, DEFAULT_LANGUAGE)
@@ -141,7 +141,7 @@ class Receipt(PageHandler):
     access = "session"
 
     async def get(self, purchase_id: str) -> None:
-        account = _session_account(self)
+        account = session_account(self)
         purchase = await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
         if purchase is None or purchase.paid_at is None:
             raise NotFound("No such receipt.")
@@ -162,7 +162,7 @@ class UsageCsv(PageHandler):
     access = "session"
 
     async def get(self) -> None:
-        account, period = _session_account(self), _chosen_period(self)
+        account, period = session_account(self), _chosen_period(self)
         report = await self.services.database.read(usage.report, account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
@@ -207,7 +207,7 @@ async def _write_dashboard_error(page: PageHandler, account: Account, error: Pub
     await _write_dashboard(page, account, error=error)
 
 
-def _set_private_cookie(page: PageHandler, name: str, value: str, max_age: int) -> None:
+def set_private_cookie(page: PageHandler, name: str, value: str, max_age: int) -> None:
     """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
     secure = page.services.settings.base_url.startswith("https://")
     page.set_cookie(name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure)
@@ -216,11 +216,11 @@ def _set_private_cookie(page: PageHandler, name: str, value: str, max_age: int) 
 def _redirect_to_new_key(page: PageHandler, issued: IssuedKey) -> None:
     """Redirects to the dashboard, which shows the key once: a reload of it creates no other key."""
     # In a cookie, because any server can receive the next request, and URLs are logged.
-    _set_private_cookie(page, _NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
+    set_private_cookie(page, _NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
     page.redirect(SIGN_IN_PATH, status=303)
 
 
-def _session_account(page: PageHandler) -> Account:
+def session_account(page: PageHandler) -> Account:
     """The account that is signed in, on pages that need a session."""
     assert page.authorization.session is not None
     return page.authorization.session

@@ -1,11 +1,22 @@
 """/files and /batch: upload files, list them, convert them by their ids."""
 
-from web.api.fields import BatchConversionFields, ConversionFields, FileListQuery, IdempotencyHeader, unique_ids
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from web.api.fields import (
+    BatchConversionFields,
+    ChargeHeaders,
+    ConversionFields,
+    FileConversionFields,
+    FileListQuery,
+    unique_ids,
+)
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
     FormFields,
     Operation,
+    job_response,
     json_response,
 )
 from web.api.schemas.files import (
@@ -17,11 +28,25 @@ from web.api.schemas.files import (
     FileList,
     StoredFile,
 )
-from web.handlers.conversions import convert_and_respond
+from web.api.schemas.jobs import AwaitedJob
+from web.api.url_fields import UrlFields
+from web.handlers.conversions import convert_and_respond, export_of
+from web.handlers.jobs import is_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
+from web.services.conversion_request import Upload as UploadedFile
 from web.services.files import stored_file
+
+
+@asynccontextmanager
+async def _uploaded_file(handler: BaseHandler) -> AsyncIterator[UploadedFile]:
+    """The file of the form, or the one that its URL leads to, which exists during the block."""
+    if remote := handler.input.remote_files():
+        async with handler.services.remote_files.fetch(handler.client(), remote) as (fetched,):
+            yield fetched
+    else:
+        yield handler.input.form.file("file")
 
 
 class Upload(BaseHandler):
@@ -30,7 +55,7 @@ class Upload(BaseHandler):
     @Operation(
         id="uploadFile",
         tag="Files",
-        form=FormFields(FileField("file", "The file to store.")),
+        form=FormFields(FileField("file", "The file to store."), urls=UrlFields),
         responses=(json_response(StoredFile),),
         codes=("invalid_file_type",),
     )
@@ -40,8 +65,8 @@ class Upload(BaseHandler):
 
         The file is stored until `expires_at`. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
+        async with _uploaded_file(self) as upload:
+            self.respond(stored_file(await self.services.files.upload(self.client(), upload)))
 
 
 class StoredFiles(BaseHandler):
@@ -81,10 +106,10 @@ class FileConversion(BaseHandler):
     @Operation(
         id="convertFile",
         tag="Files",
-        json=ConversionFields,
+        json=FileConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(ConversionResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(ConversionResult | AwaitedJob, "The result of the conversion."), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -94,7 +119,7 @@ class FileConversion(BaseHandler):
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        fields, options = self.input.json_fields(ConversionFields), self.input.options_given()
+        fields, options = self.input.json_fields(FileConversionFields), self.input.options_given()
         idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
@@ -108,6 +133,9 @@ class FileConversion(BaseHandler):
                 file=file,
                 idempotency=idempotency,
                 context=self.context,
+                export=export_of(self, fields),
+                tag=fields.tag,
+                webhook_url=fields.webhook_url,
             )
             await convert_and_respond(self, request)
 
@@ -146,7 +174,7 @@ class BatchFiles(BaseHandler):
     @Operation(
         id="addToBatch",
         tag="Batches",
-        form=FormFields(FileField("file", "The file to add.")),
+        form=FormFields(FileField("file", "The file to add."), urls=UrlFields),
         responses=(json_response(AddedFile),),
         codes=("invalid_file_type",),
     )
@@ -156,8 +184,9 @@ class BatchFiles(BaseHandler):
 
         The file is stored, but not converted. Costs nothing.
         """
-        upload = self.input.form.file("file")
-        self.respond(await self.services.batches.add(self.client(), batch_id, upload))
+        await self.services.batches.check_exists(self.client().id, batch_id)  # reported before a wrong file
+        async with _uploaded_file(self) as upload:
+            self.respond(await self.services.batches.add(self.client(), batch_id, upload))
 
 
 class BatchConversion(BaseHandler):
@@ -168,8 +197,8 @@ class BatchConversion(BaseHandler):
         tag="Batches",
         json=BatchConversionFields,
         conversion_options=True,
-        headers=IdempotencyHeader,
-        responses=(json_response(BatchResult),),
+        headers=ChargeHeaders,
+        responses=(json_response(BatchResult | AwaitedJob, "The results of the conversions."), job_response()),
         codes=("unsupported_conversion", "no_credits"),
         queued=True,
     )
@@ -188,7 +217,13 @@ class BatchConversion(BaseHandler):
             options=self.input.options_given(),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
+            tag=fields.tag,
+            webhook_url=fields.webhook_url,
         )
-        response = self.unwrap_replay(await self.services.batches.convert(request))
+        process = self.services.jobs.accept if is_job(self, request) else self.services.batches.convert
+        response = self.unwrap_replay(await process(request))
+        if response.status == 202:
+            await respond_with_job(self, response)
+            return
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))
         self.respond(response.data)

@@ -1,22 +1,17 @@
-"""Pages for people: landing, documentation, registration, status, and static files."""
+"""Pages for people: landing, registration, status, and static files."""
 
 import json
 from collections.abc import Hashable
-from functools import partial
-from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from tornado.escape import xhtml_escape
 from tornado.template import Loader
 from tornado.web import HTTPError, StaticFileHandler
 
 from config.pricing import (
-    CREDITS_PER_CONVERSION,
-    EMAILS_PER_MAILBOX,
     FREE_CREDITS,
     MIB,
     PACKS,
@@ -24,25 +19,16 @@ from config.pricing import (
     TRIAL_TIER,
     TRIALS_PER_ADDRESS,
 )
-from config.settings import Settings
-from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
-from engine.executor import JobLimits
 from storage.errors import InvalidKey
-from storage.tables.api_keys import MAX_KEYS
 from storage.tables.email_verification import VALIDITY
-from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
-from web.api.errors import STATUS, ApiError, InvalidParameter, NotFound, PublicError, envelope, public_error
+from web.api.errors import ApiError, NotFound, PublicError, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
-from web.api.values import API
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
-from web.services.api_reference import Endpoint
-from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
+from web.services.code_samples import LANGUAGES, Call
 from web.services.container import Services
-from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
-from web.services.job_records import PROVING_JOBS
 from web.services.usage_report import describe_price
 
 SIGN_IN_PATH = "/dashboard"
@@ -127,14 +113,14 @@ class PageHandler(BaseHandler):
             super().write_public_error(error)
 
 
-_PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
+PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
 """The headers of a page that is the same for all visitors: browsers may store it."""
 
 
 class Landing(PageHandler):
     """The landing page, with a form to try conversions."""
 
-    fixed_headers = _PUBLIC_PAGE
+    fixed_headers = PUBLIC_PAGE
 
     async def get(self) -> None:
         services, url = self.services, self.services.settings.base_url
@@ -186,94 +172,6 @@ def _split_sample(without: str, with_option: str) -> tuple[str, str, str]:
     return without[:start], with_option[start:end], without[start:]
 
 
-class Docs(PageHandler):
-    """The API documentation."""
-
-    fixed_headers = _PUBLIC_PAGE
-
-    async def get(self) -> None:
-        services, url = self.services, self.services.settings.base_url
-        if self.write_known_page("docs.html"):
-            return
-        self.write_new_page(
-            "docs.html",
-            "docs.html",
-            url=url,
-            variable=VARIABLE,
-            languages=tuple(LANGUAGES),
-            quickstart=_quickstart(url),
-            tags=_by_tag(services.reference),
-            error_example=_error_example(),
-            status=STATUS,
-            errors=ERROR_CATALOGUE,
-            warnings=WARNING_CATALOGUE,
-            options=services.options,
-            have_options=_having_all(services.reference, {option.name for option in services.options}),
-            to_html=_to_html,
-            escape_text=partial(escape, quote=False),  # quotes are a tenth of the page
-            tiers=tuple(TIERS.values()),
-            mib=MIB,
-            cost=CREDITS_PER_CONVERSION,
-            free_credits=FREE_CREDITS,
-            settings=services.settings,
-            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
-            limits=_limits(services.settings),
-            command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
-            client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
-            targets_of=services.formats.data["by_input_format"],
-        )
-
-
-def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """Limits that do not depend on the tier: name and value."""
-    job = JobLimits()
-    return (
-        ("pixels of a picture", f"{MAX_PIXELS:,}"),
-        ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
-        ("duration of a conversion", f"{job.seconds:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
-        ("duration of the first conversions", f"{SHORT_DEADLINE:g} s, until {PROVING_JOBS} have succeeded"),
-        ("memory of a conversion", f"{job.memory >> 30} GB"),
-        ("size of a result", f"{job.output // MIB} MB"),
-        ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),
-        ("files of a batch", str(settings.max_batch_files)),
-        ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
-        ("API keys of an account", str(MAX_KEYS)),
-        ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
-        ("verification emails", f"{EMAILS_PER_MAILBOX} per day and mailbox"),
-    )
-
-
-def _to_html(text: str) -> str:
-    """Escapes text for HTML. Words in backquotes become code."""
-    parts = enumerate(xhtml_escape(text).split("`"))
-    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in parts)
-
-
-def _error_example() -> str:
-    message, limits = "quality must be an integer from 1 to 100.", {"min": 1, "max": 100}
-    error = InvalidParameter(message, reason="out_of_range", param="quality", details=limits)
-    return json.dumps(envelope(error, "req_…"), indent=2, ensure_ascii=False)
-
-
-def _quickstart(url: str) -> dict[str, str]:
-    """Code samples of a first conversion by language."""
-    form = {"output_format": "webp", "quality": "80"}
-    call = Call("POST", f"{url}/convert", form, (("file", "photo.heic"),), saves="photo.webp")
-    return {language: write(call) for language, write in LANGUAGES.items()}
-
-
-def _having_all(endpoints: tuple[Endpoint, ...], names: set[str]) -> set[str]:
-    """The ids of the endpoints that have fields of all these names."""
-    return {endpoint.id for endpoint in endpoints if names <= {field.name for field in endpoint.fields}}
-
-
-def _by_tag(endpoints: tuple[Endpoint, ...]) -> dict[str, list[Endpoint]]:
-    tags: dict[str, list[Endpoint]] = {}
-    for endpoint in endpoints:
-        tags.setdefault(endpoint.tag, []).append(endpoint)
-    return tags
-
-
 class RegisterPage(PageHandler):
     """The registration form. Like POST /register."""
 
@@ -310,7 +208,7 @@ class VerifyPage(PageHandler):
 class StatusPage(PageHandler):
     """The state of the service, at most a second old."""
 
-    fixed_headers = _PUBLIC_PAGE
+    fixed_headers = PUBLIC_PAGE
 
     async def get(self) -> None:
         key = ("status.html", int(monotonic()))

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from functools import wraps
+from functools import cached_property, wraps
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
@@ -32,6 +32,7 @@ from web.api.operations import METHODS, Access, Route
 from web.api.values import to_json
 from web.http.authorization import Authorization
 from web.http.connections import connection_of
+from web.http.preferences import Preferences, parse_preferences
 from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
 from web.http.server import UNKNOWN_METHOD
@@ -92,12 +93,18 @@ class BaseHandler(RequestHandler):
     def compute_etag(self) -> str | None:
         return None  # every response differs by its request id
 
+    @cached_property
+    def preferences(self) -> Preferences:
+        """What the header Prefer asks for."""
+        return parse_preferences(self.request.headers.get("Prefer", ""))
+
     # Before the method
 
     async def prepare(self) -> None:
         try:
             method, methods = str(self.request.method), supported_methods(type(self))
-            queued = self.operation is not None and self.operation.queued
+            # Jobs in the background have a queue of their own.
+            queued = self.operation is not None and self.operation.queued and not self.preferences.respond_async
             if method == "OPTIONS" or method not in methods:
                 await self.authorization.peek(self.access)
             if not methods:

@@ -10,13 +10,11 @@ from urllib.parse import unquote_to_bytes
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
-from engine.formats import FileFormat
 from engine.registry import Registry
-from storage.descriptors import run_in_thread
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.field_types import check_known
 from web.api.operations import FileField
-from web.services.conversion_request import Upload
+from web.services.conversion_request import MAX_TOTAL, Upload, identified
 from web.services.work_files import WorkFile
 
 _MAX_PARTS = 128  # a tool takes up to 100 files
@@ -24,9 +22,8 @@ _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes l
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
-_MAX_TOTAL = 512 << 20  # bytes of all files together
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
-MAX_BODY = _MAX_TOTAL + _FRAMING
+MAX_BODY = MAX_TOTAL + _FRAMING
 """Bytes of the largest body that any account may send."""
 
 CreateFile: TypeAlias = Callable[[], WorkFile]
@@ -86,7 +83,7 @@ class MultipartBody:
         self._text_fields = texts
         self._max_file_size = max_file_size
         all_files = max_file_size * sum(field.maximum for field in files)
-        self._max_size = min(all_files, max(max_file_size, _MAX_TOTAL)) + _FRAMING
+        self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
         if length > self._max_size:
             raise FileTooLarge(max_file_size)
         self._received = 0
@@ -118,7 +115,8 @@ class MultipartBody:
             await file.write(data)
         self._unwritten.clear()
         if self._parser.state == MultipartState.END and not was_complete:
-            self._uploads = [(part.field, await self._upload(part)) for part in self._files]
+            for part in self._files:
+                self._uploads.append((part.field, await identified(self._registry, part.file, part.filename)))
 
     def close(self) -> None:
         """Closes the files."""
@@ -137,21 +135,6 @@ class MultipartBody:
             except UnicodeDecodeError:
                 raise InvalidParameter(f"{name} is not UTF-8 text.", reason="encoding", param=name) from None
         return Form(self._uploads, texts)
-
-    async def _upload(self, part: _FilePart) -> Upload:
-        """The complete file, identified."""
-        file, name = part.file, part.filename
-        identified: FileFormat | Exception
-        if not file.in_memory:
-            await file.flush()
-        try:
-            if file.in_memory:
-                identified = self._registry.identify_content(file.read(), name)
-            else:
-                identified = await run_in_thread(file.descriptor, self._registry.identify_descriptor, name)
-        except Exception as error:
-            identified = error
-        return Upload(file, name, part.size, identified)
 
     def _count_boundaries(self, chunk: bytes) -> None:
         """Refuses bodies with too many. Parts must not contain a line that begins with the boundary (RFC 2046)."""

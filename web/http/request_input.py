@@ -15,13 +15,15 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
-from web.api.operations import JSON_FORM, Operation
+from web.api.operations import JSON_FORM, FormFields, Operation
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
+from web.services.conversion_request import RemoteFile
 from web.services.idempotency import IdempotentRequest
 
+_PLAIN_FORMS = (b"application/x-www-form-urlencoded", b"application/json")
 _MAX_FORM_FIELDS = 50
 _MAX_DEPTH = 32
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
@@ -61,6 +63,35 @@ class MemoryBody:
         return bytes(self._content)
 
 
+class PlainForm(MemoryBody):
+    """A form without files, because it has their URLs: URL-encoded, or a JSON object.
+
+    Its fields are `names`. `limit` and `length` are as those of MemoryBody.
+    """
+
+    def __init__(self, content_type: str, names: tuple[str, ...], limit: int, length: int = 0) -> None:
+        super().__init__(limit, length)
+        self._content_type = content_type
+        self._names = names
+
+    @cached_property
+    def form(self) -> Form:
+        """The complete form, whose values that are no strings are the text of their JSON."""
+        if self.content.lstrip().startswith(b"{"):
+            pairs = [
+                (name, value if isinstance(value, str) else json.dumps(value))
+                for name, value in _read_json(self.content, self._content_type).items()
+                if value is not None
+            ]
+        else:
+            pairs = _read_pairs(self.content)
+        check_known((name for name, _ in pairs), self._names)
+        texts = dict(pairs)
+        if len(texts) < len(pairs):
+            raise malformed("A field was sent twice.", reason="duplicate")
+        return Form((), texts)
+
+
 class DiscardedBody:
     """The rest of the body of a refused request. Calls `abort` after 32 MiB or 10 seconds.
 
@@ -91,11 +122,12 @@ class RequestInput:
         self.body: Body = MemoryBody(0)
         self.options: Mapping[str, Option] = {}
         self._request = request
+        self._form_fields: FormFields | None = None
 
     def expect_body(
         self, operation: Operation | None, max_size: int, account: Account | None, services: Services
     ) -> None:
-        """Prepares to receive the body: a multipart form if the operation has one, else at most `max_size` bytes.
+        """Prepares to receive the body: a form if the operation has one, else at most `max_size` bytes.
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
         """
@@ -107,11 +139,16 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
+        self._form_fields = operation.form
+        content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
+        if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
+            self.body = PlainForm(content_type, names, max_size, length)
+            return
         connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(
-            self._request.headers.get("Content-Type", ""),
+            content_type,
             operation.form.files,
-            (*operation.form.text_names, *self.options),
+            names,
             max_file_size=account.tier.max_file_size,
             length=length,
             create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
@@ -151,8 +188,8 @@ class RequestInput:
 
     @property
     def form(self) -> Form:
-        """The multipart form. Raises InvalidParameter if it is incomplete."""
-        assert isinstance(self.body, MultipartBody)
+        """The form. Raises InvalidParameter if it is incomplete or malformed."""
+        assert isinstance(self.body, MultipartBody | PlainForm)
         return self.body.form
 
     @cached_property
@@ -166,25 +203,48 @@ class RequestInput:
         return validate(model, self.json_values)
 
     def form_fields(self, model: type[Model]) -> Model:
-        """The validated text fields of the multipart form."""
+        """The validated text fields of the form."""
         return validate(model, self.form.texts, from_text=True)
+
+    def remote_files(self) -> tuple[RemoteFile, ...]:
+        """The files that the form names by their URLs; none if it has the files. Raises InvalidParameter."""
+        assert self._form_fields is not None
+        model, file = self._form_fields.urls, self._form_fields.file
+        if model is None:
+            return ()
+        fields, sent = self.form_fields(model), self.form.uploads(*file.names)
+        if fields.given and sent:
+            message = f"{file.name} and {model.name} cannot be sent together."
+            raise InvalidParameter(message, reason="exclusive", param=model.name)
+        if fields.given and not file.minimum <= len(fields.given) <= file.maximum:
+            limits = {"min": file.minimum, "max": file.maximum}
+            message = f"{model.name} must have {file.minimum} to {file.maximum} URLs."
+            raise InvalidParameter(message, reason="out_of_range", param=model.name, details=limits)
+        hosts = [url.split("/", 3)[:3] for url in fields.given]
+        headers = dict(fields.url_headers or {})  # of the first host only
+        return tuple(
+            RemoteFile(url, headers if host == hosts[0] else {}, model.name)
+            for url, host in zip(fields.given, hosts, strict=True)
+        )
 
     def options_given(self) -> dict[str, OptionValue]:
         """The validated options of the form or the JSON body. Raises InvalidOption."""
-        is_form = isinstance(self.body, MultipartBody)
+        is_form = isinstance(self.body, MultipartBody | PlainForm)
         values: Mapping[str, object] = self.form.texts if is_form else self.json_values
         given = {name: value for name, value in values.items() if name in self.options}
         return validate_options(self.options, given, from_text=is_form)
 
     def web_form(self) -> dict[str, str]:
         """The fields of an URL-encoded form. The last of repeated fields counts."""
-        try:
-            pairs = parse_qsl(
-                self.content.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FORM_FIELDS
-            )
-        except ValueError:
-            raise malformed("The form is malformed.") from None
-        return dict(pairs)
+        return dict(_read_pairs(self.content))
+
+
+def _read_pairs(body: bytes) -> list[tuple[str, str]]:
+    """The fields of an URL-encoded form. Raises InvalidParameter."""
+    try:
+        return parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FORM_FIELDS)
+    except ValueError:
+        raise malformed("The form is malformed.") from None
 
 
 def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
+from web.metrics.jobs import JobMetrics
 from web.metrics.process import ProcessMetrics
 from web.metrics.service import (
     ClusterMetrics,
@@ -30,6 +31,7 @@ from web.metrics.service import (
     TotalsMetrics,
     WorkerMetrics,
 )
+from web.metrics.webhooks import WebhookMetrics
 
 
 def process_registry() -> CollectorRegistry:
@@ -62,6 +64,8 @@ class Metrics:
         self.conversions = ConversionMetrics(registry)
         self.workers = WorkerMetrics(registry)
         self.credits = CreditMetrics(registry)
+        self.webhooks = WebhookMetrics(registry)
+        self.jobs = JobMetrics(registry)
         self.totals = TotalsMetrics(registry)
         self.installation = InstallationMetrics(registry)
         self.installation.set_plugins(plugins)

@@ -45,9 +45,14 @@ class Account(StoredAccount):
 
     @classmethod
     def from_storage(cls, account: StoredAccount, key: Key) -> Account:
-        """Combines the stored account and the key. Any purchase makes the tier `paid` permanently."""
+        """Combines the stored account and the key."""
+        return cls.with_key(account, key.key_id)
+
+    @classmethod
+    def with_key(cls, account: StoredAccount, key_id: str) -> Account:
+        """Combines the stored account and the id of a key. Any purchase makes the tier `paid` permanently."""
         tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
-        return cls(**vars(account), tier=tier, key_id=key.key_id)
+        return cls(**vars(account), tier=tier, key_id=key_id)
 
     @property
     def tenant(self) -> Tenant:

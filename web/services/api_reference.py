@@ -142,9 +142,10 @@ class _Reader:
         required = schema.get("required", ())
         values: dict[str, Any] = {}
         files: list[tuple[str, str]] = []
-        for name, declared in schema.get("properties", {}).items():
+        properties = schema.get("properties", {})
+        for name, declared in properties.items():
             if _is_file(declared):
-                if name in required:
+                if name in required or name == next(iter(properties)):  # a URL may be sent instead of the first
                     files += [(name, _sample_file(declared))] * (2 if "items" in declared else 1)
             elif name in required or name == "quality":
                 values[name] = declared["examples"][0]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +23,12 @@ from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
-from web.services.conversion_request import ConversionRequest, Upload
+from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
 from web.services.conversions import Conversions
 from web.services.files import Files, stored_file
 from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 from web.services.releases import LEASE, Releases
-from web.services.work_files import WorkFiles
+from web.services.work_files import WorkFile, WorkFiles
 
 log = logging.getLogger("convertd.batches")
 
@@ -47,6 +47,32 @@ class BatchRequest:
     options: OptionValues = field(default_factory=dict, repr=False)
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
+    tag: str | None = None
+    webhook_url: str | None = None
+
+    def parameters(self, target: str) -> dict[str, Any]:
+        """What a repeated request has to be equal in, with the name of its output format."""
+        given = {"tag": self.tag, "webhook_url": self.webhook_url}
+        always = {"target": target, "files": self.file_ids, "options": dict(self.options)}
+        return always | {name: value for name, value in given.items() if value}
+
+
+ConvertFile = Callable[[ConversionRequest, WorkFile], Awaitable[ChargedConversion | Replayed]]
+"""Converts a file of a batch, and charges for it."""
+
+
+@dataclass(frozen=True)
+class BatchRun:
+    """How the files of a batch are converted.
+
+    `entries` has those that are done, by the id of the file, and `on_failure` gets the entries of files that fail. An
+    error of the types `fatal` ends the run.
+    """
+
+    convert: ConvertFile
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    on_failure: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
+    fatal: tuple[type[Exception], ...] = ()
 
 
 class Batches:
@@ -87,9 +113,12 @@ class Batches:
         batch, batch_files = await self._database.read(_get_with_files, account_id, batch_id)
         return BatchStatus(batch, tuple(map(stored_file, batch_files)), self.max_files)
 
+    async def check_exists(self, account_id: str, batch_id: str) -> None:
+        """Raises NotFound if the account has no such batch."""
+        await self._database.read(batches.get, account_id, batch_id)
+
     async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
         """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
-        await self._database.read(batches.get, account.id, batch_id)  # an unknown batch is reported before a wrong file
         total = 0
 
         def add(transaction: Transaction, source: SourceFile) -> File:
@@ -101,30 +130,49 @@ class Batches:
         file = await self._files.store(account, upload, add)
         return AddedFile(stored_file(file), total)
 
+    async def check(self, request: BatchRequest) -> str:
+        """Returns the canonical name of the output format. Raises NotFound and UnsupportedConversion."""
+        await self._database.read(batches.get, request.account.id, request.batch_id)
+        return self._target(request.target)
+
     async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
 
         Raises NotFound for an unknown batch, and NoCredits if the account has no credits and no file succeeds.
         Cancelling stops running conversions; completed ones stay charged and stored.
         """
-        await self._database.read(batches.get, request.account.id, request.batch_id)
-        target = self._target(request.target)
+        target = await self.check(request)
         balance = await self._database.read(ledger.balance, request.account.id)
-        parameters = {"target": target, "files": request.file_ids, "options": dict(request.options)}
 
         async def work(claim: Claim | None) -> ResponseData:
-            async with self._processing(request, target, claim):
-                results, errors = await self._convert_all(request, target)
-            successful = len(results) - len(errors)
-            if balance < CREDITS_PER_CONVERSION and not successful:
+            response, errors = await self._run(request, target, BatchRun(self._conversions.convert), claim)
+            if balance < CREDITS_PER_CONVERSION and not response.data["successful"]:
                 raise NoCredits(balance, CREDITS_PER_CONVERSION)
-            for file_id, error in errors.items():
-                if not isinstance(error, NotFound):
-                    await self._files.record_failure(request.account.id, file_id, error)
-            counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
-            return ResponseData({"batch_id": request.batch_id, "results": results, **counts})
+            await self._record_failures(request, errors)
+            return response
 
-        return await self._idempotency.run_once(request.idempotency, parameters, work)
+        return await self._idempotency.run_once(request.idempotency, request.parameters(target), work)
+
+    async def run(self, request: BatchRequest, run: BatchRun) -> ResponseData:
+        """Converts the files that are not done. Raises NotFound for an unknown batch, and the `fatal` errors."""
+        response, errors = await self._run(request, await self.check(request), run, None)
+        await self._record_failures(request, errors)
+        return response
+
+    async def _run(
+        self, request: BatchRequest, target: str, run: BatchRun, claim: Claim | None
+    ) -> tuple[ResponseData, dict[str, PublicError]]:
+        """Returns the response, and the errors by file."""
+        async with self._processing(request, target, claim):
+            results, errors = await self._convert_all(request, target, run)
+        successful = sum(result["status"] == "success" for result in results)
+        counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
+        return ResponseData({"batch_id": request.batch_id, "results": results, **counts}), errors
+
+    async def _record_failures(self, request: BatchRequest, errors: Mapping[str, PublicError]) -> None:
+        for file_id, error in errors.items():
+            if not isinstance(error, NotFound):
+                await self._files.record_failure(request.account.id, file_id, error)
 
     @asynccontextmanager
     async def _processing(self, request: BatchRequest, target: str, claim: Claim | None) -> AsyncIterator[None]:
@@ -151,47 +199,58 @@ class Batches:
                 log.exception("the lease of batch %s could not be renewed", batch_id)
 
     async def _convert_all(
-        self, request: BatchRequest, target: str
+        self, request: BatchRequest, target: str, run: BatchRun
     ) -> tuple[list[Mapping[str, Any]], dict[str, PublicError]]:
         """Returns one entry per file, in the order of the request, and the errors by file.
 
         Once a file fails because something that the server needs does not respond, files that wait fail as well.
         """
-        entries: dict[str, Mapping[str, Any]] = {}
+        entries: dict[str, Mapping[str, Any]] = {**run.entries}
         errors: dict[str, PublicError] = {}
-        remaining = iter(request.file_ids)
+        fatal: list[Exception] = []
+        remaining = iter([file_id for file_id in request.file_ids if file_id not in entries])
 
         async def work() -> None:
             for file_id in remaining:
+                if fatal:
+                    return
                 try:
                     if outage := next((error for error in errors.values() if isinstance(error, _OUTAGES)), None):
                         raise outage
-                    entries[file_id] = await self._successful_entry(request, file_id, target)
+                    entries[file_id] = await self._successful_entry(request, file_id, target, run.convert)
+                except run.fatal as error:
+                    fatal.append(error)
                 except Exception as error:
-                    errors[file_id] = public_error(error)
+                    errors[file_id] = self._public_error(request, error)
                     entries[file_id] = to_json(BatchFailure(file_id, error_body(errors[file_id])))
-                    if not isinstance(error, PublicError):
-                        fields = {"request_id": request.context.request_id}
-                        log.exception("a file of batch %s failed", request.batch_id, extra={"fields": fields})
+                    if run.on_failure is not None:
+                        await run.on_failure(file_id, entries[file_id])
 
         async with asyncio.TaskGroup() as group:
             for _ in range(request.account.tier.max_concurrent):
                 group.create_task(work())
+        if fatal:
+            raise fatal[0]
         return [entries[file_id] for file_id in request.file_ids], errors
 
-    async def _successful_entry(self, request: BatchRequest, file_id: str, target: str) -> Mapping[str, Any]:
-        response = await self._convert_when_admitted(request, file_id, target)
-        return {**response.data, "file_id": file_id, "result_file_id": response.file_id, "status": "success"}
+    def _public_error(self, request: BatchRequest, error: Exception) -> PublicError:
+        """The error of a file for the client. Logs an unexpected one."""
+        if not isinstance(error, PublicError):
+            fields = {"request_id": request.context.request_id}
+            log.error("a file of batch %s failed", request.batch_id, exc_info=error, extra={"fields": fields})
+        return public_error(error)
 
-    async def _convert_when_admitted(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
+    async def _successful_entry(
+        self, request: BatchRequest, file_id: str, target: str, convert: ConvertFile
+    ) -> Mapping[str, Any]:
         """Converts a file; waits and retries while the queue is full, without a hold or a claim between attempts."""
         while True:
             try:
-                return await self._convert(request, file_id, target)
+                return successful_entry(file_id, await self._convert(request, file_id, target, convert))
             except RateLimited as error:
                 await asyncio.sleep(error.retry_after)
 
-    async def _convert(self, request: BatchRequest, file_id: str, target: str) -> ResponseData:
+    async def _convert(self, request: BatchRequest, file_id: str, target: str, convert: ConvertFile) -> ResponseData:
         file = await self._database.read(files.get, request.account.id, file_id)
         if file.batch_id != request.batch_id:
             raise NotFound("file in this batch")
@@ -208,7 +267,7 @@ class Batches:
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            converted = await self._conversions.convert(conversion, output)
+            converted = await convert(conversion, output)
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # `store_result` is set
         return converted.response
@@ -221,6 +280,11 @@ class Batches:
             return fmt.name
         details = {"output_format": fmt.name if fmt else name, "available": available}
         raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
+
+
+def successful_entry(file_id: str, response: ResponseData) -> dict[str, Any]:
+    """The entry of a file of a batch that was converted."""
+    return {**response.data, "file_id": file_id, "result_file_id": response.file_id, "status": "success"}
 
 
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 
 from engine.errors import ConversionError
@@ -24,26 +25,37 @@ STANDSTILL = 1.0  # seconds; after a commit that took longer without an answer, 
 SaveResult = Callable[[Transaction], ResponseData]
 """Saves the rows of a result and returns the response. Idempotent."""
 
+Finish = Callable[[Transaction, ResponseData], None]
+"""Saves what else depends on the success of an operation: the response to a repeated request, or the end of a job."""
+
 
 class Charge:
-    """A hold on credits for a running operation, with the claim on its idempotency key if there is one."""
+    """A hold on credits for a running operation. `finish` is called in the transaction that settles it.
 
-    def __init__(self, database: Database, hold: Hold, usage: UsageRecord, claim: Claim | None) -> None:
-        self.claim = claim
-        self.usage = usage
+    An operation that can be `repeated` needs not find out whether its charge was settled.
+    """
+
+    def __init__(
+        self, database: Database, hold: Hold, usage: UsageRecord, finish: Finish | None, *, repeated: bool = False
+    ) -> None:
+        self._usage = usage
         self._database = database
         self._hold = hold
+        self._finish = finish
+        self._repeated = repeated
 
     async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
         """Settles the charge of an operation whose result has `size` bytes and saves the result, in one transaction.
 
-        Returns the balance in credits and the response, which is stored for repeats of the request. Raises
-        CommitUnknown if the connection to the database is lost during the commit and cannot be restored.
+        Returns the balance in credits and the response, which `finish` gets if there is one. Raises CommitUnknown if
+        the connection to the database is lost during the commit and cannot be restored, and the errors of `finish`.
         """
-        usage, started = replace(self.usage, bytes_out=size), monotonic()
+        usage, started = replace(self._usage, bytes_out=size), monotonic()
         try:
-            return await self._database.run(_settle, self._hold, usage, save, self.claim)
+            return await self._database.run(_settle, self._hold, usage, save, self._finish)
         except CommitUnknown as unknown:
+            if self._repeated:
+                raise
             # The commit may have succeeded: the database decides, once it is reachable again.
             deadline = started + (SETTLE_TIMEOUT if monotonic() - started < STANDSTILL else 0)
             try:
@@ -77,32 +89,50 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run_unsynced(_reserve, account, key_id, amount, self._owner, hold_id)
-            yield Charge(self._database, hold, usage, claim)
+            hold = await self._database.run_unsynced(
+                reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
+            )
+            yield Charge(self._database, hold, usage, None if claim is None else partial(_store_response, claim))
         except BaseException as error:
             with suppress(asyncio.CancelledError):  # the task may be cancelled again
                 await self._releases.run(_release, account, hold_id, usage, claim, error)
             raise
 
+    def held(self, hold: Hold, usage: UsageRecord, finish: Finish | None) -> Charge:
+        """Returns the charge of an operation that can be repeated, and for which the hold exists already."""
+        return Charge(self._database, hold, usage, finish, repeated=True)
 
-def _reserve(
-    transaction: Transaction, account: str, key_id: str, amount: int, owner: ServerInstance, hold_id: str
+
+def reserve(
+    transaction: Transaction,
+    account: str,
+    amount: int,
+    key_id: str,
+    hold_id: str,
+    *,
+    owner: ServerInstance,
+    lifetime: int,
 ) -> Hold:
+    """Holds credits for at most `lifetime` seconds. Raises NoCredits, and InvalidKey if the key is no longer valid."""
     try:
-        return ledger.reserve(transaction, account, amount, owner, LEASE, hold_id, key_id)
+        return ledger.reserve(transaction, account, amount, owner, lifetime, hold_id, key_id)
     except NoCredits:
         api_keys.check_valid(transaction, account, key_id)
         raise
 
 
 def _settle(
-    transaction: Transaction, hold: Hold, usage: UsageRecord, save: SaveResult | None, claim: Claim | None
+    transaction: Transaction, hold: Hold, usage: UsageRecord, save: SaveResult | None, finish: Finish | None
 ) -> tuple[int, ResponseData | None]:
     balance = ledger.settle(transaction, hold, usage)
     response = save(transaction) if save else None
-    if claim is not None and response is not None:
-        idempotency.finish(transaction, claim, stored_response(response))
+    if finish is not None and response is not None:
+        finish(transaction, response)
     return balance, response
+
+
+def _store_response(claim: Claim, transaction: Transaction, response: ResponseData) -> None:
+    idempotency.finish(transaction, claim, stored_response(response))
 
 
 def _read_settled(transaction: Transaction, hold: Hold, save: SaveResult | None) -> tuple[int, ResponseData | None]:

@@ -35,13 +35,19 @@ from web.services.files import Files
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue
+from web.services.job_requests import JobRequests
+from web.services.job_runner import JobRunner
+from web.services.jobs import Jobs
 from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
+from web.services.outgoing import Outgoing
 from web.services.processes import ServerProcess
 from web.services.releases import Releases
+from web.services.remote_files import RemoteFiles
 from web.services.request_tracking import InFlightRequests, RequestLog
 from web.services.stripe import open_payments
 from web.services.trials import Trials
+from web.services.webhooks import Webhooks
 from web.services.work_files import WorkFiles
 
 log = logging.getLogger("convertd.server")
@@ -70,33 +76,52 @@ class Services:
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
+        self.outgoing = Outgoing(settings.url_allow)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
         idempotency = IdempotencyService(database, owner, releases)
-        self.accounts = Accounts(database)
+        self.webhooks = Webhooks(database, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
-        self.trials = Trials(database, limiter)
+        self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self.charges = Charges(database, owner, releases)
-        self.job_queue = _open_job_queue(settings, process, owner)
-        retention, max_files = settings.file_retention_seconds, settings.max_batch_files
-        self.files = files = Files(database, blobs, registry, retention, jobs_by_key=cluster is not None)
-        self.conversions = Conversions(registry, executor, self.job_queue, self.charges, idempotency, files, metrics)
-        self.batches = Batches(
-            database, registry, files, self.work_files, self.conversions, idempotency, releases, owner, max_files
-        )
+        self.charges, self.job_queue = Charges(database, owner, releases), _open_job_queue(settings, process, owner)
+        self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
         self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
         self.openapi = cached_json(openapi)
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
-        self.request_log = RequestLog(database, metrics.http)
-        self.in_flight = InFlightRequests()
-        self.maintenance = Maintenance(database, owner, files, settings.data_dir, metrics.totals)
+        self.request_log, self.in_flight = RequestLog(database, metrics.http), InFlightRequests()
+        self.maintenance = Maintenance(database, owner, self.files, settings.data_dir, metrics)
+
+    def _open_conversions(
+        self,
+        executor: FileExecutor,
+        blobs: BlobStore,
+        idempotency: IdempotencyService,
+        owner: ServerInstance,
+        *,
+        jobs_by_key: bool,
+    ) -> None:
+        """Opens the services of files, conversions, batches and jobs."""
+        database, registry, metrics, settings = self.database, self.registry, self.metrics, self.settings
+        retention, max_files = settings.file_retention_seconds, settings.max_batch_files
+        self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
+        self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry)
+        used = self.job_queue, self.charges, idempotency, files, self.remote_files
+        self.conversions = Conversions(registry, executor, *used, metrics)
+        self.batches = Batches(
+            database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
+        )
+        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, metrics.jobs)
+        requests = JobRequests(files, self.work_files, registry)
+        conversions = self.conversions, self.batches, files
+        self.job_runner = JobRunner(database, owner, self.job_queue, self.jobs, requests, *conversions, metrics.jobs)
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
+        self.outgoing.close()
         closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
         await complete(*closing)
 

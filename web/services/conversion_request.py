@@ -1,10 +1,15 @@
 """The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
+from engine.registry import Registry
+from storage.descriptors import run_in_thread
 from storage.tables.files import File
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
@@ -14,18 +19,22 @@ from web.services.work_files import WorkFile
 LARGE_RESULT = 32 << 20
 """Bytes of a result in a work file; a larger one is sent from where results are stored."""
 
+MAX_TOTAL = 512 << 20
+"""Bytes of all files of a request together, unless its account may send a larger file."""
+
 
 @dataclass(frozen=True)
 class Upload:
     """An uploaded file. `filename` is the client's and untrusted.
 
-    `identified` is the format of the content, or the error of its identification.
+    `identified` is the format of the content, or the error of its identification. `fetched`: it is a remote file.
     """
 
     file: WorkFile
     filename: str
     size: int
     identified: FileFormat | Exception
+    fetched: bool = False
 
     @property
     def format(self) -> FileFormat:
@@ -35,15 +44,40 @@ class Upload:
         return self.identified
 
 
+async def identified(registry: Registry, file: WorkFile, filename: str, *, fetched: bool = False) -> Upload:
+    """Returns a complete file with its format. `filename` is untrusted. Raises RateLimited and NoSpace."""
+    found: FileFormat | Exception
+    if not file.in_memory:
+        await file.flush()
+    try:
+        if file.in_memory:
+            found = registry.identify_content(file.read(), filename)
+        else:
+            found = await run_in_thread(file.descriptor, registry.identify_descriptor, filename)
+    except Exception as error:
+        found = error
+    return Upload(file, filename, file.size, found, fetched)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on another server. The `headers` are for the host of the URL. `param` is the field that names the URL."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    param: str = "url"
+
+
 @dataclass(frozen=True)
 class ConversionRequest:
     """One chargeable conversion of one file, or of several files with a tool.
 
-    `uploads` are the input files, in order. `target` is the output format and `tool` the name of the tool, if any; the
-    last uploads belong to its parameters `file_names`. `operation` is the name in the usage report. With
-    `store_result` the result is stored for a later download. If `file` is set, the only upload is a working copy of
-    this stored file, and the result is saved with it. `name` replaces the first upload's file name, from which the
-    result's name is derived.
+    `uploads` are the input files, in order; files that are fetched from elsewhere, `remote`, go before them. `target`
+    is the output format and `tool` the name of the tool, if any; the last uploads belong to its parameters
+    `file_names`. `operation` is the name in the usage report. With `store_result` the result is stored for a later
+    download. If `file` is set, the only upload is a working copy of this stored file, and the result is saved with it.
+    `name` replaces the first upload's file name, from which the result's name is derived. The result is sent to
+    `export`, too. `tag` and `webhook_url` are the client's, for a job.
     """
 
     account: Account
@@ -58,10 +92,29 @@ class ConversionRequest:
     file: File | None = None
     idempotency: IdempotentRequest | None = None
     context: RequestContext = field(default_factory=RequestContext)
+    remote: tuple[RemoteFile, ...] = ()
+    export: RemoteFile | None = None
+    tag: str | None = None
+    webhook_url: str | None = None
 
     @property
     def original_name(self) -> str:
         return self.name or self.uploads[0].filename
+
+    def parameters(self, target: str) -> dict[str, Any]:
+        """What a repeated request has to be equal in, with the name of its output format, besides its uploads."""
+        given: dict[str, Any] = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
+        given["urls"] = [file.url for file in self.remote]
+        given["export_url"] = None if self.export is None else self.export.url
+        if self.file is not None:
+            given["file"] = self.file.file_id
+        always = {"target": target, "tool": self.tool, "options": dict(self.options)}
+        return always | {name: value for name, value in given.items() if value}
+
+    @property
+    def contents(self) -> list[WorkFile]:
+        """The uploads, without the working copy of a stored file and without files that were fetched."""
+        return [] if self.file is not None else [upload.file for upload in self.uploads if not upload.fetched]
 
     @property
     def is_stored(self) -> bool:

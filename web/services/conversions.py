@@ -1,9 +1,10 @@
-"""The one chargeable operation: every conversion of every endpoint goes through `Conversions.convert`."""
+"""The one chargeable operation: every conversion goes through `Conversions`, in a request or in a job."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, UnknownFormat
@@ -12,19 +13,21 @@ from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
 from engine.registry import Registry
-from storage.errors import CommitUnknown
+from storage.errors import CommitUnknown, HoldLost, JobLost
 from storage.tables.idempotency import Claim
+from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
 from web.api.operations import ZIP
 from web.api.schemas.files import PlannedConversion
 from web.metrics import Metrics
-from web.services.charging import Charge, Charges
+from web.services.charging import Charge, Charges, Finish
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
 from web.services.fair_queue import QueuedJob
 from web.services.file_executor import FileExecutor
 from web.services.files import Files, stem
 from web.services.idempotency import IdempotencyService, Replayed
 from web.services.job_queue import JobQueue, estimate_memory
+from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile
 
 log = logging.getLogger("convertd.conversions")
@@ -41,6 +44,7 @@ class Conversions:
         charges: Charges,
         idempotency: IdempotencyService,
         files: Files,
+        remote_files: RemoteFiles,
         metrics: Metrics,
     ) -> None:
         self._registry = registry
@@ -49,6 +53,7 @@ class Conversions:
         self._charges = charges
         self._idempotency = idempotency
         self._files = files
+        self._remote_files = remote_files
         self._metrics = metrics
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -60,32 +65,36 @@ class Conversions:
         Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full.
         Failed and cancelled conversions are not charged. Cancelling kills the job.
         """
-        try:
-            plan = self._plan(request)
+        with self._recorded_failure(request):
+            plan = self.plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
-            account, credits = request.account, CREDITS_PER_CONVERSION
+            account = request.account
             with self._job_queue.admit(account.tenant) as admitted:
                 claim = await self._claim(request, plan)
                 if isinstance(claim, Replayed):
                     self._metrics.conversions.replays.inc()
                     return claim
-                usage = UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
+                usage = _usage(request, plan)
+                credits = CREDITS_PER_CONVERSION
                 async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
-                    outcome = await self._run(request, plan, output, admitted)
-                    converted = await self._settle(request, plan, outcome, output, charge)
-        except BaseException as error:
-            self._metrics.conversions.record_failure(request.context, error)
-            if isinstance(error, ConversionError) and error.code == "processing_failed":
-                _log_failure(request, error)
-            raise
-        request.context.add_credits(credits)
-        self._metrics.credits.charged.labels(request.operation).inc(credits)
-        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
-        return converted
+                    return await self._run_and_settle(request, plan, output, admitted, charge)
+
+    async def convert_held(
+        self, request: ConversionRequest, output: WorkFile, admitted: QueuedJob, hold: Hold, finish: Finish
+    ) -> ChargedConversion:
+        """Converts for a credit that is held, and with a place in the queue.
+
+        `finish` is called in the transaction that settles the charge. Raises as `convert` does, and the errors of
+        `finish`. If it raises, the hold remains.
+        """
+        with self._recorded_failure(request):
+            plan = self.plan(request)
+            charge = self._charges.held(hold, _usage(request, plan), finish)
+            return await self._run_and_settle(request, plan, output, admitted, charge)
 
     async def preview(self, request: ConversionRequest, output: WorkFile) -> Outcome:
         """Converts without a charge. Raises ConversionError and RateLimited as `convert` does."""
-        plan = self._plan(request)
+        plan = self.plan(request)
         with self._job_queue.admit(request.account.tenant) as admitted:
             return await self._run(request, plan, output, admitted)
 
@@ -94,7 +103,7 @@ class Conversions:
 
         Raises ConversionError and RateLimited as `convert` does.
         """
-        plan = self._plan(request)
+        plan = self.plan(request)
         with self._job_queue.admit(request.account.tenant) as admitted:
             result, _ = await self._run_job(request, plan, output, admitted, dry_run=True)
         outcome = result.outcome
@@ -113,7 +122,8 @@ class Conversions:
             warnings=outcome.warnings,
         )
 
-    def _plan(self, request: ConversionRequest) -> Plan:
+    def plan(self, request: ConversionRequest) -> Plan:
+        """Returns the steps of the conversion. Raises ConversionError if there is none, or an option is invalid."""
         if request.tool is not None:  # tools raise their own error for input formats that they do not support
             inputs = request.uploads[: len(request.uploads) - len(request.file_names)]
             self._registry.tools[request.tool].check([_known_format(upload) for upload in inputs])
@@ -123,42 +133,62 @@ class Conversions:
         request.context.set_plan(plan)
         return plan
 
+    async def find_stored(self, request: ConversionRequest) -> Replayed | None:
+        """Returns the stored response of an earlier request with the same idempotency key, before files are fetched.
+
+        The URLs of the earlier request may not work any more. Raises IdempotencyConflict and IdempotencyKeyReused.
+        """
+        if request.idempotency is None:
+            return None
+        target = self._registry.format(request.target)
+        parameters = request.parameters(request.target if target is None else target.name)
+        return await self._idempotency.find(request.idempotency, parameters, request.contents)
+
+    @contextmanager
+    def _recorded_failure(self, request: ConversionRequest) -> Iterator[None]:
+        """Counts the conversion if the block raises, and logs a failure."""
+        try:
+            yield
+        except BaseException as error:
+            self._metrics.conversions.record_failure(request.context, error)
+            if isinstance(error, ConversionError) and error.code == "processing_failed":
+                _log_failure(request, error)
+            raise
+
     async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
         if request.idempotency is None:
             return None
-        parameters: dict[str, Any] = {
-            "target": plan.target.name,
-            "tool": request.tool,
-            "options": dict(request.options),
-        }
-        if request.file_names:
-            parameters["files"] = request.file_names
-        if request.file is not None:
-            return await self._idempotency.claim(request.idempotency, {**parameters, "file": request.file.file_id})
-        files = [upload.file for upload in request.uploads]
-        return await self._idempotency.claim(request.idempotency, parameters, files)
+        parameters = request.parameters(plan.target.name)
+        return await self._idempotency.claim(request.idempotency, parameters, request.contents)
+
+    async def _run_and_settle(
+        self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, charge: Charge
+    ) -> ChargedConversion:
+        outcome = await self._run(request, plan, output, admitted)
+        converted = await self._settle(request, plan, outcome, output, charge)
+        request.context.add_credits(CREDITS_PER_CONVERSION)
+        self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
+        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
+        return converted
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
-        """Runs the job, and seals its result. Saves a failure of a stored file."""
+        """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
         if request.is_stored:
             await self._files.check_not_full(request.account)
         try:
             result, seconds = await self._run_job(request, plan, output, admitted)
+            outcome = _describe(request, plan, result.outcome, seconds)
+            if request.export is not None:
+                await self._files.load(output)
+                await self._remote_files.send(request.export, output, outcome)
         except ConversionError as error:
             if request.file is not None:
                 await self._files.record_failure(request.account.id, request.file.file_id, error)
             raise
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
-        request.context.set_warnings(result.outcome.warnings)
-        is_archive = result.outcome.container is not None
-        return replace(
-            result.outcome,
-            output_format=plan.target.name,
-            media_type=ZIP if is_archive else plan.target.media_type,
-            filename=f"{stem(request.original_name)}.{'zip' if is_archive else plan.target.extensions[0]}",
-            processing_time_ms=round(seconds * 1000),
-        )
+        request.context.set_warnings(outcome.warnings)
+        return outcome
 
     async def _run_job(
         self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
@@ -173,13 +203,17 @@ class Conversions:
         inputs = [upload.file for upload in request.uploads]
         async with self._job_queue.acquire(admitted, memory):
             started = perf_counter()
-            limits = JobLimits(seconds=self._job_queue.deadline(tenant, plan, request.size))
+            limits = JobLimits(
+                seconds=request.account.tier.job_seconds
+                if admitted.background
+                else self._job_queue.deadline(tenant, plan, request.size)
+            )
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run_on_files(job, tenant.id, inputs, output, limits)
                 if not dry_run:
-                    admitted.seconds = None if is_trial else result.seconds
+                    admitted.seconds = None if is_trial or admitted.background else result.seconds
         if not request.store_result:  # else, the response does not have it
             await self._files.load(output)
         return result, perf_counter() - started
@@ -198,6 +232,9 @@ class Conversions:
                 balance, response = await charge.settle(outcome.processed_size, save)
             except CommitUnknown:
                 raise  # it may be the result of a charge; if not, the orphan sweep deletes it
+            except (HoldLost, JobLost):
+                await self._files.discard([blob])
+                raise
             except BaseException:
                 # A client that disconnects during the commit may have paid, and can then download the result.
                 if not await charge.is_settled():
@@ -205,6 +242,22 @@ class Conversions:
                 raise
         self._metrics.conversions.observe_stage("store", perf_counter() - started)
         return ChargedConversion(output, outcome, response, balance)
+
+
+def _describe(request: ConversionRequest, plan: Plan, outcome: Outcome, seconds: float) -> Outcome:
+    """The outcome of a job, with what the job does not know."""
+    is_archive = outcome.container is not None
+    return replace(
+        outcome,
+        output_format=plan.target.name,
+        media_type=ZIP if is_archive else plan.target.media_type,
+        filename=f"{stem(request.original_name)}.{'zip' if is_archive else plan.target.extensions[0]}",
+        processing_time_ms=round(seconds * 1000),
+    )
+
+
+def _usage(request: ConversionRequest, plan: Plan) -> UsageRecord:
+    return UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
 
 
 def _known_format(upload: Upload) -> FileFormat | None:

@@ -21,6 +21,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPNotSupported
 
 from config.settings import is_loopback
 from storage.ids import new_id
+from storage.tables.webhooks import DisabledReason
 
 log = logging.getLogger("convertd.email")
 
@@ -57,6 +58,24 @@ If you did not ask for an API key, ignore this email.
 """
 
 
+_DISABLED_WEBHOOK = """\
+The webhook of your convertd account at
+
+{host}
+
+gets no more messages, because {reason}.
+
+To use it again, delete it and create another one. Your webhooks are here:
+
+{link}
+"""
+
+_DISABLED_BECAUSE = {
+    "gone": "it responded with the status 410 (Gone)",
+    "failing": "all deliveries of the last five days failed",
+}
+
+
 @dataclass(frozen=True)
 class Email:
     """An email to one address. Its repr omits address and content, since it may be logged."""
@@ -76,6 +95,12 @@ def verification_email(to: str, link: str) -> Email:
 def replacement_email(to: str, link: str) -> Email:
     """The email that offers a new API key to the owner of an existing account."""
     return Email(to, "Your convertd account", _REPLACEMENT.format(link=link), link)
+
+
+def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str) -> Email:
+    """The email about a webhook that was disabled."""
+    text = _DISABLED_WEBHOOK.format(host=host, reason=_DISABLED_BECAUSE[reason], link=link)
+    return Email(to, "A webhook was disabled", text, link)
 
 
 def compose(email: Email, sender: str) -> EmailMessage:

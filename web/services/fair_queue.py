@@ -3,9 +3,11 @@
 Plain data structures without waiting.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import ceil
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class QueuedJob:
 
     A job that is not `ready` keeps its place in the queue, but does not start. `seconds` is how long a process ran the
     job, if it has succeeded and cost its tenant a credit: other jobs prove nothing. `shared_id` is its name in a queue
-    that processes share.
+    that processes share. Nobody waits for the response of a `background` job.
     """
 
     tenant: Tenant
@@ -46,13 +48,21 @@ class QueuedJob:
     ready: bool = True
     seconds: float | None = None
     shared_id: str = ""
+    background: bool = False
 
 
 @dataclass
 class _TenantQueue:
+    """The jobs of a tenant, by whether they are in the background."""
+
     tenant: Tenant
-    running: int = 0
-    waiting: dict[QueuedJob, None] = field(default_factory=dict)  # an ordered set
+    running: Counter[bool] = field(default_factory=Counter)
+    waiting: tuple[dict[QueuedJob, None], dict[QueuedJob, None]] = field(default_factory=lambda: ({}, {}))  # ordered
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the tenant runs as many jobs as it may."""
+        return self.running.total() >= self.tenant.max_jobs
 
 
 class FairQueue:
@@ -63,6 +73,8 @@ class FairQueue:
     until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
 
     `standing` limits the slots of a tenant. Of two or more slots, one is kept for proven tenants while `keeps_slot`.
+    Jobs in the background start if no other one can, and use at most half of the slots while `requests_come`. Those
+    that have started in further slots continue, and are in nobody's way: then, more jobs run than there are slots.
     """
 
     def __init__(
@@ -71,6 +83,7 @@ class FairQueue:
         memory: float,
         standing: Callable[[Tenant], Standing] = lambda _tenant: Standing.PROVEN,
         keeps_slot: Callable[[], bool] = lambda: True,
+        requests_come: Callable[[], bool] = lambda: True,
     ) -> None:
         self.running = 0
         self.waiting = 0
@@ -78,7 +91,10 @@ class FairQueue:
         self._memory = memory
         self._standing = standing
         self._keeps_slot = keeps_slot
+        self._requests_come = requests_come
         self._used_memory = 0  # bytes
+        self._background = 0  # jobs in the background that run
+        self._waiting_background = 0
         self._tenants: dict[str, _TenantQueue] = {}  # tenants with jobs; a start or an end moves its tenant to the end
 
     @property
@@ -95,21 +111,24 @@ class FairQueue:
         """Queues a job."""
         queue = self._tenants.setdefault(job.tenant.id, _TenantQueue(job.tenant))
         queue.tenant = job.tenant
-        queue.waiting[job] = None
+        queue.waiting[job.background][job] = None
         self.waiting += 1
+        self._waiting_background += job.background
 
     def remove(self, job: QueuedJob) -> None:
         """Removes a job, whether it waits or runs."""
         queue = self._tenants[job.tenant.id]
         if job.started_at is None:
-            del queue.waiting[job]
+            del queue.waiting[job.background][job]
             self.waiting -= 1
+            self._waiting_background -= job.background
         else:
             self._move_to_end(job.tenant)
-            queue.running -= 1
+            queue.running[job.background] -= 1
             self.running -= 1
+            self._background -= job.background
             self._used_memory -= job.memory
-        if not (queue.running or queue.waiting):
+        if not (queue.running.total() or any(queue.waiting)):
             del self._tenants[job.tenant.id]
 
     def start_next(self, now: float) -> list[QueuedJob]:
@@ -123,69 +142,104 @@ class FairQueue:
     def start(self, job: QueuedJob, now: float) -> None:
         """Starts a waiting job, whatever the limits allow."""
         queue = self._move_to_end(job.tenant)
-        del queue.waiting[job]
-        queue.running += 1
+        del queue.waiting[job.background][job]
+        queue.running[job.background] += 1
         self.waiting -= 1
+        self._waiting_background -= job.background
         self.running += 1
+        self._background += job.background
         self._used_memory += job.memory
         job.started_at = now
 
     def expected_wait(self, tenant: Tenant, seconds: Callable[[Tenant], float]) -> float:
         """Seconds until a new job of the tenant starts, if the jobs of each tenant take `seconds` of it.
 
-        Jobs of tenants with a lower standing do not count. 0 if no other job waits.
+        Jobs of tenants with a lower standing and jobs in the background do not count. 0 if no other job waits.
         """
         standing = self._standing(tenant)
         waiting = {
-            name: queue for name, queue in self._tenants.items() if queue.waiting and self._may_delay(queue, standing)
+            name: queue
+            for name, queue in self._tenants.items()
+            if queue.waiting[False] and self._may_delay(queue, standing)
         }
         if not waiting:
             return 0.0
         own = waiting.pop(tenant.id, None)
-        own_jobs = 1 + (len(own.waiting) if own else 0)
+        own_jobs = 1 + (len(own.waiting[False]) if own else 0)
         own_work = own_jobs * seconds(tenant)
         # Round-robin: while this tenant starts its jobs, each other tenant starts at most as many.
-        counts = [(queue.tenant, min(len(queue.waiting), own_jobs)) for queue in waiting.values()]
+        counts = [(queue.tenant, min(len(queue.waiting[False]), own_jobs)) for queue in waiting.values()]
         jobs = own_jobs + sum(count for _, count in counts)
         work = own_work + sum(count * seconds(other) for other, count in counts)
-        running = self._tenants[tenant.id].running if tenant.id in self._tenants else 0
+        running = self._tenants[tenant.id].running.total() if tenant.id in self._tenants else 0
         slots = self._slots_of(standing)
+        beyond = max(self._background - self._background_slots, 0)
         return max(
-            work * _share(jobs, slots - self.running) / slots,
+            work * _share(jobs, slots - self.running + beyond) / slots,
             own_work * _share(own_jobs, tenant.max_jobs - running) / tenant.max_jobs,
         )
 
+    @property
+    def requests(self) -> int:
+        """Number of jobs that wait or run, without those in the background."""
+        return self.waiting - self._waiting_background + self.running - self._background
+
+    @property
+    def free_for_background(self) -> int:
+        """How many more jobs in the background can start now, beside those that wait."""
+        allowed = self._background_slots - self._background
+        return max(min(allowed, self._slots - self.running) - self._waiting_background, 0)
+
     def oldest(self, *, unready: bool = False) -> float | None:
-        """The earliest `queued_at` of all waiting jobs, or of those that are not ready; None if there are none."""
-        jobs = (job for queue in self._tenants.values() for job in queue.waiting if not (unready and job.ready))
+        """The earliest `queued_at` of jobs that wait, or of those that are not ready; None if there are none.
+
+        Jobs in the background do not count.
+        """
+        jobs = (job for queue in self._tenants.values() for job in queue.waiting[False] if not (unready and job.ready))
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
-        if self.running >= self._slots or not self.waiting:
+        if not self.waiting:
             return None
         standings = {name: self._standing(queue.tenant) for name, queue in self._tenants.items()}
-        lowest = self._lowest_with_a_slot(standings)
-        for last in (False, True):  # restricted tenants only if no other one can start
+        running = self._count_running(standings)
+        for rank in reversed(_Rank):
             for name, queue in self._tenants.items():
-                if standings[name] < lowest or (standings[name] is Standing.RESTRICTED) is not last:
-                    continue
-                job = next((job for job in queue.waiting if job.ready), None)
-                if job is not None and queue.running < queue.tenant.max_jobs:
-                    fits = not self.running or self._used_memory + job.memory <= self._memory
-                    return job if fits else None
+                for background, jobs in enumerate(queue.waiting):
+                    kind = standings[name], bool(background)
+                    if not jobs or queue.is_full or _rank(*kind) is not rank or not self._has_slot(*kind, running):
+                        continue
+                    if (job := next((job for job in jobs if job.ready), None)) is not None:
+                        fits = not self.running or self._used_memory + job.memory <= self._memory
+                        return job if fits else None
         return None
 
-    def _lowest_with_a_slot(self, standings: Mapping[str, Standing]) -> int:
-        """The lowest standing whose tenants may start a job: above those that run in all slots up to theirs."""
-        lowest = running = 0
-        for standing in Standing:
-            running += sum(queue.running for name, queue in self._tenants.items() if standings[name] is standing)
-            if running >= self._slots_of(standing):
-                lowest = standing + 1
-        return lowest
+    def _count_running(self, standings: Mapping[str, Standing]) -> Counter[tuple[Standing, bool]]:
+        """The number of running jobs by standing, and by whether they are in the background."""
+        running = Counter[tuple[Standing, bool]]()
+        for name, queue in self._tenants.items():
+            for background, count in queue.running.items():
+                running[standings[name], background] += count
+        return running
+
+    def _has_slot(self, standing: Standing, background: bool, running: Counter[tuple[Standing, bool]]) -> bool:
+        if standing is Standing.RESTRICTED and running[standing, False] + running[standing, True] >= 1:
+            return False
+        if background:
+            return self._background < self._background_slots and self.running < self._slots
+        requests = 0
+        for each in Standing:
+            requests += running[each, False]
+            if each >= standing and requests >= self._slots_of(each):
+                return False
+        return requests + min(self._background, self._background_slots) < self._slots
 
     def _slots_of(self, standing: Standing) -> int:
         return slots_of(standing, self._slots, keeps_slot=self._keeps_slot())
+
+    @property
+    def _background_slots(self) -> int:
+        return background_slots(self._slots, requests_come=self._requests_come())
 
     def _may_delay(self, queue: _TenantQueue, standing: Standing) -> bool:
         return self._standing(queue.tenant) >= standing
@@ -204,6 +258,25 @@ def slots_of(standing: Standing, slots: int, *, keeps_slot: bool) -> int:
             return max(slots - keeps_slot, 1)
         case Standing.RESTRICTED:
             return 1
+
+
+def background_slots(slots: int, *, requests_come: bool) -> int:
+    """How many of the slots the jobs in the background may use."""
+    return ceil(slots / 2) if requests_come else slots
+
+
+class _Rank(IntEnum):
+    """Jobs of a higher rank start before others."""
+
+    RESTRICTED = 0
+    BACKGROUND = 1
+    REQUEST = 2
+
+
+def _rank(standing: Standing, background: bool) -> _Rank:
+    if standing is Standing.RESTRICTED:
+        return _Rank.RESTRICTED
+    return _Rank.BACKGROUND if background else _Rank.REQUEST
 
 
 def _share(jobs: int, free: int) -> float:

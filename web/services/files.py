@@ -1,5 +1,6 @@
 """Stored files: rows in the database, content in the blob store; and safe file names."""
 
+import asyncio
 import json
 import re
 import unicodedata
@@ -17,7 +18,7 @@ from storage.database import Database, Transaction
 from storage.database.pages import Page
 from storage.errors import CommitUnknown
 from storage.ids import new_id
-from storage.tables import files, links
+from storage.tables import files, jobs, links
 from storage.tables.files import File, SourceFile, StoredResult
 from storage.tables.links import Link
 from web.api.errors import NotFound, PublicError, StorageFull
@@ -85,9 +86,9 @@ class Files:
         """Returns the size of the account's stored uploads and results in bytes."""
         return await self._database.read(files.stored_bytes, account_id)
 
-    async def check_not_full(self, account: Account) -> None:
-        """Raises StorageFull if no byte of a result could be stored."""
-        await self._database.read(_check_quota, account, 1)
+    async def check_not_full(self, account: Account, size: int = 1) -> None:
+        """Raises StorageFull if `size` more bytes cannot be stored."""
+        await self._database.read(_check_quota, account, size)
 
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
@@ -121,9 +122,7 @@ class Files:
         """
         source = _conversion_source(file)
         assert source.source is not None  # a stored source always has a blob
-        target.stored = StoredContent(source.source, source.original_size)
-        if not self._jobs_by_key:
-            await self.load(target)
+        await self.load_input(source.source, source.original_size, target)
         unknown = UnknownFormat("This server no longer supports the format of this file.")
         identified = self._registry.format(source.input_format) or unknown
         return Upload(target, source.original_name, source.original_size, identified)
@@ -131,6 +130,21 @@ class Files:
     async def load(self, file: WorkFile) -> None:
         """Reads the content of a work file from the blob store, if it is there. Raises as WorkFile.load does."""
         await file.load(self._blobs)
+
+    async def put_inputs(self, blobs: Sequence[str], inputs: Sequence[WorkFile]) -> None:
+        """Stores files under these keys. If that fails, none of them stays."""
+        try:
+            for blob, file in zip(blobs, inputs, strict=True):
+                await self._blobs.put(blob, file.descriptor)
+        except BaseException:
+            await asyncio.shield(self.discard(blobs))
+            raise
+
+    async def load_input(self, blob: str, size: int, target: WorkFile) -> None:
+        """Makes the target the content of a blob. Raises NotFound, RateLimited and NoSpace."""
+        target.stored = StoredContent(blob, size)
+        if not self._jobs_by_key:
+            await self.load(target)
 
     async def put(self, file: WorkFile) -> str:
         """Stores a file in the blob store, where it stays, and returns its key.
@@ -154,7 +168,9 @@ class Files:
         await self._blobs.delete(blobs)
 
     async def sweep(self) -> None:
-        """Deletes expired files."""
+        """Deletes expired files and jobs."""
+        while await self._database.run(jobs.delete_expired, _BATCH_SIZE):
+            pass
         while blobs := await self._database.run(files.delete_expired, _BATCH_SIZE):
             await self.discard(blobs)
 
@@ -169,7 +185,7 @@ class Files:
         await self._discard_orphans(blobs)
 
     async def _discard_orphans(self, blobs: Sequence[str]) -> None:
-        referenced = await self._database.read(files.referenced_blobs, blobs)
+        referenced = await self._database.read(_referenced, blobs)
         await self.discard([blob for blob in blobs if blob not in referenced])
 
     def result_saver(self, request: ConversionRequest, source: FileFormat, outcome: Outcome, blob: str) -> SaveResult:
@@ -239,6 +255,10 @@ def _conversion_source(file: File) -> SourceFile:
     result = read_outcome(file.outcome)
     extension = result.filename.rpartition(".")[2]
     return SourceFile(result.filename, extension, result.output_format, result.processed_size, file.result)
+
+
+def _referenced(transaction: Transaction, blobs: Sequence[str]) -> frozenset[str]:
+    return files.referenced_blobs(transaction, blobs) | jobs.referenced_blobs(transaction, blobs)
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:

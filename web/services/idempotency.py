@@ -20,6 +20,7 @@ from web.services.releases import LEASE, Releases
 from web.services.work_files import WorkFile
 
 _MAX_RETRY_AFTER = 30  # seconds
+_ERRORS = 400  # the lowest status of an error
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,14 @@ class IdempotentRequest:
 
 @dataclass(frozen=True)
 class ResponseData:
-    """The `data` of a successful response, and the id of the stored result if there is one."""
+    """The `data` of a successful response, and the id of the stored result if there is one.
+
+    The status is 202 if the data describe a job.
+    """
 
     data: Mapping[str, Any]
     file_id: str | None = None
+    status: int = 200
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,13 @@ class IdempotencyService:
         self._owner = owner
         self._releases = releases
 
+    async def prepare(
+        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
+    ) -> tuple[Claim, str]:
+        """Returns an attempt to claim the request's key, and the fingerprint of its parameters and uploads."""
+        fingerprint = _fingerprint([await upload.digest() for upload in uploads], parameters)
+        return idempotency.new_claim(request.account, request.path, request.key, self._owner), fingerprint
+
     async def claim(
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Claim | Replayed:
@@ -73,23 +85,20 @@ class IdempotencyService:
         Raises IdempotencyConflict while that request is in progress, and IdempotencyKeyReused if its parameters or
         uploads differ.
         """
-        fingerprint = _fingerprint([await upload.digest() for upload in uploads], parameters)
-        attempt = idempotency.new_claim(request.account, request.path, request.key, self._owner)
+        attempt, fingerprint = await self.prepare(request, parameters, uploads)
         try:
-            claim = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
+            outcome = await self._database.run(idempotency.begin, attempt, fingerprint, LEASE)
         except (asyncio.CancelledError, CommitUnknown):  # the claim may exist
             await self.abandon(attempt)
             raise
-        if isinstance(claim, InProgress):
-            # A request that has run for n seconds is expected to run for as long again.
-            retry_after = min(max(1, LEASE - claim.seconds), _MAX_RETRY_AFTER)
-            message = "The same request is still running."
-            raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
-        if isinstance(claim, KeyMismatch):
-            raise IdempotencyKeyReused(
-                "This idempotency key was used for a different request.", param="Idempotency-Key"
-            )
-        return _replayed(claim.stored) if isinstance(claim, Replay) else claim
+        return outcome if isinstance(outcome, Claim) else replayed(outcome)
+
+    async def find(
+        self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
+    ) -> Replayed | None:
+        """Returns what an earlier request has stored, if there is one. Claims nothing. Raises as `claim` does."""
+        found = await self._database.read(idempotency.find, *await self.prepare(request, parameters, uploads))
+        return None if found is None else replayed(found)
 
     async def run_once(
         self,
@@ -125,13 +134,23 @@ class IdempotencyService:
 
 def stored_response(response: ResponseData) -> StoredResponse:
     """The response of a successful request as the database stores it."""
-    return StoredResponse(200, body=json.dumps(dict(response.data)), file_id=response.file_id)
+    return StoredResponse(response.status, body=json.dumps(dict(response.data)), file_id=response.file_id)
 
 
-def _replayed(stored: StoredResponse) -> Replayed:
+def replayed(outcome: InProgress | Replay | KeyMismatch) -> Replayed:
+    """Returns what an earlier request has stored. Raises IdempotencyConflict and IdempotencyKeyReused."""
+    if isinstance(outcome, InProgress):
+        # A request that has run for n seconds is expected to run for as long again.
+        retry_after = min(max(1, LEASE - outcome.seconds), _MAX_RETRY_AFTER)
+        message = "The same request is still running."
+        raise IdempotencyConflict(message, param="Idempotency-Key", retry_after=retry_after)
+    if isinstance(outcome, KeyMismatch):
+        raise IdempotencyKeyReused("This idempotency key was used for a different request.", param="Idempotency-Key")
+    stored = outcome.stored
     body = json.loads(stored.body or "{}")
-    error = stored.status != 200
-    return Replayed(ConversionError.from_json(body) if error else ResponseData(body, stored.file_id))
+    if stored.status >= _ERRORS:
+        return Replayed(ConversionError.from_json(body))
+    return Replayed(ResponseData(body, stored.file_id, stored.status))
 
 
 def _fingerprint(digests: Sequence[str], parameters: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, slots_of
+from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, background_slots, slots_of
 from web.services.job_records import JobRecords
 
 if TYPE_CHECKING:  # slow to import and rarely used
@@ -32,6 +32,7 @@ SHORT_DEADLINE = 8.0
 """Seconds that a job of a new or restricted tenant may run."""
 
 _MAX_RETRY_AFTER = 30  # seconds
+_REQUESTS_COME = 10.0  # seconds after a request in which more are expected
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
 _ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
@@ -44,6 +45,8 @@ class JobQueue:
     by cause: full, late, stopping. The jobs of new and restricted tenants may run for `short_deadline` seconds. `clock`
     returns monotonic time in seconds.
 
+    `on_end` is called when a job leaves the queue.
+
     After `share`, the limits are those of several processes together, and so is the order. This process has an equal
     share of slots and memory: expected waits are for that, and its jobs run within it while Redis fails.
     """
@@ -52,12 +55,14 @@ class JobQueue:
         self, slots: int, *, memory: float = inf, processes: int = 1, clock: Callable[[], float] = monotonic
     ) -> None:
         self._records = JobRecords(clock)
-        self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven)
+        self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
+        self._latest_request = -inf
         self._processes = processes
         self._shared: RedisQueue | None = None
         self._shared_jobs: dict[str, QueuedJob] = {}
         self._ids = map(str, count())
         self.short_deadline = SHORT_DEADLINE
+        self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._closed = False
@@ -114,10 +119,15 @@ class JobQueue:
             raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
-    def admit(self, tenant: Tenant) -> Iterator[QueuedJob]:
-        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
-        self.check(tenant)
-        job = QueuedJob(tenant, 0, self._clock(), ready=False)
+    def admit(self, tenant: Tenant, *, background: bool = False) -> Iterator[QueuedJob]:
+        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does.
+
+        A job in the `background` is not refused: nobody waits for the response.
+        """
+        if not background:
+            self.check(tenant)
+            self._latest_request = self._clock()
+        job = QueuedJob(tenant, 0, self._clock(), ready=False, background=background)
         self._queue.add(job)
         try:
             yield job
@@ -152,6 +162,11 @@ class JobQueue:
         short = tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED
         return min(seconds, self.short_deadline) if short else seconds
 
+    @property
+    def free_for_background(self) -> int:
+        """How many more jobs in the background can start now."""
+        return 0 if self._closed else self._queue.free_for_background
+
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
         self.slots, self._memory = slots, memory
@@ -173,7 +188,7 @@ class JobQueue:
             self._shared_jobs[job.shared_id] = job
             tenant = job.tenant
             standing = self._records.standing(tenant)
-            self._shared.add(job.shared_id, SharedJob(tenant.id, tenant.max_jobs, job.memory, standing))
+            self._shared.add(job.shared_id, SharedJob(tenant.id, tenant.max_jobs, job.memory, standing, job.background))
         self._start_next()
 
     async def _wait(self, job: QueuedJob, max_wait: float) -> None:
@@ -188,6 +203,8 @@ class JobQueue:
             return
         if self._closed:
             raise self._stopping()
+        if job.background:
+            raise RateLimited("The job has found no slot.", retry_after=1, reason="queue_full")
         self._records.record_refusal(job.tenant)
         seconds = self._queue.expected_wait(job.tenant, self._records.expected_seconds)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
@@ -198,10 +215,12 @@ class JobQueue:
             self._shared.remove(job.shared_id)
         if job.started_at is not None:
             if error is not None:
-                self._records.record_failure(job.tenant, error)
+                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be given back
+                    self._records.record_failure(job.tenant, error)
             elif job.seconds is not None:
                 self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)
         self._start_next()
+        self.on_end()
 
     def _start_next(self) -> None:
         if not self._closed and (self._shared is None or self._shared.failing):
@@ -221,13 +240,17 @@ class JobQueue:
         if job in self._waiters:
             self._waiters[job].set()
 
+    def _requests_come(self) -> bool:
+        """Whether requests wait or run, or one came a short time ago."""
+        return self._clock() - self._latest_request < _REQUESTS_COME or self._queue.requests > 0
+
     def _pool(self) -> Pool:
         """The limits of all processes together."""
         from storage.redis_queue import Pool  # noqa: PLC0415, as above
 
         keeps_slot = self._records.any_proven()
         slots = [slots_of(standing, self.slots, keeps_slot=keeps_slot) for standing in Standing]
-        return Pool(slots, self._memory)
+        return Pool(slots, self._memory, background_slots(self.slots, requests_come=self._requests_come()))
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1

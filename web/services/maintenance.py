@@ -14,9 +14,22 @@ from time import monotonic
 from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
-from storage.tables import api_keys, backfills, batches, email_verification, idempotency, ledger, purchases, totals
+from storage.tables import (
+    api_keys,
+    backfills,
+    batches,
+    deliveries,
+    email_verification,
+    idempotency,
+    job_runs,
+    jobs,
+    ledger,
+    purchases,
+    totals,
+    webhooks,
+)
 from storage.tables.ledger import ServerInstance
-from web.metrics.service import TotalsMetrics
+from web.metrics import Metrics
 from web.services.files import Files
 
 log = logging.getLogger("convertd.maintenance")
@@ -77,7 +90,7 @@ class Maintenance:
     """
 
     def __init__(
-        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: TotalsMetrics
+        self, database: Database, owner: ServerInstance, files: Files, data_dir: Path, metrics: Metrics
     ) -> None:
         self._database = database
         self._owner = owner
@@ -86,11 +99,13 @@ class Maintenance:
         self._metrics = metrics
 
     async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server."""
+        """Releases holds, claims and batches of earlier runs of this server, and gives their jobs back."""
         if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
         await self._database.run(idempotency.recover, self._owner)
         await self._database.run(batches.recover, self._owner)
+        if interrupted := await self._database.run(job_runs.recover, self._owner):
+            log.warning("queued %d interrupted jobs again", interrupted)
 
     async def run(self) -> None:
         """Sweeps periodically until cancelled."""
@@ -113,9 +128,11 @@ class Maintenance:
         await self._database.run(email_verification.delete_expired)
         await self._database.run(purchases.delete_abandoned)
         await self._database.run(api_keys.delete_expired_sessions)
+        await self._database.run(webhooks.delete_expired_secrets)
         await self._files.sweep()
-        while await self._database.run(batches.delete_expired, _BATCH_SIZE):
-            pass
+        for delete_expired in (batches.delete_expired, deliveries.delete_expired):
+            while await self._database.run(delete_expired, _BATCH_SIZE):
+                pass
         await self._update_metrics()
 
     async def _update_metrics(self) -> None:
@@ -125,7 +142,8 @@ class Maintenance:
             await self._database.run(totals.begin, await self._database.read(totals.count))
             found = await self._database.run(totals.read)
             assert found is not None
-        self._metrics.update(found, disk.free)
+        self._metrics.totals.update(found, disk.free)
+        self._metrics.jobs.update(await self._database.read(jobs.read_state))
 
     async def _backfill(self) -> None:
         """Runs batches of backfills, if there are any, until the next sweep, for a quarter of the time."""

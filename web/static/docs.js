@@ -1,35 +1,49 @@
-// Full-text search over the sections of the docs page.
+// Full-text search over the sections of both pages of the docs.
 
 const byId = (id) => document.getElementById(id);
-const sections = [...document.querySelectorAll("article > section[id], .endpoint")];
-const texts = new Map(sections.map((section) => [section, section.textContent.toLowerCase()]));
+const SECTIONS = "article > section[id], .endpoint";
+const sections = [...document.querySelectorAll(SECTIONS)];
+const links = [...document.querySelectorAll(".contents-list a")];
+const elsewhere = links.find((link) => link.pathname !== location.pathname).pathname;
+const texts = new Map(); // by the id of the section
+let loading = null;
 const isVisible = (element) => !element.hidden;
 
-function describe(matches, text) {
-  if (matches === 0) return `Nothing found for “${text}”. Try fewer or shorter words.`;
-  return matches === 1 ? "1 section found." : `${matches} sections found.`;
+function read(found) {
+  for (const section of found) texts.set(section.id, section.textContent.toLowerCase());
+}
+
+async function readOtherPage() {
+  const response = await fetch(elsewhere);
+  if (response.ok) read(new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll(SECTIONS));
+}
+
+function describe(here, there, text) {
+  if (here + there === 0) return `Nothing found for “${text}”. Try fewer or shorter words.`;
+  const found = here + there === 1 ? "1 section found" : `${here + there} sections found`;
+  return there === 0 ? `${found}.` : `${found}, ${there} of them on another page: see the contents.`;
 }
 
 function search() {
+  loading ??= readOtherPage().then(search, () => {});
   const text = byId("search").value.trim();
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  let matches = 0;
-  for (const section of sections) {
-    section.hidden = !words.every((word) => texts.get(section).includes(word));
-    matches += !section.hidden;
-  }
+  const matches = new Set([...texts.keys()].filter((id) => words.every((word) => texts.get(id).includes(word))));
+  for (const section of sections) section.hidden = !matches.has(section.id);
   for (const group of document.querySelectorAll("article > section:not([id])")) {
     group.hidden = ![...group.querySelectorAll(".endpoint")].some(isVisible);
   }
+  for (const link of links) link.parentElement.hidden = words.length > 0 && !matches.has(link.hash.slice(1));
   for (const group of document.querySelectorAll(".contents-list > div")) {
-    const entries = [...group.querySelectorAll("li")];
-    for (const entry of entries) entry.hidden = byId(entry.firstChild.hash.slice(1))?.hidden ?? false;
-    group.hidden = !entries.some(isVisible);
+    group.hidden = ![...group.querySelectorAll("li")].some(isVisible);
   }
+  const here = sections.filter(isVisible).length;
+  if (words.length && matches.size > here) byId("contents").open = true;
   byId("search-status").hidden = words.length === 0;
-  byId("search-status").textContent = words.length ? describe(matches, text) : "";
+  byId("search-status").textContent = words.length ? describe(here, matches.size - here, text) : "";
 }
 
+read(sections);
 byId("search").addEventListener("input", search);
 byId("search-field").hidden = false;
 // On a phone, the list of contents would be several screens long.
@@ -37,3 +51,6 @@ const wide = matchMedia("(min-width: 62rem)");
 const adjust = () => { byId("contents").open = wide.matches; };
 wide.addEventListener("change", adjust);
 adjust();
+// Sections have moved between the pages.
+const moved = location.hash && !byId(location.hash.slice(1)) && links.find((link) => link.hash === location.hash);
+if (moved) location.replace(moved.href);

@@ -45,6 +45,7 @@ STATEMENTS = (
     "CREATE INDEX delivery_created_at ON delivery (created_at)",
     """
     CREATE TABLE delivery_attempt (
+        id TEXT PRIMARY KEY,
         delivery TEXT NOT NULL,
         attempt BIGINT NOT NULL,
         webhook TEXT,
@@ -52,11 +53,11 @@ STATEMENTS = (
         status BIGINT,
         error TEXT,
         milliseconds BIGINT NOT NULL,
-        created_at BIGINT NOT NULL,
-        PRIMARY KEY (delivery, attempt)
+        created_at BIGINT NOT NULL
     )
     """,
-    "CREATE INDEX delivery_attempt_webhook ON delivery_attempt (webhook, created_at, delivery, attempt)",
+    "CREATE INDEX delivery_attempt_delivery ON delivery_attempt (delivery)",
+    "CREATE INDEX delivery_attempt_webhook ON delivery_attempt (webhook, created_at, id)",
     """
     CREATE TABLE receiver (
         account TEXT NOT NULL,

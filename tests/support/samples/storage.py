@@ -6,7 +6,8 @@ from itertools import count
 
 from engine.outcome import Outcome, WarningRecord
 from storage.database import Database, Transaction
-from storage.tables import accounts, backfills, ledger, models, totals
+from storage.database.transaction import Statement
+from storage.tables import accounts, backfills, ledger, models, totals, usage
 from storage.tables.accounts import StoredAccount
 from storage.tables.files import SourceFile, StoredResult
 from storage.tables.ledger import Hold, ServerInstance
@@ -23,6 +24,9 @@ SOURCE = SourceFile("größe.JPG", "jpg", "jpeg", 100, source="up_1")
 OUTCOME = Outcome("webp", 40, "image/webp", "größe.webp", 250, (WarningRecord("alpha_flattened", "It was."),))
 CONVERTED = StoredResult("blob_1", 40, json.dumps(to_json(OUTCOME)))
 FAILURE = json.dumps(to_json(Failure("processing_failed", "The file is damaged.", "corrupt_input", retryable=False)))
+
+_CHARGE_EARLIER = Statement("UPDATE account SET held = held - :credits, used = used + :credits WHERE id = :account")
+_SETTLE_EARLIER = (ledger.END_HOLD, _CHARGE_EARLIER, ledger.INSERT_ENTRY, usage.INSERT_USAGE)
 
 _numbers = count()
 
@@ -54,6 +58,14 @@ def open_earlier_account(database: Database, credits: int) -> str:
         return account
 
     return database.run_blocking(create)
+
+
+def settle_earlier(transaction: Transaction, hold: Hold) -> None:
+    """Settles a hold with the columns of the first release."""
+    used = {**vars(USE), "success": True, "credits": hold.amount}
+    entry = {"ref": hold.id, "kind": "charge", "amount": -hold.amount, "at": transaction.now}
+    for statement in _SETTLE_EARLIER:
+        transaction.execute_statement(statement, account=hold.account, hold=hold.id, **entry, **used)
 
 
 def settle_and(transaction: Transaction, hold: Hold, write: Callable[[Transaction], object]) -> None:

@@ -91,6 +91,7 @@ def make_certificate(folder: Path, name: str) -> Path:
 class _Listener(ThreadingHTTPServer):
     receiver: Receiver
     daemon_threads = True
+    request_queue_size = 128
 
     def verify_request(self, request: object, client_address: object) -> bool:
         self.receiver.connections += 1

@@ -37,18 +37,19 @@ def source(content):
 
 
 photo, page = source(Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
-refused = convert.sync_detailed(client=client, body=ConvertBody(source(b"?"), "png"))
+refused = convert.sync_detailed(client=client, body=ConvertBody(file=source(b"?"), output_format="png"))
 assert refused.status_code == 400, refused
-Path("photo.png").write_bytes(convert.sync(client=client, body=ConvertBody(photo, "png", lossless=True)).payload.read())
-merged = merge_pdfs.sync(client=client, body=MergePdfsBody([source(page), source(page)]))
+converted = convert.sync(client=client, body=ConvertBody(file=photo, output_format="png", lossless=True))
+Path("photo.png").write_bytes(converted.payload.read())
+merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)]))
 Path("merged.pdf").write_bytes(merged.payload.read())
 photo.payload.seek(0)
-stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(photo, "png"))
+stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo, output_format="png"))
 assert stored.data.output_format == "png" and stored.data.container is None, stored
-refused = convert_to_json.sync(client=client, body=ConvertToJsonBody(source(b"?"), "png"))
+refused = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=source(b"?"), output_format="png"))
 assert refused.error.code == "invalid_file_type", refused
 photo.payload.seek(0)
-uploaded = upload_file.sync(client=client, body=UploadFileBody(photo))
+uploaded = upload_file.sync(client=client, body=UploadFileBody(file=photo))
 assert get_file.sync(uploaded.data.file_id, client=client).data.error is None
 """
 

@@ -22,14 +22,14 @@ from web.api.field_types import RequestModel, describe
 from web.api.field_types import validate as validate_fields
 from web.api.fields import EmailFields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import JSON_FORM, operations_of
+from web.api.operations import JSON_FORM, FormFields, operations_of
 from web.api.values import API
 from web.http.handler import BaseHandler, supported_methods
 from web.routes import PAGE_RESOURCES, api_routes, documented_operations
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
-_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials"}  # the command, metrics, and the try-it form
+_NOT_OF_THE_API = {"email_taken", "none", "previews", "trials", "too_large"}  # commands, metrics, and internal ones
 
 
 def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -42,10 +42,12 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _models() -> set[type[RequestModel]]:
     """The request models that operations use."""
     operations = [documented.operation for documented in documented_operations(load_registry())]
-    found = {
-        model for op in operations for model in (op.query, op.headers, op.json, op.form.fields if op.form else None)
-    }
+    found = {model for op in operations for model in (op.query, op.headers, op.json, *_form_models(op.form))}
     return {model for model in found if model is not None}
+
+
+def _form_models(form: FormFields | None) -> tuple[type[RequestModel] | None, ...]:
+    return () if form is None else (form.fields, form.urls)
 
 
 def _subclasses(model: type[RequestModel]) -> set[type[RequestModel]]:
@@ -90,7 +92,8 @@ def test_all_components_are_used() -> None:
 
 
 def test_every_request_model_belongs_to_an_operation() -> None:
-    assert _subclasses(RequestModel) - {RequestModel, EmailFields} <= _models()
+    used = {base for model in _models() for base in model.__mro__}
+    assert _subclasses(RequestModel) - {EmailFields} <= used
 
 
 @pytest.mark.parametrize("model", sorted(_models(), key=str))
@@ -128,7 +131,7 @@ def test_every_code_and_every_reason_is_in_it() -> None:
 
 def _reasons() -> set[str]:
     """All reasons in the source code, including generated ones."""
-    found = {"not_a_pdf", "not_a_picture", "frames", "pages"}
+    found = {"not_a_pdf", "not_a_picture", "frames", "pages", "invalid_url", "forbidden_address"}
     for folder in ("engine", "plugins", "storage", "web"):
         for path in (_ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -139,7 +142,7 @@ def _reasons() -> set[str]:
 def _reasons_in(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.keyword) and node.arg == "reason":
         yield from _texts(node.value)
-    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PydanticCustomError":
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("PydanticCustomError", "OutgoingError"):
         yield from _texts(node.args[0])
     elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -188,6 +191,7 @@ class TestHeaders:
             server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
             server.request("GET", path, headers={"Range": "bytes=0-9"}),
             server.convert(picture(), "png", quality="80"),  # with a warning
+            server.convert(picture(), headers={"Prefer": "respond-async"}),
             server.request("GET", "/account", "wrong"),
             server.request("PATCH", "/account"),
             server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),

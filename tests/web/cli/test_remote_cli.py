@@ -10,8 +10,10 @@ from PIL import Image
 from typer.testing import Result
 
 from tests.support.command_line import COMMAND, invoke, run_command, write_samples
+from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers
+from tests.support.servers.receiver import Receiver, reply
 
 
 @pytest.fixture
@@ -144,3 +146,31 @@ def test_invalid_arguments_exit_with_2(folder: Path, url: str, arguments: tuple[
     assert done.stderr.startswith("convertd: ")
     assert isinstance(done.exception, SystemExit)
     assert {path.name for path in folder.rglob("*")} == before
+
+
+def test_a_file_that_the_server_fetches(folder: Path, server: Running) -> None:
+    key = server.account(10)
+    with Receiver(reply(200, sample("jpeg")), "127.0.0.2") as place:
+        arguments = ("convert", "--url", f"{place.url}/a.jpg", "--remote", server.url)
+        done = invoke(folder, *arguments, "made.png", CONVERTD_API_KEY=key)
+        assert (done.exit_code, done.stderr) == (0, "convertd: 9 credits remain.\n")
+        explained = invoke(folder, *arguments, "--explain", "other.png", CONVERTD_API_KEY=key)
+        place.respond = reply(200, document("pages", 1))
+        piped = run_command(folder, *arguments, "--to", "txt", "-", CONVERTD_API_KEY=key)
+        place.respond = reply(404)
+        failed = invoke(folder, *arguments, "other.png", CONVERTD_API_KEY=key)
+    with Image.open(folder / "made.png") as image:
+        assert image.format == "PNG"
+    assert "pages" in piped.stdout
+    assert "jpeg to png" in explained.stderr
+    assert (failed.exit_code, "status 404. (http_status)" in failed.stderr) == (1, True)
+    assert not (folder / "other.png").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["made.png"], ["a.jpg", "made.png", "--remote", "URL"], ["no.where/made.png", "--remote", "URL"]]
+)
+def test_wrong_use_of_url(folder: Path, server: Running, arguments: list[str]) -> None:
+    given = [server.url if one == "URL" else one for one in arguments]
+    done = invoke(folder, "convert", "--url", "http://127.0.0.2/a.jpg", *given, CONVERTD_API_KEY="x")
+    assert done.exit_code == 2

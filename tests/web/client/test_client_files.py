@@ -10,7 +10,9 @@ from PIL import Image
 
 import convertd_client
 from tests.support.requests import http
+from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
+from tests.support.servers.receiver import Receiver, reply
 
 
 def _format(content: bytes) -> str | None:
@@ -45,6 +47,21 @@ def test_links_and_lists_of_files(client: Any, server: Running, folder: Path) ->
     assert _format(http.get(f"{server.api}/{path}").content) == "PNG"
     saved = client.download_files([first.file_id, second.file_id], to=folder / "both.zip")
     assert ZipFile(saved.path).namelist() == ["photo.png", "photo (2).png"]
+
+
+def test_files_of_other_servers(client: Any) -> None:
+    with Receiver(reply(200, sample("pdf")), "127.0.0.2") as place:
+        url = f"{place.url}/page.pdf"
+        assert _format(client.convert(None, "png", url=url).content) == "PNG"
+        assert client.inspect(None, "png", url=url).input_format == "pdf"
+        assert client.upload(url=url).original_name == "page.pdf"
+        assert client.add_to_batch(client.create_batch("png").batch_id, url=url).input_format == "pdf"
+        assert client.tool("pdf-rotate", url=url, angle=90).page_count == 1
+        assert client.tool("pdf-merge", urls=[url, url]).page_count == 2
+        place.respond = reply(404)
+        with pytest.raises(convertd_client.InvalidParameter) as error:
+            client.convert(None, "png", url=url)
+        assert (error.value.reason, error.value.details) == ("http_status", {"status": 404})
 
 
 def test_batches(client: Any, folder: Path) -> None:

@@ -31,20 +31,34 @@ PATHS = (
     ("POST", "/batch/{batch}/files"),
     ("POST", "/batch/{batch}/convert"),
     ("GET", "/batch/{batch}/download"),
+    ("GET", "/jobs/{job}"),
+    ("DELETE", "/jobs/{job}"),
+    ("GET", "/jobs/{job}/events"),
     ("DELETE", "/account/keys/{key}"),
     ("POST", "/account/keys/{key}/rotate"),
+    ("DELETE", "/webhooks/{webhook}"),
+    ("POST", "/webhooks/{webhook}/rotate"),
+    ("POST", "/webhooks/{webhook}/test"),
+    ("GET", "/webhooks/{webhook}/deliveries"),
+    ("POST", "/webhooks/deliveries/{delivery}/redeliver"),
 )
 
 
 @pytest.fixture(scope="module")
 def owned(either: Running) -> dict[str, str]:
-    """A processed file, a batch and a key of one account."""
+    """A processed file, a batch, a job and a key of one account."""
     owner = either.account()
     batch = either.request("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
     file = either.upload(picture(), key=owner)["file_id"]
     either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
     key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
-    return {"owner": owner, "file": file, "batch": batch, "key": key}
+    path, headers = f"/files/{file}/convert", {"Prefer": "respond-async"}
+    job = either.request("POST", path, owner, **FORMAT, headers=headers).json()["data"]["job_id"]
+    url = {"url": "https://10.0.0.1.invalid/"}
+    webhook = either.request("POST", "/webhooks", owner, json=url).json()["data"]["webhook_id"]
+    delivery = either.request("POST", f"/webhooks/{webhook}/test", owner).json()["data"]["delivery_id"]
+    ids = {"file": file, "batch": batch, "job": job, "key": key, "webhook": webhook, "delivery": delivery}
+    return {"owner": owner, **ids}
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
@@ -57,6 +71,9 @@ def test_a_foreign_id_is_not_found(either: Running, owned: dict[str, str], metho
 def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, str]) -> None:
     assert either.request("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
     assert either.request("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
+    headers = {"Prefer": "wait=60"}
+    job = either.request("GET", f"/jobs/{owned['job']}", owned["owner"], headers=headers).json()["data"]
+    assert job["status"] == "completed"
 
 
 def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:

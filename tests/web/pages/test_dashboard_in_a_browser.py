@@ -138,3 +138,31 @@ def test_session_survives_a_link_from_another_site(page: Page, site: Running) ->
     page.goto("http://elsewhere.test/")
     page.get_by_role("link", name="back").click()
     expect(page.locator("#credits")).to_have_text("7")
+
+
+def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    """The receiver is an address that is never reached."""
+    sign_in(page, site.account())
+    page.get_by_role("link", name="Webhooks", exact=True).click()
+    page.get_by_role("textbox", name="URL").fill(
+        "https://hooks.invalid/a/rather/long/path/of/a/receiver?with=a&long=query"
+    )
+    page.get_by_role("button", name="Create").click()
+    assert page.get_by_role("textbox", name="Secret").input_value().startswith("whsec_")
+    page.get_by_role("button", name=re.compile("Send a test")).click()
+    deliveries = page.get_by_role("row").filter(has_text="test")
+    for _ in range(20):
+        page.reload()
+        if deliveries.count():
+            break
+        page.wait_for_timeout(500)
+    expect(deliveries.first).to_contain_text("unreachable")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        keep(page, f"dashboard-webhooks-{size['width']}")
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    page.get_by_role("button", name=re.compile("again")).first.click()
+    page.get_by_text("Delete…").click()
+    page.get_by_role("button", name="Delete now").click()
+    expect(page.get_by_text("hooks.invalid")).to_have_count(0)

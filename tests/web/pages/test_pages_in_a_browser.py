@@ -14,7 +14,8 @@ from tests.support.servers.outbox import email_to
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("/", "/docs", "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
+DOCS = ("/docs", "/docs/reference")
+PAGES = ("/", *DOCS, "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
 WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 230_000  # a page with its assets, uncompressed
 REPEATED = "tbody tr:nth-child(n+3)"  # rows that are checked once, at the first width in light colors
@@ -136,7 +137,9 @@ def test_search_in_the_docs(page: Page) -> None:
     search.fill("idempotency-key")
     expect(page.locator("#repeating")).to_be_visible()
     expect(page.locator("#quickstart")).to_be_hidden()
-    expect(status).to_have_text(re.compile(r"^\d+ sections found\.$"))
+    expect(status).to_have_text(re.compile(r"^\d+ sections found, \d+ of them on another page: see the contents\.$"))
+    expect(page.locator('.contents-list a[href="/docs/reference#convert"]')).to_be_visible()
+    expect(page.locator('.contents-list a[href="/docs/reference#listKeys"]')).to_be_hidden()
     search.fill("nothing has these words")
     expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
     expect(page.locator(".contents-list h2:visible")).to_have_count(0)
@@ -145,12 +148,19 @@ def test_search_in_the_docs(page: Page) -> None:
     expect(page.locator("#quickstart")).to_be_visible()
 
 
+def test_an_anchor_of_the_other_page_leads_there(page: Page) -> None:
+    page.goto("/docs#convert")
+    page.wait_for_url("**/docs/reference#convert")
+    expect(page.locator("#convert")).to_be_in_viewport()
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int) -> None:
     page.emulate_media(reduced_motion="reduce")
     page.set_viewport_size({"width": width, "height": 800})
-    for anchor in ("errors", "no_credits", "alpha_flattened", "option-width", "convert"):
-        page.goto(f"/docs#{anchor}")
+    guide = ("errors", "no_credits", "alpha_flattened", "option-width")
+    for path, anchor in (*((DOCS[0], anchor) for anchor in guide), (DOCS[1], "convert")):
+        page.goto(f"{path}#{anchor}")
         bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
         assert bar
         assert target

@@ -18,8 +18,9 @@ class Jobs(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.standings = dict.fromkeys(LIMITS, PROVEN)
-        self.keeps_slot = True
-        self.queue = FairQueue(SLOTS, MEMORY, lambda tenant: self.standings[tenant.id], lambda: self.keeps_slot)
+        self.keeps_slot = self.requests_come = True
+        sharing = (lambda tenant: self.standings[tenant.id], lambda: self.keeps_slot, lambda: self.requests_come)
+        self.queue = FairQueue(SLOTS, MEMORY, *sharing)
         self.running: list[QueuedJob] = []
         self.waiting: list[QueuedJob] = []  # in order of arrival
         self.passed: dict[QueuedJob, list[str]] = {}  # starts of others since its tenant was served
@@ -28,34 +29,50 @@ class Jobs(RuleBasedStateMachine):
     def start_next(self) -> None:
         first_jobs = self.first_jobs()
         for job in self.queue.start_next(self.clock):
-            assert job == self.first(job.tenant.id)
+            assert job == self.first(job.tenant.id, background=job.background)
             assert self.may_start(job)
             for other in first_jobs:
                 if other.tenant != job.tenant and other in self.waiting and self.may_start(other):
-                    assert self.standing(job) is not RESTRICTED or self.standing(other) is RESTRICTED
-                    if self.standing(other) is not RESTRICTED:
+                    assert self.rank(job) >= self.rank(other)
+                    if RESTRICTED not in (self.standing(other), self.standing(job)) and self.rank(job) == self.rank(
+                        other
+                    ):
                         self.passed.setdefault(other, []).append(job.tenant.id)
             self.waiting.remove(job)
             self.running.append(job)
+            for other in self.waiting:
+                if other.tenant == job.tenant:
+                    self.passed.pop(other, None)
             first_jobs = self.first_jobs()
 
     def standing(self, job: QueuedJob) -> Standing:
         return self.standings[job.tenant.id]
 
-    def first(self, tenant: str) -> QueuedJob:
-        return next(job for job in self.waiting if job.tenant.id == tenant)
+    def rank(self, job: QueuedJob) -> int:
+        return 0 if self.standing(job) is RESTRICTED else 1 if job.background else 2
+
+    def first(self, tenant: str, *, background: bool) -> QueuedJob:
+        return next(job for job in self.waiting if job.tenant.id == tenant and job.background is background)
 
     def first_jobs(self) -> list[QueuedJob]:
-        return [self.first(tenant) for tenant in {job.tenant.id for job in self.waiting}]
+        lines = {(job.tenant.id, job.background) for job in self.waiting}
+        return [self.first(tenant, background=background) for tenant, background in lines]
 
     def may_start(self, job: QueuedJob) -> bool:
-        slots = {RESTRICTED: 1, UNPROVEN: SLOTS - self.keeps_slot, PROVEN: SLOTS}
-        has_slot = all(
-            sum(self.standing(running) <= standing for running in self.running) < slots[standing]
+        if self.running_of(job.tenant.id) >= LIMITS[job.tenant.id]:
+            return False
+        if self.standing(job) is RESTRICTED and any(self.standing(other) is RESTRICTED for other in self.running):
+            return False
+        requests = [other for other in self.running if not other.background]
+        background, shared = len(self.running) - len(requests), 2 if self.requests_come else SLOTS
+        if job.background:
+            return background < shared and len(self.running) < SLOTS
+        slots = {RESTRICTED: 1, UNPROVEN: SLOTS - self.keeps_slot, PROVEN: SLOTS - min(background, shared)}
+        return all(
+            sum(self.standing(other) <= standing for other in requests) < slots[standing]
             for standing in Standing
             if standing >= self.standing(job)
         )
-        return has_slot and self.running_of(job.tenant.id) < LIMITS[job.tenant.id]
 
     def running_of(self, tenant: str) -> int:
         return sum(job.tenant.id == tenant for job in self.running)
@@ -63,10 +80,10 @@ class Jobs(RuleBasedStateMachine):
     def memory(self) -> int:
         return sum(job.memory for job in self.running)
 
-    @rule(tenant=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]))
-    def add(self, tenant: str, memory: int) -> None:
+    @rule(tenant=st.sampled_from(sorted(LIMITS)), memory=st.sampled_from([0, 1, 4, 9, 25]), background=st.booleans())
+    def add(self, tenant: str, memory: int, background: bool) -> None:
         self.clock += 1
-        job = QueuedJob(Tenant(tenant, LIMITS[tenant]), memory, self.clock)
+        job = QueuedJob(Tenant(tenant, LIMITS[tenant]), memory, self.clock, background=background)
         self.queue.add(job)
         self.waiting.append(job)
         self.start_next()
@@ -100,22 +117,32 @@ class Jobs(RuleBasedStateMachine):
         self.keeps_slot = not self.keeps_slot
         self.start_next()
 
+    @rule()
+    def change_requests(self) -> None:
+        self.requests_come = not self.requests_come
+        self.start_next()
+
     @invariant()
     def counts_are_correct(self) -> None:
         assert (self.queue.running, self.queue.waiting) == (len(self.running), len(self.waiting))
         assert self.queue.tenants == len({job.tenant for job in (*self.running, *self.waiting)})
-        assert self.queue.oldest() == min((job.queued_at for job in self.waiting), default=None)
+        requests = [job for job in self.waiting if not job.background]
+        assert self.queue.oldest() == min((job.queued_at for job in requests), default=None)
+        assert self.queue.requests == len(requests) + sum(not job.background for job in self.running)
+        assert 0 <= self.queue.free_for_background <= SLOTS
 
     @invariant()
     def limits_hold(self) -> None:
-        assert len(self.running) <= SLOTS
+        assert len(self.running) <= SLOTS + SLOTS // 2
+        assert sum(not job.background for job in self.running) <= SLOTS
+        assert len(self.running) <= SLOTS or any(job.background for job in self.running)
         assert all(self.running_of(tenant) <= limit for tenant, limit in LIMITS.items())
         assert self.memory() <= MEMORY or len(self.running) == 1
 
     @invariant()
     def no_job_waits_without_need(self) -> None:
         eligible = [job for job in self.first_jobs() if self.may_start(job)]
-        if eligible and len(self.running) < SLOTS:
+        if eligible:
             assert self.running
             assert any(self.memory() + job.memory > MEMORY for job in eligible)
 
@@ -256,6 +283,54 @@ def test_no_slot_is_kept_of_one_or_without_proven_tenants() -> None:
     for tenant in "ab":
         add(nobody_proven, tenant)
     assert started(nobody_proven) == "ab"
+
+
+def add_background(queue: FairQueue, *tenants: str) -> None:
+    for tenant in tenants:
+        queue.add(QueuedJob(Tenant(tenant, 4), 0, queued_at=0, background=True))
+
+
+def test_the_background_has_half_of_the_slots_while_requests_come() -> None:
+    come = True
+    queue = FairQueue(3, MEMORY, lambda _tenant: PROVEN, requests_come=lambda: come)
+    assert queue.free_for_background == 2
+    add_background(queue, *"aaaa")
+    assert queue.free_for_background == 0
+    assert started(queue) == "aa"
+    come = False
+    assert started(queue) == "a"
+    assert started(queue) == ""
+    assert queue.free_for_background == 0
+
+
+def test_a_request_does_not_wait_for_the_background_alone() -> None:
+    """One more job runs than there are slots."""
+    come = False
+    queue = FairQueue(2, MEMORY, lambda _tenant: PROVEN, requests_come=lambda: come)
+    add_background(queue, *"aabb")
+    assert started(queue) == "ab"
+    come = True
+    add(queue, "a")
+    assert started(queue) == "a"
+    assert wait(queue, "c") == 0
+    add(queue, "c")
+    assert started(queue) == ""
+    assert queue.running == 3
+
+
+def test_requests_start_before_the_background() -> None:
+    queue = FairQueue(1, MEMORY)
+    running = add(queue, "b")
+    queue.start_next(0)
+    add_background(queue, *"ac")
+    add(queue, "b")
+    add(queue, "a")
+    assert wait(queue, "d") == 3  # the background does not count
+    assert start_order(queue, running) == "abca"
+    restricted = with_standings(1, a=RESTRICTED, b=PROVEN)
+    add(restricted, "a")
+    add_background(restricted, "a", "b")
+    assert start_order(restricted, *restricted.start_next(0)) == "aa"
 
 
 def test_a_new_tenant_waits_for_one_job_of_another() -> None:

@@ -22,6 +22,9 @@ from convertd_client.transport import ConnectionFailed as ConnectionFailed
 from convertd_client.transport import ConvertdError as ConvertdError
 from convertd_client.transport import Transport
 from convertd_client.transport import UnexpectedAnswer as UnexpectedAnswer
+from convertd_client.webhooks import InvalidWebhook as InvalidWebhook
+from convertd_client.webhooks import WebhookMessage as WebhookMessage
+from convertd_client.webhooks import verify_webhook as verify_webhook
 
 P = ParamSpec("P")
 T = TypeVar("T")

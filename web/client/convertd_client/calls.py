@@ -57,9 +57,10 @@ class Calls:
     async def convert(
         self,
         /,
-        source: Source,
+        source: Source | None,
         target: str,
         *,
+        url: str | None = None,
         to: FilePath | None = None,
         overwrite: bool = False,
         name: str | None = None,
@@ -68,33 +69,35 @@ class Calls:
     ) -> Result:
         """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        `name` replaces the filename of the source. `conversion` returns the options of a pair of formats. If the result
-        is a ZIP archive, the file has the suffix .zip. Raises OSError before the request if the file cannot be written,
-        FileExistsError if it exists and `overwrite` is not set.
+        Without a source, the server fetches the file from the `url`. `name` replaces the filename of the source.
+        `conversion` returns the options of a pair of formats. If the result is a ZIP archive, the file has the suffix
+        .zip. Raises OSError before the request if the file cannot be written, FileExistsError if it exists and
+        `overwrite` is not set.
         """
-        fields = {**options, "output_format": target}
-        return await self._convert("/convert", [("file", source)], fields, to, overwrite, name, progress)
+        fields = {**options, "output_format": target, "url": url}
+        return await self._convert("/convert", _file(source), fields, to, overwrite, name, progress)
 
     async def inspect(
         self,
         /,
-        source: Source,
+        source: Source | None,
         target: str,
         *,
+        url: str | None = None,
         name: str | None = None,
         progress: Progress | None = None,
         **options: Unpack[ConvertOptions],
     ) -> schema.Inspection:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
-        form = _form(**options, output_format=target, dry_run=True)
-        with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._api.call(schema.Inspection, "POST", "/convert", data=form, files=uploads)
+        fields = _form(**options, output_format=target, dry_run=True, url=url)
+        with transfers.open_form(fields, _file(source), name, progress) as form:
+            return await self._api.call(schema.Inspection, "POST", "/convert", files=form)
 
     async def tool(
         self,
         /,
         tool: str,
-        files: Source | Sequence[Source],
+        files: Source | Sequence[Source] = (),
         *,
         to: FilePath | None = None,
         overwrite: bool = False,
@@ -104,7 +107,8 @@ class Calls:
     ) -> Result:
         """Runs a tool on a file, or on a sequence of files. `tools` returns the tools with their options.
 
-        The other arguments are as in `convert`; `name` replaces the filename of the first file.
+        Without files, the server fetches the file from the option `url`, or several from `urls`. The other arguments
+        are as in `convert`; `name` replaces the filename of the first file.
         """
         is_single = isinstance(files, str) or _is_file(files)
         sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
@@ -122,10 +126,15 @@ class Calls:
         return await self.tool("pdf-delete-pages", source, pages=listed, **options)
 
     async def upload(
-        self, source: Source, *, name: str | None = None, progress: Progress | None = None
+        self,
+        source: Source | None = None,
+        *,
+        url: str | None = None,
+        name: str | None = None,
+        progress: Progress | None = None,
     ) -> schema.StoredFile:
-        """Uploads a file for later conversions."""
-        return await self._store("/files/upload", source, name, progress)
+        """Stores a file for later conversions: one that is uploaded, or that the server fetches from the `url`."""
+        return await self._store("/files/upload", source, url, name, progress)
 
     async def file(self, file_id: str) -> schema.StoredFile:
         """Returns a stored file's properties."""
@@ -176,10 +185,16 @@ class Calls:
         return await self._api.call(schema.Batch, "POST", "/batch", json={"output_format": target})
 
     async def add_to_batch(
-        self, batch_id: str, source: Source, *, name: str | None = None, progress: Progress | None = None
+        self,
+        batch_id: str,
+        source: Source | None = None,
+        *,
+        url: str | None = None,
+        name: str | None = None,
+        progress: Progress | None = None,
     ) -> schema.StoredFile:
-        """Uploads a file to a batch."""
-        return await self._store(f"/batch/{_quoted(batch_id)}/files", source, name, progress)
+        """Adds a file to a batch: one that is uploaded, or that the server fetches from the `url`."""
+        return await self._store(f"/batch/{_quoted(batch_id)}/files", source, url, name, progress)
 
     async def convert_batch(
         self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: Unpack[ConvertOptions]
@@ -285,9 +300,8 @@ class Calls:
     ) -> Result:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            with transfers.open_uploads(files, name, progress) as uploads:
-                form = _form(**fields)
-                result = await self._api.call(Result, "POST", path, data=form, files=uploads, idempotent=True)
+            with transfers.open_form(_form(**fields), files, name, progress) as form:
+                result = await self._api.call(Result, "POST", path, files=form, idempotent=True)
             try:
                 await self._fetch(result.file_id, download, result.container)
             except ConvertdError as error:
@@ -300,9 +314,11 @@ class Calls:
             download.path = download.path.with_suffix(".zip")
         await self._api.send("GET", f"/files/{_quoted(file_id)}/download", download=download)
 
-    async def _store(self, path: str, source: Source, name: str | None, progress: Progress | None) -> schema.StoredFile:
-        with transfers.open_uploads([("file", source)], name, progress) as uploads:
-            return await self._api.call(schema.StoredFile, "POST", path, files=uploads)
+    async def _store(
+        self, path: str, source: Source | None, url: str | None, name: str | None, progress: Progress | None
+    ) -> schema.StoredFile:
+        with transfers.open_form(_form(url=url), _file(source), name, progress) as form:
+            return await self._api.call(schema.StoredFile, "POST", path, files=form)
 
     async def _convert_many(
         self,
@@ -362,6 +378,10 @@ def _form(**fields: object) -> dict[str, str]:
     """The fields as text: strings as they are, other values as in JSON. Omits None."""
     given = {name: value for name, value in fields.items() if value is not None}
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
+
+
+def _file(source: Source | None) -> list[tuple[str, Source]]:
+    return [] if source is None else [("file", source)]
 
 
 def _is_file(value: object) -> bool:

@@ -15,6 +15,8 @@ from convertd_client.transport import ConvertdError
 class ConvertOptions(TypedDict, total=False):
     """The options of all conversions."""
 
+    export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
+    export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
@@ -310,6 +312,43 @@ class Inspection:
     container: str | None = None  # Set if the result would be an archive.
     file_count: int  # Files in the `container`.
     warnings: tuple[FidelityWarning, ...]  # What the result would lose, as far as the header tells it.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A request that is processed in the background."""
+
+    job_id: str  # The job's id.
+    status: str
+    operation: str  # As in the usage report.
+    input_format: str | None = None  # Null for a batch.
+    output_format: str
+    tag: str | None = None  # The field `tag` of the request.
+    progress: float | None = None  # The share of the files of a batch that are done.
+    position: int | None = None  # Jobs of the account ahead of this one, while it is queued.
+    attempts: int  # How often it was started; at most 3 times.
+    created_at: str  # UTC.
+    started_at: str | None = None  # UTC.
+    finished_at: str | None = None  # UTC.
+    expires_at: str | None = None  # When an ended job is deleted.
+    # What the JSON response of the request has as `data`, once the job is completed.
+    result: Mapping[str, Any] | None = None
+    error: JobFailure | None = None
+    webhook_url: str | None = None  # The field `webhook_url` of the request.
+    deleted: bool | None = None  # Whether the job was deleted.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFailure:
+    """Why a job has failed."""
+
+    code: str  # For programs.
+    message: str  # A sentence for people.
+    retryable: bool  # Whether the same request may succeed later.
+    param: str | None = None  # The invalid field.
+    reason: str | None = None  # Narrows the code.
+    details: Mapping[str, Any] | None = None  # Values that explain the error.
+    request_id: str  # The id of the request that was accepted.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -136,10 +136,10 @@ def output_paths(paths: Sequence[Path], target: str, folder: FilePath | None) ->
 
 
 @contextmanager
-def open_uploads(
-    files: Sequence[tuple[str, Source]], name: str | None, progress: Progress | None
+def open_form(
+    fields: Mapping[str, str], files: Sequence[tuple[str, Source]], name: str | None, progress: Progress | None
 ) -> Iterator[list[tuple[str, Any]]]:
-    """Opens files, each with its form field, for httpx. `name` replaces the filename of the first.
+    """Opens files, each with its form field, and yields the parts of the form. `name` replaces the first filename.
 
     Copies unseekable ones to temporary files, so that they can be sent again.
     """
@@ -154,7 +154,8 @@ def open_uploads(
                 progress("upload", sum(file.tell() for file in opened), total)
 
         names = [name if name and not index else _filename(source) for index, (_, source) in enumerate(files)]
-        yield [(files[index][0], (names[index], _Upload(file, report))) for index, file in enumerate(opened)]
+        texts = [(field, (None, text)) for field, text in fields.items()]  # a form of texts alone has parts, too
+        yield [*texts, *((files[index][0], (names[index], _Upload(file, report))) for index, file in enumerate(opened))]
 
 
 @contextmanager

@@ -1,0 +1,164 @@
+"""Requests that are accepted as jobs: which ones, what is checked before, and what they answer."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.executors.fake import EndlessExecutor
+from tests.support.requests.jobs import ASYNC, Site
+from tests.support.samples.forms import picture
+from tests.support.samples.generated import sample
+
+
+def test_a_request_is_processed_in_the_background(site: Site) -> None:
+    response = site.send(
+        "POST",
+        "/convert",
+        files={"file": ("photo.jpg", picture())},
+        data={"output_format": "JPG", "tag": "mine", "quality": "30"},
+        headers=ASYNC,
+    )
+    job = response.json()["data"]
+    assert (response.status_code, response.headers["Preference-Applied"]) == (202, "respond-async")
+    assert response.headers["Location"] == f"/api/v1/jobs/{job['job_id']}"
+    assert (job["status"], job["operation"], job["tag"], job["progress"]) == ("queued", "convert", "mine", None)
+    assert (job["input_format"], job["output_format"], job["position"]) == ("jpeg", "jpeg", 0)
+
+    ended = site.get(job, wait=60)
+    assert (ended["status"], ended["attempts"], ended["progress"], ended["error"]) == ("completed", 1, 1.0, None)
+    assert ended["created_at"] <= ended["started_at"] <= ended["finished_at"] < ended["expires_at"]
+    content = site.send("GET", ended["result"]["download_url"].removeprefix("/api/v1")).content
+    assert (len(content), ended["result"]["filename"]) == (ended["result"]["processed_size"], "photo.jpg")
+    same = site.send(
+        "POST", "/convert", files={"file": ("photo.jpg", picture())}, data={"output_format": "jpeg", "quality": "30"}
+    )
+    assert content == same.content
+    assert site.credits() == (48, 0)
+    usage = site.send("GET", "/account/usage").json()["data"]
+    assert (usage["total_conversions"], usage["by_operation"]["convert"], usage["credits_used"]) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("path", ["/convert", "/convert/json"])
+def test_a_client_waits_for_the_end(site: Site, path: str) -> None:
+    job = site.submit(path, 200, headers={"Prefer": "wait=60, Respond-Async"})
+    assert (job["status"], job["result"]["output_format"]) == ("completed", "png")
+    assert job["download_url"] == job["result"]["download_url"]  # as in a response to a request that is no job
+    site.executor.executor = EndlessExecutor()
+    assert site.submit(path, 202, headers={"Prefer": 'respond-async; x, wait="1"'})["status"] in (
+        "queued",
+        "processing",
+    )
+
+
+def test_only_requests_that_ask_for_it_are_jobs(site: Site) -> None:
+    for preference in ("wait=10", "return=minimal", "respond-async-not", ""):
+        response = site.send(
+            "POST",
+            "/convert",
+            files={"file": ("photo.jpg", picture())},
+            data={"output_format": "png", "tag": "x"},
+            headers={"Prefer": preference},
+        )
+        assert (response.status_code, response.headers["Content-Type"]) == (200, "image/png")
+        assert "Preference-Applied" not in response.headers
+    dry = site.submit(dry_run="true", status=200)
+    assert (dry["output_format"], dry["credits"]) == ("png", 1)
+    assert site.send("GET", "/jobs").json()["data"] == {"jobs": [], "next_cursor": None}
+
+
+def test_a_webhook_makes_a_job(site: Site) -> None:
+    response = site.send(
+        "POST",
+        "/convert",
+        files={"file": ("photo.jpg", picture())},
+        data={"output_format": "png", "webhook_url": "https://example.com/hook?a=b"},
+    )
+    assert (response.status_code, "Preference-Applied" in response.headers) == (202, False)
+    assert response.json()["data"]["webhook_url"] == "https://example.com/hook?a=b"
+    assert site.get(response.json()["data"], wait=60)["status"] == "completed"
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "example.com", "https://", "https://a b/", "https://a:b@c/", 5])
+def test_malformed_webhook_urls_are_refused(site: Site, url: object) -> None:
+    stored = site.server.upload(picture(), key=site.key)
+    body = {"output_format": "png", "webhook_url": url}
+    refused = site.send("POST", f"/files/{stored['file_id']}/convert", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "webhook_url")
+
+
+@pytest.mark.parametrize("tag", ["", "x" * 101, "a\nb"])
+def test_malformed_tags_are_refused(site: Site, tag: str) -> None:
+    refused = site.send(
+        "POST",
+        "/convert",
+        files={"file": ("photo.jpg", picture())},
+        data={"output_format": "png", "tag": tag},
+        headers=ASYNC,
+    )
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tag")
+
+
+def test_everything_is_checked_before_a_job_is_accepted(site: Site) -> None:
+    def refused(**changes: Any) -> tuple[int, str]:
+        request = {"files": {"file": ("a.jpg", picture())}, "data": {"output_format": "png"}, **changes}
+        response = site.send("POST", "/convert", headers=ASYNC, **request)
+        return response.status_code, response.json()["error"]["code"]
+
+    assert refused(data={"output_format": "xyz"}) == (400, "unsupported_conversion")
+    assert refused(data={"output_format": "png", "width": "0"}) == (400, "invalid_parameter")
+    assert refused(data={"output_format": "png", "unknown": "0"}) == (400, "invalid_parameter")
+    assert refused(files={"file": ("a.jpg", b"no picture")}) == (400, "invalid_file_type")
+    site.key = site.server.account(0)
+    assert refused() == (402, "no_credits")
+    assert site.send("GET", "/jobs").json()["data"]["jobs"] == []
+
+
+def test_tools_stored_files_and_json_twins_make_jobs(site: Site) -> None:
+    files = [("files[]", (name, sample("pdf"))) for name in ("a.pdf", "b.pdf")]
+    merged = site.send("POST", "/pdf/merge", files=files, headers=ASYNC)
+    assert merged.status_code == 202, merged.text
+    ended = site.get(merged.json()["data"], wait=60)
+    assert (ended["operation"], ended["status"], ended["result"]["filename"]) == (
+        "pdf_merge",
+        "completed",
+        "merged.pdf",
+    )
+
+    stored = site.server.upload(picture(), key=site.key)
+    for again in (False, True):
+        path = f"/files/{stored['file_id']}/convert"
+        accepted = site.send("POST", path, json={"output_format": "webp", "tag": "t"}, headers=ASYNC)
+        ended = site.get(accepted.json()["data"], wait=60)
+        assert (ended["status"], ended["result"]["file_id"] == stored["file_id"]) == ("completed", not again)
+        assert site.end(ended)["deleted"]
+    assert site.send("GET", f"/files/{stored['file_id']}").json()["data"]["status"] == "processed"
+    assert site.credits() == (47, 0)
+
+
+def test_the_same_request_gets_the_same_job(site: Site) -> None:
+    site.executor.executor = EndlessExecutor()
+    headers = {"Idempotency-Key": "once"}
+    job = site.submit(headers=headers)
+    response = site.send(
+        "POST",
+        "/convert",
+        files={"file": ("photo.jpg", picture())},
+        data={"output_format": "png"},
+        headers={**headers, **ASYNC},
+    )
+    assert (response.status_code, response.headers["Idempotency-Replayed"]) == (202, "true")
+    assert (response.json()["data"], response.headers["Location"]) == (job, f"/api/v1/jobs/{job['job_id']}")
+    site.submit(headers=headers, status=202)
+    for changes in ({"tag": "other"}, {"output_format": "webp"}):
+        assert (
+            site.send(
+                "POST",
+                "/convert",
+                files={"file": ("photo.jpg", picture())},
+                data={"output_format": "png", **changes},
+                headers={**headers, **ASYNC},
+            ).status_code
+            == 422
+        )
+    assert site.credits() == (49, 1)
+    assert len(site.send("GET", "/jobs").json()["data"]["jobs"]) == 1

@@ -1,0 +1,229 @@
+"""Jobs: how they end, are waited for, listed, cancelled and deleted."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.errors import CorruptInput, StepFailed, TimedOut, WorkerCrashed
+from storage.tables import models
+from storage.tables.jobs import MAX_UNFINISHED
+from tests.support.executors.fake import EndlessExecutor, FailingExecutor, SwitchedExecutor
+from tests.support.requests import http
+from tests.support.requests.jobs import ASYNC, Site
+from tests.support.samples.forms import picture
+from tests.support.servers.in_process import Servers, eventually
+
+
+def test_jobs_are_cancelled_while_they_wait_or_run(site: Site) -> None:
+    endless = site.executor.executor = EndlessExecutor()
+    jobs = [site.submit() for _ in range(4)]
+    assert eventually(lambda: endless.running == 2)
+    assert [site.get(job)["status"] for job in jobs] == ["processing", "processing", "queued", "queued"]
+    assert [site.get(job)["position"] for job in jobs] == [None, None, 0, 1]
+    assert site.credits() == (46, 4)
+
+    cancelled = site.end(jobs[2])
+    assert (cancelled["status"], cancelled["deleted"], cancelled["result"]) == ("cancelled", False, None)
+    assert site.end(jobs[0])["status"] == "cancelled"
+    assert eventually(lambda: endless.cancelled == 1)
+    assert eventually(lambda: site.get(jobs[3])["status"] == "processing")
+    assert site.credits() == (48, 2)
+    assert site.end(jobs[2])["deleted"]
+    assert site.send("GET", f"/jobs/{jobs[2]['job_id']}").status_code == 404
+    assert site.send("DELETE", f"/jobs/{jobs[2]['job_id']}").status_code == 404
+
+
+def test_an_ended_job_is_deleted_with_its_result(site: Site) -> None:
+    ended = site.get(site.submit(), wait=60)
+    download = ended["result"]["download_url"].removeprefix("/api/v1")
+    assert site.send("GET", download).status_code == 200
+    assert site.end(ended)["deleted"]
+    assert site.send("GET", download).status_code == 404
+    assert site.credits() == (49, 0)
+
+
+def test_jobs_are_listed(site: Site) -> None:
+    ended = site.get(site.submit(tag="a"), wait=60)
+    site.executor.executor = EndlessExecutor()
+    jobs = [ended, *(site.submit(tag=tag) for tag in ("b", "a", "b"))]
+
+    def found(query: str) -> tuple[list[str], str | None]:
+        page = site.send("GET", f"/jobs?{query}").json()["data"]
+        return [job["job_id"] for job in page["jobs"]], page["next_cursor"]
+
+    ids = [job["job_id"] for job in reversed(jobs)]
+    assert found("") == (ids, None)
+    first, cursor = found("limit=3")
+    assert first == ids[:3]
+    assert found(f"limit=3&cursor={cursor}") == (ids[3:], None)
+    assert found("tag=a") == (ids[1::2], None)
+    assert found("status=completed") == ([ended["job_id"]], None)
+    for query in ("limit=0", "limit=101", "limit=x", "status=done", "cursor=x", "cursor=-1", "unknown=1"):
+        assert site.send("GET", f"/jobs?{query}").status_code == 400
+    stranger = site.server.account()
+    for method in ("GET", "DELETE"):
+        assert site.server.request(method, f"/jobs/{ids[0]}", stranger).status_code == 404
+    assert site.server.request("GET", f"/jobs/{ids[0]}/events", stranger).status_code == 404
+    assert site.server.request("GET", "/jobs", stranger).json()["data"]["jobs"] == []
+
+
+def test_a_failed_job_is_not_charged(site: Site) -> None:
+    site.executor.executor = FailingExecutor(CorruptInput("The picture is broken."))
+    ended = site.get(site.submit(), wait=60)
+    error = ended["error"]
+    assert (ended["status"], ended["attempts"], ended["result"]) == ("failed", 1, None)
+    assert (error["code"], error["reason"], error["retryable"]) == ("processing_failed", "corrupt_input", False)
+    assert error["request_id"].startswith("req_")
+    assert site.credits() == (50, 0)
+    assert site.send("GET", "/account/usage").json()["data"]["failed_conversions"] == 1
+
+
+@pytest.mark.parametrize(
+    ("errors", "status", "reason", "attempts"),
+    [
+        ([WorkerCrashed("It crashed.")], "completed", None, 2),
+        ([WorkerCrashed("It crashed.")] * 2, "failed", "worker_crashed", 2),
+        ([OSError("A bug.")] * 2, "completed", None, 3),
+        ([OSError("A bug.")] * 3, "failed", None, 3),
+        ([TimedOut("It took too long.")], "failed", "timeout", 1),
+        ([StepFailed("It failed.")], "failed", "engine_error", 1),
+    ],
+)
+def test_attempts(site: Site, errors: list[Exception], status: str, reason: str | None, attempts: int) -> None:
+    usual = site.usual
+    failures = FailingExecutor(*errors)
+
+    class Then(SwitchedExecutor):
+        async def run(self, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return await failures.run(*args, **kwargs)
+            except (StopIteration, RuntimeError):
+                return await usual.run(*args, **kwargs)
+
+    site.executor.executor = Then(usual)
+    ended = site.get(site.submit(), wait=60)
+    assert (ended["status"], ended["attempts"]) == (status, attempts)
+    assert (ended["error"] or {}).get("reason") == reason
+    assert site.credits() == (50 - (status == "completed"), 0)
+
+
+def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
+    site.executor.executor = EndlessExecutor()
+    account, lane = site.account_id(), models.Lane
+    site.submit()
+
+    def wait_more(transaction: Any, count: int) -> None:
+        transaction.execute(lane.update(waiting=lane.waiting + count).where(lane.account == account))
+
+    site.server.database.run_blocking(wait_more, MAX_UNFINISHED - 1)
+    try:
+        response = site.send(
+            "POST",
+            "/convert",
+            files={"file": ("a.jpg", picture())},
+            data={"output_format": "png"},
+            headers=ASYNC,
+        )
+    finally:
+        site.server.database.run_blocking(wait_more, 1 - MAX_UNFINISHED)
+    assert (response.status_code, response.json()["error"]["reason"]) == (429, "queue_full")
+    assert int(response.headers["Retry-After"]) >= 1
+    assert site.credits() == (49, 1)
+
+
+def test_a_batch_is_a_job_with_progress(site: Site) -> None:
+    batch = site.send("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
+    files = [site.server.upload(picture(), path=f"/batch/{batch}/files", key=site.key)["file_id"] for _ in range(3)]
+    body = {"output_format": "webp", "file_ids": [*files, "file_unknown"], "tag": "all"}
+    accepted = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC)
+    job = accepted.json()["data"]
+    assert (accepted.status_code, job["operation"], job["progress"], job["input_format"]) == (202, "batch", 0, None)
+    ended = site.get(job, wait=60)
+    assert (ended["status"], ended["progress"], ended["output_format"]) == ("completed", 1.0, "webp")
+    result = ended["result"]
+    assert [entry["status"] for entry in result["results"]] == ["success"] * 3 + ["failed"]
+    assert (result["successful"], result["failed"], result["batch_id"]) == (3, 1, batch)
+    assert site.credits() == (47, 0)
+    assert site.send("GET", f"/batch/{batch}").json()["data"]["status"] == "completed"
+
+
+def test_a_batch_is_converted_for_the_credits_there_are(site: Site) -> None:
+    site.key = site.server.account(2)
+    batch = site.send("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
+    files = [site.server.upload(picture(), path=f"/batch/{batch}/files", key=site.key)["file_id"] for _ in range(4)]
+    body = {"output_format": "webp", "file_ids": ["file_unknown", *files]}
+    job = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC).json()["data"]
+    results = site.get(job, wait=60)["result"]["results"]
+    assert sum(entry["status"] == "success" for entry in results) == 2
+    assert [entry["error"]["code"] for entry in results if "error" in entry] == [
+        "not_found",
+        "no_credits",
+        "no_credits",
+    ]
+    assert site.credits() == (0, 0)
+    refused = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC)
+    assert refused.status_code == 402
+
+
+def events(site: Site, job: Any) -> Iterator[Any]:
+    """The jobs of an event stream."""
+    url, auth = f"{site.server.api}/jobs/{job['job_id']}/events", {"Authorization": f"Bearer {site.key}"}
+    with httpx.stream("GET", url, headers=auth, timeout=60) as response:
+        assert response.headers["Content-Type"] == "text/event-stream"
+        for line in response.iter_lines():
+            if line.startswith("data: "):
+                yield json.loads(line.removeprefix("data: "))
+
+
+def test_changes_are_sent_as_events(site: Site) -> None:
+    site.executor.executor = EndlessExecutor()
+    jobs = [site.submit() for _ in range(3)]
+    stream = events(site, jobs[2])
+    assert next(stream)["status"] == "queued"
+    site.end(jobs[0])
+    assert next(stream)["status"] == "processing"
+    site.end(jobs[2])
+    assert [job["status"] for job in stream] == ["cancelled"]
+    assert [job["status"] for job in events(site, jobs[2])] == ["cancelled"]
+
+
+def test_waiting_clients_need_no_threads(site: Site) -> None:
+    site.executor.executor = EndlessExecutor()
+    job = site.submit()
+    auth, url = {"Authorization": f"Bearer {site.key}"}, f"{site.server.api}/jobs/{job['job_id']}"
+    before = threading.active_count()
+    assert before < 100
+    with httpx.Client(limits=httpx.Limits(max_connections=40), timeout=60, headers=auth) as client:
+        streams = [client.stream("GET", f"{url}/events") for _ in range(40)]
+        opened = [stream.__enter__() for stream in streams]
+        assert {response.status_code for response in opened} == {200}
+        assert threading.active_count() <= before + 2
+        started = time.monotonic()
+        site.end(job)
+        ends = [[line for line in response.iter_lines() if line.startswith("data: ")][-1] for response in opened]
+        assert {json.loads(line.removeprefix("data: "))["status"] for line in ends} == {"cancelled"}
+        assert time.monotonic() - started < 30
+        for stream in streams:
+            stream.__exit__(None, None, None)
+
+
+def test_jobs_of_a_server_that_stops_are_run_by_the_next_one(servers: Servers, tmp_path: Path) -> None:
+    executor = SwitchedExecutor(EndlessExecutor())
+    with servers.running(tmp_path, executor) as server:
+        site = Site(server, executor)
+        jobs = [site.submit() for _ in range(3)]
+        assert eventually(lambda: site.get(jobs[0])["status"] == "processing")
+        key = site.key
+    with servers.running(tmp_path) as server:
+        site = Site(server, executor)
+        site.key = key
+        ended = [site.get(job, wait=60) for job in jobs]
+        assert [(job["status"], job["attempts"]) for job in ended] == [("completed", 1)] * 3
+        assert site.credits() == (47, 0)
+        assert http.get(f"{server.url}/healthz").status_code == 200

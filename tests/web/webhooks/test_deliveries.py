@@ -1,0 +1,280 @@
+"""The sender of messages: what it sends, when again, and to whom beside each other."""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from email import message_from_bytes, policy
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from storage.tables import deliveries, receivers, webhooks
+from storage.tables.receivers import LEASE, MAX_FAILING, MAX_FAILURES, PAUSE
+from storage.tables.webhooks import EVENTS
+from tests.support.samples.storage import open_account
+from tests.support.servers.receiver import Received, Receiver, Send, reply
+from tests.web.webhooks.conftest import Sender
+from web.services.deliveries import CAPACITY, CONCURRENCY
+
+
+@pytest.fixture
+def account(sender: Sender) -> str:
+    return open_account(sender.database).id
+
+
+def verified(request: Received, secret: str) -> object:
+    return Webhook(secret).verify(request.body, dict(request.headers))
+
+
+async def test_a_message_is_signed_by_all_valid_secrets(sender: Sender, receiver: Receiver, account: str) -> None:
+    issued = sender.database.run_blocking(webhooks.add, account, f"{receiver.url}/hook", EVENTS)
+    second = sender.database.run_blocking(webhooks.replace_secret, issued.webhook.webhook_id)
+    own = sender.database.run_blocking(webhooks.replace_secret, account)
+    async with sender.running():
+        sender.add(account, f"{receiver.url}/own")
+        await sender.until(lambda: len(receiver.requests) == 2)
+    by_path = {request.path: request for request in receiver.requests}
+    assert by_path.keys() == {"/hook", "/own"}
+    for path, secrets, others in (("/hook", (issued.secret, second), (own,)), ("/own", (own,), (second,))):
+        request = by_path[path]
+        assert (request.method, request.headers["content-type"]) == ("POST", "application/json")
+        for secret in secrets:
+            assert verified(request, secret) == json.loads(request.body)
+        for secret in others:
+            with pytest.raises(WebhookVerificationError):
+                verified(request, secret)
+    body = json.loads(by_path["/hook"].body)
+    assert (body["type"], body["data"], body.keys()) == (
+        "job.completed",
+        {"job_id": "job_1"},
+        {"type", "timestamp", "data"},
+    )
+
+
+async def test_without_a_secret_a_message_is_unsigned(sender: Sender, receiver: Receiver, account: str) -> None:
+    async with sender.running():
+        sender.add(account, receiver.url)
+        await sender.until(lambda: bool(receiver.requests))
+    headers = receiver.requests[0].headers
+    assert {"webhook-id", "webhook-timestamp"} <= headers.keys()
+    assert "webhook-signature" not in headers
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 299])
+async def test_a_2xx_ends_a_delivery(sender: Sender, receiver: Receiver, account: str, status: int) -> None:
+    receiver.respond = reply(status)
+    async with sender.running():
+        sender.add(account, receiver.url)
+        await sender.until(lambda: bool(receiver.requests))
+    assert sender.database.run_blocking(receivers.oldest_due) is None
+    sender.ahead = 86_400
+    assert sender.database.run_blocking(receivers.claim, 10, 10, {}) == ()
+
+
+@pytest.mark.parametrize("status", [301, 307, 400, 404, 500, 503])
+async def test_other_responses_are_followed_by_further_attempts(
+    sender: Sender, receiver: Receiver, account: str, status: int
+) -> None:
+    """Redirects are not followed."""
+    receiver.respond = reply(status, location="/elsewhere")
+    issued = sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
+    async with sender.running():
+        sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+        sender.deliveries.wake()
+        await sender.until(lambda: len(receiver.requests) == 1)
+        await asyncio.sleep(0.1)
+        sender.ahead += 6
+        receiver.respond = reply(204)
+        await sender.until(lambda: len(receiver.requests) == 2)
+    first, second = receiver.requests
+    assert (first.path, second.path) == ("/", "/")
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    assert int(second.headers["webhook-timestamp"]) >= int(first.headers["webhook-timestamp"]) + 5
+    listed = sender.database.run_blocking(
+        deliveries.list_attempts, issued.webhook.webhook_id, limit=10, cursor=None
+    ).values
+    assert [(attempt.attempt, attempt.status) for attempt in listed] == [(2, 204), (1, status)]
+
+
+async def test_a_receiver_that_does_not_respond_is_left_in_time(
+    sender: Sender, receiver: Receiver, account: str
+) -> None:
+    receiver.respond = receiver.hang
+    sender.deliveries.timeout = 0.1
+    created = [
+        sender.database.run_blocking(webhooks.add, account, url, EVENTS).webhook.webhook_id
+        for url in (receiver.url, "http://10.0.0.1/")
+    ]
+    async with sender.running():
+        sender.add(account, "http://name.invalid/")
+        await sender.until_idle()
+    listed = [
+        sender.database.run_blocking(deliveries.list_attempts, webhook_id, limit=10, cursor=None).values
+        for webhook_id in created
+    ]
+    assert [[(one.status, one.error) for one in attempts] for attempts in listed] == [
+        [(None, "timeout")],
+        [(None, "forbidden_address")],
+    ]
+    assert 100 <= listed[0][0].milliseconds < 10_000
+    assert receiver.connections == 1
+
+
+async def test_410_disables_a_webhook_and_tells_its_owner(
+    sender: Sender, receiver: Receiver, account: str, tmp_path: Path
+) -> None:
+    receiver.respond = reply(410)
+    sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
+    async with sender.running():
+        for _ in range(3):
+            sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+        sender.deliveries.wake()
+        await sender.until(lambda: len(list((tmp_path / "outbox").glob("*.eml"))) == 1)
+    (webhook,) = sender.database.run_blocking(webhooks.list_all, account)
+    assert webhook.disabled_reason == "gone"
+    await sender.email_queue.close()
+    (path,) = (tmp_path / "outbox").glob("*.eml")
+    text = message_from_bytes(path.read_bytes(), policy=policy.default).get_content()
+    assert f"\n127.0.0.1:{receiver.port}\n" in text
+    assert "410" in text
+    assert "\nhttp://localhost/dashboard/webhooks\n" in text
+
+
+async def test_five_days_of_failures_disable_a_webhook(
+    sender: Sender, receiver: Receiver, account: str, tmp_path: Path
+) -> None:
+    receiver.respond = reply(500)
+    sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
+    async with sender.running():
+        for days in (0, 1):
+            sender.ahead = days * MAX_FAILING
+            sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+            sender.deliveries.wake()
+            await sender.until_idle()
+        await sender.until(lambda: len(list((tmp_path / "outbox").glob("*.eml"))) == 1)
+    (webhook,) = sender.database.run_blocking(webhooks.list_all, account)
+    assert webhook.disabled_reason == "failing"
+
+
+class Counting:
+    """A receiver that responds when told, and counts requests in progress."""
+
+    def __init__(self) -> None:
+        self.running = self.most = 0
+        self.release = threading.Event()
+        self._lock = threading.Lock()
+
+    def respond(self, request: Received, send: Send) -> None:
+        with self._lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.release.wait(20)
+        with self._lock:
+            self.running -= 1
+        reply()(request, send)
+
+
+async def test_four_at_once_for_an_account_and_host(sender: Sender, receiver: Receiver, account: str) -> None:
+    counting, other = Counting(), open_account(sender.database).id
+    receiver.respond = counting.respond
+    second = sender.another()
+    async with sender.running(second):
+        sender.add(account, receiver.url, count=12)
+        second.wake()
+        await sender.until(lambda: counting.running == CONCURRENCY)
+        await asyncio.sleep(0.3)
+        assert counting.most == CONCURRENCY
+        with Receiver() as elsewhere:
+            sender.add(account, elsewhere.url)
+            sender.add(other, receiver.url)
+            await sender.until(lambda: bool(elsewhere.requests) and counting.running == CONCURRENCY + 1)
+        counting.release.set()
+        await sender.until(lambda: len(receiver.requests) == 13)
+    assert max(Counter(request.headers["webhook-id"] for request in receiver.requests).values()) == 1
+
+
+async def test_hanging_receivers_delay_nobody_else(sender: Sender, receiver: Receiver, account: str) -> None:
+    """The account has as many of them as it wants, with names of their own."""
+    sender.deliveries.timeout = 1000
+    with Receiver(address="0.0.0.0") as hanging:
+        hanging.respond = hanging.hang
+        for number in range(1, 100):
+            sender.add(account, f"http://127.0.1.{number}:{hanging.port}/", count=4)
+        with Receiver(hanging.hang, "127.0.0.7") as same:
+            sender.add(account, same.url, count=50)
+            async with sender.running():
+                await sender.until(lambda: hanging.connections + same.connections >= CAPACITY // 4 * CONCURRENCY)
+                for number in range(10):
+                    sender.add(open_account(sender.database).id, f"{receiver.url}/{number}")
+                await sender.until(lambda: len(receiver.requests) == 10)
+                assert not any(one.stopped.is_set() for one in (hanging, same))
+                hanging.stopped.set()
+                same.stopped.set()
+
+
+async def test_a_failing_receiver_is_asked_again_one_message_at_a_time(
+    sender: Sender, receiver: Receiver, account: str
+) -> None:
+    receiver.respond = reply(500)
+    async with sender.running():
+        sender.add(account, receiver.url, count=40)
+        await sender.until_idle()
+        failed = len(receiver.requests)
+        assert MAX_FAILURES <= failed < MAX_FAILURES + CONCURRENCY
+        sender.ahead += PAUSE + 1
+        await sender.until(lambda: len(receiver.requests) == failed + 1)
+        await sender.until_idle()
+        receiver.respond = reply(204)
+        sender.ahead += PAUSE + 1
+        await sender.until(lambda: len({request.headers["webhook-id"] for request in receiver.requests}) == 40)
+
+
+async def test_what_a_killed_server_has_claimed_is_sent_by_another(
+    sender: Sender, receiver: Receiver, account: str
+) -> None:
+    sender.add(account, receiver.url)
+    assert len(sender.database.run_blocking(receivers.claim, 10, 10, {})) == 1
+    async with sender.running():
+        await asyncio.sleep(0.1)
+        assert receiver.requests == []
+        sender.ahead += LEASE
+        await sender.until(lambda: len(receiver.requests) == 1)
+
+
+async def test_closing_ends_what_is_in_progress_and_keeps_the_rest(
+    sender: Sender, receiver: Receiver, account: str
+) -> None:
+    counting = Counting()
+    receiver.respond = counting.respond
+    async with sender.running():
+        sender.add(account, receiver.url, count=10)
+        await sender.until(lambda: counting.running == CONCURRENCY)
+        sender.deliveries.close()
+        counting.release.set()
+    assert len(receiver.requests) == CONCURRENCY
+    ((claimed),) = sender.database.run_blocking(receivers.claim, 10, 10, {})
+    assert len(claimed.messages) == 10 - CONCURRENCY
+
+
+async def test_messages_of_other_servers_are_found(sender: Sender, receiver: Receiver, account: str) -> None:
+    async with sender.running():
+        await asyncio.sleep(0.1)
+        sender.database.run_blocking(deliveries.add, account, "job.failed", {}, receiver.url)
+        await sender.until(lambda: bool(receiver.requests), seconds=5)
+
+
+async def test_attempts_and_ended_webhooks_are_counted(sender: Sender, receiver: Receiver, account: str) -> None:
+    receiver.respond = lambda request, send: reply(int(request.path[1:]))(request, send)
+    async with sender.running():
+        for path in ("200", "204", "500"):
+            sender.add(account, f"{receiver.url}/{path}")
+        sender.add(account, "http://10.0.0.1/")
+        await sender.until_idle()
+    found = {
+        label: sender.registry.get_sample_value("convertd_webhook_attempts_total", {"result": label})
+        for label in ("delivered", "refused", "no_response")
+    }
+    assert found == {"delivered": 2, "refused": 1, "no_response": 1}

@@ -1,0 +1,65 @@
+"""The fields and the header by which a request is processed in the background."""
+
+import unicodedata
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from web.api.field_types import RequestModel, field_type, matching, string
+
+CONTROL = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode categories of characters that no text may have: surrogates cannot be stored, separators break lines."""
+
+_TAG_LENGTH = 100  # characters
+_WEBHOOK_URL = r"https?://[^\s/?#@]{1,255}(/[^\s#]{0,1700})?"
+
+
+def _tag(value: object) -> str:
+    text, limits = string(value), {"min": 1, "max": _TAG_LENGTH}
+    if any(unicodedata.category(character) in CONTROL for character in text):
+        raise PydanticCustomError("malformed", "must not contain control characters.")
+    if not 1 <= len(text) <= _TAG_LENGTH:
+        raise PydanticCustomError("out_of_range", "must have {min} to {max} characters.", limits)
+    return text
+
+
+Tag = Annotated[
+    str,
+    field_type(_tag, Annotated[str, Field(min_length=1, max_length=_TAG_LENGTH)]),
+    Field(description="A text of yours, by which you find the job.", examples=["order-17"]),
+]
+
+
+class JobFields(RequestModel):
+    """Fields of all requests that can be processed in the background."""
+
+    tag: Tag | None = None
+    webhook_url: (
+        Annotated[
+            str,
+            matching(_WEBHOOK_URL, "an http or https URL"),
+            Field(
+                description="Processes the request in the background, and sends the ended job to this URL.",
+                examples=["https://example.org/hook"],
+            ),
+        ]
+        | None
+    ) = None
+
+
+class PreferHeader(RequestModel):
+    """The header by which clients choose how they get a response (RFC 7240)."""
+
+    prefer: (
+        Annotated[
+            str,
+            field_type(string, str),
+            Field(
+                description="`respond-async`: process the request in the background, and respond with the job. "
+                "`wait=N`: wait for the end of the job, for at most N seconds (60); the response then has status 200.",
+                examples=["respond-async, wait=10"],
+            ),
+        ]
+        | None
+    ) = Field(default=None, alias="Prefer")

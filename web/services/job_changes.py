@@ -1,0 +1,122 @@
+"""Changes of jobs, for clients that wait for them.
+
+Those by this process are found at once, those by other servers within a second. All jobs that are waited for are read
+together.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+
+from storage.database import Database
+from storage.tables import jobs
+from storage.tables.jobs import Job
+
+log = logging.getLogger("convertd.jobs")
+
+INTERVAL = 1.0  # seconds
+_CHUNK = 500  # jobs
+
+
+class Watcher:
+    """The latest state of a job that a client waits for. `is_over`: it will not change any more."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.is_over = job.has_ended
+        self._changed = asyncio.Event()
+
+    def update(self, job: Job | None) -> None:
+        """Sets the state of the job; None if it does not exist any more."""
+        if job is not None and _state(job) == _state(self.job):
+            return
+        self.job = job or self.job
+        self.is_over |= job is None or job.has_ended
+        self._changed.set()
+
+    def end(self) -> None:
+        """Ends the wait, because the server stops."""
+        self.is_over = True
+        self._changed.set()
+
+    async def change(self, seconds: float) -> bool:
+        """Waits for a change of status or progress, for at most `seconds`. Returns whether there was one."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+    async def end_of_job(self, seconds: float) -> Job:
+        """Waits until the job ends, for at most `seconds`. Returns its latest state."""
+        deadline = monotonic() + seconds
+        while not self.is_over and (remaining := deadline - monotonic()) > 0:
+            await self.change(remaining)
+        return self.job
+
+
+class JobChanges:
+    """Reads jobs that clients wait for, every second and when this process has changed one."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._watchers: dict[str, set[Watcher]] = {}
+        self._due = asyncio.Event()
+        self._closed = False
+
+    def tell(self, job_id: str) -> None:
+        """Tells that this process has changed a job."""
+        if job_id in self._watchers:
+            self._due.set()
+
+    @contextmanager
+    def watch(self, job: Job) -> Iterator[Watcher]:
+        """Watches a job, which was read before, during the block."""
+        watcher = Watcher(job)
+        watchers = self._watchers.setdefault(job.job_id, set())
+        watchers.add(watcher)
+        self._due.set()  # the job may have changed since it was read
+        if self._closed:
+            watcher.end()
+        try:
+            yield watcher
+        finally:
+            watchers.discard(watcher)
+            if not watchers:
+                self._watchers.pop(job.job_id, None)
+
+    async def run(self) -> None:
+        """Reads jobs until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL):
+                    await self._due.wait()
+            self._due.clear()
+            try:
+                await self._read()
+            except Exception:
+                log.warning("the jobs that clients wait for could not be read", exc_info=True)
+                await asyncio.sleep(INTERVAL)
+
+    def close(self) -> None:
+        """Ends all waits."""
+        self._closed = True
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.end()
+
+    async def _read(self) -> None:
+        ids = list(self._watchers)
+        for first in range(0, len(ids), _CHUNK):
+            chunk = ids[first : first + _CHUNK]
+            found = {job.job_id: job for job in await self._database.read(jobs.read_all, chunk)}
+            for job_id in chunk:
+                for watcher in self._watchers.get(job_id, ()):
+                    watcher.update(found.get(job_id))
+
+
+def _state(job: Job) -> tuple[object, ...]:
+    return job.status, job.done

@@ -1,0 +1,122 @@
+"""The requests of jobs: stored as names and values when they are accepted, and loaded with their files to run."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from engine.errors import UnknownFormat
+from engine.options import OptionValue
+from engine.registry import Registry
+from storage.tables.job_runs import ClaimedJob
+from web.api.values import from_json, to_json
+from web.metrics.conversions import RequestContext
+from web.services.accounts import Account
+from web.services.batches import BatchRequest
+from web.services.conversion_request import ConversionRequest, Upload
+from web.services.files import Files
+from web.services.work_files import WorkFile, WorkFiles
+
+
+@dataclass(frozen=True)
+class StoredUpload:
+    """An upload of a job, whose content is a blob, with its size in bytes and the name of its format."""
+
+    filename: str
+    size: int
+    format: str
+
+
+@dataclass(frozen=True)
+class StoredRequest:
+    """The request of a job: to convert `uploads`, the stored file `file_id`, or the files `file_ids` of a batch."""
+
+    request_id: str
+    key_id: str
+    target: str
+    options: dict[str, OptionValue] = field(default_factory=dict, repr=False)
+    uploads: tuple[StoredUpload, ...] = ()
+    tool: str | None = None
+    file_names: tuple[str, ...] = ()
+    name: str = ""
+    file_id: str | None = None
+    batch_id: str = ""
+    file_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, request: ConversionRequest | BatchRequest) -> "StoredRequest":
+        """Returns what is stored of a request, which can be planned."""
+        options, request_id, key_id = dict(request.options), request.context.request_id, request.account.key_id
+        if isinstance(request, BatchRequest):
+            files = request.file_ids
+            return cls(request_id, key_id, request.target, options, batch_id=request.batch_id, file_ids=files)
+        uploads = [StoredUpload(upload.filename, upload.size, upload.format.name) for upload in request.uploads]
+        return cls(
+            request_id,
+            key_id,
+            request.target,
+            options,
+            uploads=tuple(uploads) if request.file is None else (),
+            tool=request.tool,
+            file_names=request.file_names,
+            name=request.name,
+            file_id=None if request.file is None else request.file.file_id,
+        )
+
+    def to_text(self) -> str:
+        """Returns the request for a row."""
+        return json.dumps(to_json(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> "StoredRequest":
+        """Reads the request of a row."""
+        return from_json(cls, text)
+
+    def batch(self, account: Account) -> BatchRequest:
+        """Returns the request to convert files of a batch."""
+        context = RequestContext(self.request_id)
+        return BatchRequest(account, self.batch_id, self.file_ids, self.target, self.options, context=context)
+
+
+class JobRequests:
+    """Loads the requests of jobs."""
+
+    def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:
+        self._files = files
+        self._work_files = work_files
+        self._registry = registry
+
+    @asynccontextmanager
+    async def load(
+        self, job: ClaimedJob, stored: StoredRequest, account: Account
+    ) -> AsyncIterator[tuple[ConversionRequest, WorkFile]]:
+        """The request of a job, with its uploads in work files during the block, and an empty work file.
+
+        Raises NotFound, RateLimited, NoSpace and StoreUnavailable.
+        """
+        with ExitStack() as stack:
+            file, uploads = None, []
+            if stored.file_id is not None:
+                file = await self._files.find(account.id, stored.file_id)
+                source = stack.enter_context(self._work_files.create(account.tenant.id))
+                uploads.append(await self._files.working_copy(file, source))
+            for number, upload in enumerate(stored.uploads):
+                source = stack.enter_context(self._work_files.create(account.tenant.id))
+                await self._files.load_input(job.blobs[number], upload.size, source)
+                unknown = UnknownFormat("This server no longer supports the format of this file.")
+                identified = self._registry.format(upload.format) or unknown
+                uploads.append(Upload(source, upload.filename, upload.size, identified))
+            request = ConversionRequest(
+                account=account,
+                operation=job.operation,
+                uploads=tuple(uploads),
+                target=stored.target,
+                options=stored.options,
+                tool=stored.tool,
+                file_names=stored.file_names,
+                name=stored.name,
+                store_result=True,
+                file=file,
+                context=RequestContext(stored.request_id),
+            )
+            yield request, stack.enter_context(self._work_files.create(account.tenant.id))

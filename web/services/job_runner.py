@@ -1,0 +1,258 @@
+"""Runs the jobs that this server claims, as many as it has slots for, and gives back those that it cannot end."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from time import monotonic
+
+from config.pricing import CREDITS_PER_CONVERSION
+from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
+from storage.database import Database, Transaction
+from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StoreUnavailable
+from storage.tables import accounts, job_runs, usage
+from storage.tables.job_runs import ClaimedJob
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.usage import UsageRecord
+from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
+from web.metrics.jobs import JobMetrics
+from web.services.accounts import Account
+from web.services.batch_jobs import BatchJob
+from web.services.batches import Batches
+from web.services.conversions import Conversions
+from web.services.fair_queue import QueuedJob
+from web.services.files import Files
+from web.services.idempotency import ResponseData
+from web.services.job_queue import JobQueue
+from web.services.job_requests import JobRequests, StoredRequest
+from web.services.jobs import Jobs, finish
+from web.services.releases import retry_while_busy
+
+log = logging.getLogger("convertd.jobs")
+
+LEASE = 30
+"""Seconds after which jobs of a server that was killed are queued again."""
+
+INTERVAL = 1.0
+"""Seconds after which new jobs of other servers are found, and cancelled ones."""
+
+MAX_ATTEMPTS = 3
+MAX_CRASHES = 2
+
+_BUSY_INTERVAL = 0.01  # seconds until jobs are claimed that another server has locked
+_PAUSE = 2.0  # seconds without new jobs after something that all jobs need has failed
+_OUTAGES = (DatabaseBusy, CommitUnknown, StoreUnavailable, ExecutorUnavailable, NotReady, RateLimited)
+"""Errors of which the job is not the cause: its attempt does not count."""
+
+
+class JobRunner:
+    """Claims jobs and runs each as a task. `owner` identifies this run of this server."""
+
+    def __init__(
+        self,
+        database: Database,
+        owner: ServerInstance,
+        job_queue: JobQueue,
+        jobs: Jobs,
+        requests: JobRequests,
+        conversions: Conversions,
+        batches: Batches,
+        files: Files,
+        metrics: JobMetrics,
+    ) -> None:
+        self._database = database
+        self._owner = owner
+        self._job_queue = job_queue
+        self._jobs = jobs
+        self._requests = requests
+        self._conversions = conversions
+        self._batches = batches
+        self._files = files
+        self._metrics = metrics
+        self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
+        self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
+        self._due = asyncio.Event()
+        self._more = False  # whether jobs may wait for a slot of this server
+        self._checked_at = self._paused_until = -INTERVAL  # monotonic time
+        jobs.on_accept = self._expect
+        jobs.on_cancel = self._cancel
+        job_queue.on_end = self._on_free_slot
+
+    async def run(self) -> None:
+        """Claims and runs jobs until cancelled."""
+        while True:
+            pause = INTERVAL
+            self._due.clear()
+            try:
+                pause = await self._claim()
+            except Exception as error:
+                known = isinstance(error, PublicError)
+                log.warning("jobs could not be claimed: %s", error, exc_info=None if known else error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._due.wait()
+
+    async def close(self) -> None:
+        """Gives the running jobs back, so that other servers run them. Call it after `run` was cancelled."""
+        running = [task for _, task in self._tasks.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._database.run(job_runs.leave, self._owner)
+
+    def _expect(self) -> None:
+        self._more = True
+        self._due.set()
+
+    def _on_free_slot(self) -> None:
+        if self._more:
+            self._due.set()
+
+    def _cancel(self, job_id: str) -> None:
+        """Kills a job that has ended in the database, if it runs here."""
+        if job_id in self._tasks:
+            self._lost.add(job_id)
+            self._tasks[job_id][1].cancel()
+
+    async def _claim(self) -> float:
+        """Starts as many jobs as there are slots for. Returns the seconds after which more may be found."""
+        now = monotonic()
+        if now - self._checked_at >= INTERVAL:
+            self._checked_at = now
+            await self._renew()
+            self._more |= await self._database.look_up(job_runs.any_due)
+            if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
+                log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
+        free = self._job_queue.free_for_background
+        if not self._more or free <= 0 or now < self._paused_until:
+            return INTERVAL
+        claimed, locked = await self._database.run_unsynced(_claim, self._owner, free)
+        self._more = locked or len(claimed) == free
+        for job, account in claimed:
+            self._start(job, account)
+        return _BUSY_INTERVAL if locked else INTERVAL
+
+    async def _renew(self) -> None:
+        """Renews the leases of running jobs, and kills those that another server or client has ended."""
+        if not self._tasks:
+            return
+        running = list(self._tasks)
+        renewed = await self._database.run_unsynced(job_runs.renew, self._owner, LEASE)
+        for job_id in running:
+            if job_id in self._tasks and (job_id, self._tasks[job_id][0].fence) not in renewed:
+                self._cancel(job_id)
+
+    def _start(self, job: ClaimedJob, account: Account) -> None:
+        place = ExitStack()
+        # At once, so that no further job is claimed for the same slot.
+        admitted = place.enter_context(self._job_queue.admit(account.tenant, background=True))
+        task = asyncio.create_task(self._run(job, account, place, admitted))
+        self._tasks[job.id] = job, task
+        self._jobs.changes.tell(job.id)
+
+    async def _run(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
+        """Runs a job, and ends it or gives it back."""
+        try:
+            with place:
+                await self._attempt(job, account, place, admitted)
+            self._metrics.record_attempt("completed")
+            await self._clean_up(job)
+        except asyncio.CancelledError:  # by `_cancel`, or by `close`, which gives it back
+            self._metrics.record_attempt("cancelled" if job.id in self._lost else "given_back")
+        except JobLost:
+            self._metrics.record_attempt("cancelled")
+        except Exception as error:
+            await self._fail(job, error)
+        finally:
+            self._lost.discard(job.id)
+            self._tasks.pop(job.id, None)
+            self._on_free_slot()
+
+    async def _attempt(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
+        request, retention = StoredRequest.from_text(job.request), self._files.retention
+        if request.batch_id:
+            place.close()  # its files are admitted one by one
+            changes = self._jobs.changes
+            run = BatchJob(self._database, self._conversions, self._job_queue, changes, job, _OUTAGES)
+            response = await self._batches.run(request.batch(account), await run.begin())
+            result = json.dumps(dict(response.data))
+            await self._database.run(finish, job, "completed", retention, result=result)
+            return
+        async with self._requests.load(job, request, account) as (conversion, output):
+            hold = Hold(job.hold_ids[0], account.id, CREDITS_PER_CONVERSION, 0)
+            end = partial(_complete, job, retention, request.file_id)
+            await self._conversions.convert_held(conversion, output, admitted, hold, end)
+
+    async def _fail(self, job: ClaimedJob, error: Exception) -> None:
+        """Gives a job back for another attempt, or ends it with the error."""
+        public, died = public_error(error), isinstance(error, WorkerCrashed | Killed)
+        # An error of the engine would be the same again.
+        again = not isinstance(error, ConversionError) and (public.retryable or isinstance(public, ServerError))
+        if isinstance(error, _OUTAGES):
+            self._paused_until = monotonic() + _PAUSE
+            await self._give_back(job, counted=False)
+        elif died and job.crashes + 1 < MAX_CRASHES:
+            await self._give_back(job, counted=True, crashed=True)
+        elif again and job.attempts < MAX_ATTEMPTS:
+            await self._give_back(job, counted=True)
+        else:
+            crash = WorkerCrashed("The processes that ran the conversion were killed or crashed.")
+            await self._end(job, crash if died else public)
+        if not isinstance(error, PublicError):
+            fields = {"request_id": StoredRequest.from_text(job.request).request_id}
+            log.error("a job failed", exc_info=error, extra={"fields": fields})
+
+    async def _give_back(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
+        self._metrics.record_attempt("repeated" if counted else "given_back")
+        await self._persist(job, partial(job_runs.give_back, job=job, counted=counted, crashed=crashed))
+        self._expect()
+
+    async def _end(self, job: ClaimedJob, error: PublicError) -> None:
+        self._metrics.record_attempt("failed")
+        await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention))
+        await self._clean_up(job)
+
+    async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], object]) -> None:
+        """Runs a transaction, again and again while the database is unavailable, as long as the lease lasts."""
+        try:
+            await retry_while_busy(partial(self._database.run, change), monotonic() + LEASE)
+        except JobLost:
+            pass
+        except Exception:
+            log.exception("the end of an attempt at job %s was not saved; it is repeated after its lease", job.id)
+
+    async def _clean_up(self, job: ClaimedJob) -> None:
+        """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
+        self._jobs.changes.tell(job.id)
+        try:
+            await self._files.discard(job.blobs)
+        except StoreUnavailable as error:
+            log.warning("the inputs of an ended job were not deleted: %s", error)
+
+
+def _claim(
+    transaction: Transaction, owner: ServerInstance, limit: int
+) -> tuple[list[tuple[ClaimedJob, Account]], bool]:
+    """Returns jobs and their accounts, and whether others could start that another transaction has locked."""
+    claimed, locked = job_runs.claim(transaction, owner, LEASE, limit)
+    return [(job, Account.with_key(accounts.get(transaction, job.account), "")) for job in claimed], locked
+
+
+def _complete(
+    job: ClaimedJob, retention: int, source_id: str | None, transaction: Transaction, response: ResponseData
+) -> None:
+    """Ends a job with the response to its request. `source_id` is the stored file that it has converted."""
+    made = None if response.file_id == source_id else response.file_id
+    finish(transaction, job, "completed", retention, result=json.dumps(dict(response.data)), file_id=made)
+
+
+def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int) -> None:
+    """Ends a job with an error, releases its credits, and records a failure of the engine as use."""
+    request = StoredRequest.from_text(job.request)
+    body = {**error_body(error), "request_id": request.request_id}
+    ended = finish(transaction, job, "failed", retention, error=json.dumps(body))
+    if error.code == "processing_failed" and ended.input_format is not None:
+        use = UsageRecord(ended.operation, ended.input_format, ended.output_format, job.size)
+        usage.record(transaction, job.account, use, success=False, credits=0)

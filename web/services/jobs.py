@@ -1,0 +1,210 @@
+"""Jobs: requests that are accepted at once and processed in the background."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from config.pricing import CREDITS_PER_CONVERSION
+from storage.database import Database, Transaction
+from storage.database.pages import Page
+from storage.errors import CommitUnknown, NoCredits, NotFound
+from storage.tables import deliveries, idempotency, job_runs, jobs
+from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
+from storage.tables.job_runs import ClaimedJob, Ending
+from storage.tables.jobs import FOREVER, UNOWNED, Job, NewJob, Status, hold_ids
+from storage.tables.webhooks import Event
+from web.api.schemas.jobs import describe_job
+from web.metrics.jobs import JobMetrics
+from web.services.accounts import Account
+from web.services.batches import Batches, BatchRequest
+from web.services.charging import reserve
+from web.services.conversion_request import ConversionRequest
+from web.services.conversions import Conversions
+from web.services.files import Files
+from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
+from web.services.job_changes import JobChanges
+from web.services.job_requests import StoredRequest
+from web.services.releases import LEASE
+from web.services.work_files import WorkFile
+
+_EVENTS: Mapping[Status, Event] = MappingProxyType(
+    {"completed": "job.completed", "failed": "job.failed", "cancelled": "job.cancelled"}
+)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A claim on an idempotency key, and the fingerprint of the request."""
+
+    claim: Claim
+    fingerprint: str
+
+
+class Jobs:
+    """Jobs of accounts. An ended job is kept as long as files.
+
+    `on_accept` is called after a job was accepted, and `on_cancel` with the id of a job that was cancelled.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        files: Files,
+        conversions: Conversions,
+        batches: Batches,
+        idempotency: IdempotencyService,
+        metrics: JobMetrics,
+    ) -> None:
+        self._database = database
+        self._files = files
+        self._conversions = conversions
+        self._batches = batches
+        self._idempotency = idempotency
+        self._metrics = metrics
+        self.changes = JobChanges(database)
+        self.on_accept: Callable[[], None] = lambda: None
+        self.on_cancel: Callable[[str], None] = lambda _job_id: None
+
+    async def accept(self, request: ConversionRequest | BatchRequest) -> ResponseData | Replayed:
+        """Accepts a request, whose response describes the job, or returns the response of an earlier request.
+
+        Everything is checked that can be without running the conversion. Raises ConversionError, StorageError and
+        StorageFull.
+        """
+        if isinstance(request, BatchRequest):
+            job, contents = await self._batch_job(request), list[WorkFile]()
+        else:
+            job, contents = await self._conversion_job(request), request.contents
+        attempt = None
+        if request.idempotency is not None:
+            parameters = request.parameters(job.output_format)
+            attempt = _Attempt(*await self._idempotency.prepare(request.idempotency, parameters, contents))
+        return await self._accept(request.account, job, contents, attempt)
+
+    async def find(self, account_id: str, job_id: str) -> Job:
+        """Returns a job of the account. Raises NotFound."""
+        return await self._database.read(jobs.get, account_id, job_id)
+
+    async def list_page(
+        self, account_id: str, *, limit: int, cursor: str | None, status: Status | None, tag: str | None
+    ) -> Page[Job]:
+        """Returns at most `limit` jobs of the account, newest first."""
+        return await self._database.read(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
+
+    async def wait(self, job: Job, seconds: float) -> Job:
+        """Waits until the job ends, for at most `seconds`. Returns its latest state."""
+        with self.changes.watch(job) as watcher:
+            return await watcher.end_of_job(seconds)
+
+    async def end(self, account_id: str, job_id: str) -> tuple[Job, bool]:
+        """Cancels a job that waits or runs, or deletes one that has ended with the file that it has made.
+
+        Returns the job, and whether it was deleted. Raises NotFound.
+        """
+        cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
+        if cancelled is None:
+            job = await self._database.run(jobs.delete, account_id, job_id)
+            if job.file_id is not None:
+                with suppress(NotFound):
+                    await self._files.delete(account_id, job.file_id)
+            return job, True
+        self.on_cancel(job_id)
+        self.changes.tell(job_id)
+        await self._files.discard(cancelled.blobs)
+        return cancelled, False
+
+    async def _conversion_job(self, request: ConversionRequest) -> NewJob:
+        plan = self._conversions.plan(request)
+        is_stored = request.file is not None
+        size = 0 if is_stored else request.size
+        await self._files.check_not_full(request.account, size + 1)
+        return NewJob(
+            **_common(request),
+            operation=request.operation,
+            input_format=plan.source.name,
+            output_format=plan.target.name,
+            inputs=0 if is_stored else len(request.uploads),
+            size=size,
+        )
+
+    async def _batch_job(self, request: BatchRequest) -> NewJob:
+        target = await self._batches.check(request)
+        await self._files.check_not_full(request.account)
+        count = len(request.file_ids)
+        return NewJob(
+            **_common(request), operation="batch", input_format=None, output_format=target, holds=count, total=count
+        )
+
+    async def _accept(
+        self, account: Account, job: NewJob, contents: Sequence[WorkFile], attempt: _Attempt | None
+    ) -> ResponseData | Replayed:
+        blobs = jobs.input_blobs(job.id, job.inputs)
+        await self._files.put_inputs(blobs, contents)
+        try:
+            accepted = await self._database.run(_accept, job, account.key_id, attempt)
+        except CommitUnknown:
+            raise  # the job may exist; if not, the orphan sweep deletes its inputs
+        except Exception:
+            await self._files.discard(blobs)
+            raise
+        if isinstance(accepted, Job):
+            self._metrics.accepted.inc()
+            self.on_accept()
+            return ResponseData(describe_job(accepted), status=202)
+        await self._files.discard(blobs)
+        return replayed(accepted)
+
+
+def _common(request: ConversionRequest | BatchRequest) -> dict[str, Any]:
+    """The values of a new job that both kinds of requests have."""
+    return {
+        "account": request.account.id,
+        "max_running": request.account.tier.max_concurrent,
+        "request": StoredRequest.of(request).to_text(),
+        "tag": request.tag,
+        "webhook_url": request.webhook_url,
+    }
+
+
+def finish(transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None) -> Job:
+    """Ends the run of a job. Raises JobLost. `values` are those of `job_runs.end`."""
+    return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
+
+
+def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> Job | None:
+    cancelled = jobs.cancel(transaction, account_id, job_id, retention)
+    return cancelled and _announce(transaction, cancelled)
+
+
+def _announce(transaction: Transaction, job: Job) -> Job:
+    """Adds the messages about the end of a job."""
+    event = _EVENTS[job.status]
+    deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url)
+    return job
+
+
+def _accept(
+    transaction: Transaction, job: NewJob, key_id: str, attempt: _Attempt | None
+) -> Job | InProgress | Replay | KeyMismatch:
+    """Holds the credits of the job, or as many as the account has, at least one, and queues it."""
+    if attempt is not None:
+        outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
+        if not isinstance(outcome, Claim):
+            return outcome
+    held = 0
+    for hold in hold_ids(job.id, job.holds):
+        try:
+            reserve(transaction, job.account, CREDITS_PER_CONVERSION, key_id, hold, owner=UNOWNED, lifetime=FOREVER)
+            held += 1
+        except NoCredits:
+            if not held:
+                raise
+            break
+    accepted = jobs.accept(transaction, replace(job, holds=held))
+    if attempt is not None:
+        idempotency.finish(
+            transaction, attempt.claim, stored_response(ResponseData(describe_job(accepted), status=202))
+        )
+    return accepted

@@ -1,0 +1,169 @@
+"""Files on the servers of others, by URLs of clients: fetched to be converted, and results that are sent there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from email.message import Message
+from urllib.parse import unquote
+from weakref import WeakValueDictionary
+
+import httpx
+
+from engine.errors import ConversionError
+from engine.outcome import Outcome
+from engine.registry import Registry
+from web.api.errors import FileTooLarge, InvalidParameter
+from web.services.accounts import Account
+from web.services.conversion_request import MAX_TOTAL, ConversionRequest, RemoteFile, Upload, identified
+from web.services.outgoing import Outgoing, OutgoingError
+from web.services.work_files import WorkFile, WorkFiles
+
+FETCH_SECONDS = 30.0
+"""The time in which all files of a request have to arrive."""
+
+TRIES = 3
+"""How often a result is sent at most."""
+
+TRY_SECONDS = 20.0
+"""The time of each try to send a result."""
+
+_PAUSE = 1.0  # seconds before another try
+_MAX_NAME = 4096  # characters of a file name that are read
+
+
+class ExportFailed(ConversionError):
+    """A result could not be sent to the URL that the client has named for it."""
+
+    reason = "export_failed"
+
+
+class RemoteFiles:
+    """Fetches files and sends results. An account fetches as many files at a time as it may have conversions running.
+
+    `seconds` is the time in which all files of a request have to arrive, `try_seconds` that of a try to send a result.
+    """
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        work_files: WorkFiles,
+        registry: Registry,
+        seconds: float = FETCH_SECONDS,
+        try_seconds: float = TRY_SECONDS,
+    ) -> None:
+        self._outgoing = outgoing
+        self._work_files = work_files
+        self._registry = registry
+        self.seconds = seconds
+        self.try_seconds = try_seconds
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def check(self, files: Iterable[RemoteFile]) -> None:
+        """Raises InvalidParameter if a URL is malformed, or its host is an address that must not be reached."""
+        for file in files:
+            try:
+                self._outgoing.check_url(file.url)
+            except OutgoingError as error:
+                raise url_error(error, file.param) from None
+
+    async def send(self, target: RemoteFile, result: WorkFile, outcome: Outcome) -> None:
+        """Sends a result by PUT. Raises ExportFailed if it is not accepted in three tries."""
+        size = outcome.processed_size
+        headers = httpx.Headers({"Content-Type": outcome.media_type})
+        headers.update({**target.headers, "Content-Length": str(size)})
+        for number in range(1, TRIES + 1):
+            request = self._outgoing.request(
+                "PUT", target.url, seconds=self.try_seconds, headers=headers, content=result.blocks()
+            )
+            try:
+                async with request as response:
+                    status = response.status
+                if httpx.codes.is_success(status):
+                    return
+                error = OutgoingError("http_status", f"The URL responds with the status {status}.", status)
+            except OutgoingError as failure:
+                error = failure
+            if number < TRIES:
+                await asyncio.sleep(_PAUSE)
+        details = {} if error.status is None else {"status": error.status}
+        raise ExportFailed(f"The result could not be sent. {error}", details=details)
+
+    @asynccontextmanager
+    async def complete(
+        self, request: ConversionRequest, seconds: float | None = None
+    ) -> AsyncIterator[ConversionRequest]:
+        """Yields the request with its remote files, which exist during the block. Raises as `fetch` does."""
+        if not request.remote:
+            yield request
+            return
+        async with self.fetch(request.account, request.remote, seconds) as fetched:
+            yield replace(request, uploads=(*fetched, *request.uploads))
+
+    @asynccontextmanager
+    async def fetch(
+        self, account: Account, files: Sequence[RemoteFile], seconds: float | None = None
+    ) -> AsyncIterator[tuple[Upload, ...]]:
+        """Yields the files, which exist during the block.
+
+        Raises InvalidParameter with the reason if one cannot be fetched, FileTooLarge, and RateLimited and NoSpace
+        without space for them.
+        """
+        ends = asyncio.get_running_loop().time() + (self.seconds if seconds is None else seconds)
+        async with AsyncExitStack() as stack:
+            total = _Total(max(account.tier.max_file_size, MAX_TOTAL))
+            targets = [stack.enter_context(self._work_files.create(account.tenant.id)) for _ in files]
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(self._fetch(account, file, target, ends, total))
+                        for file, target in zip(files, targets, strict=True)
+                    ]
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+            yield tuple(task.result() for task in tasks)
+
+    async def _fetch(
+        self, account: Account, file: RemoteFile, target: WorkFile, ends: float, total: "_Total"
+    ) -> Upload:
+        limit, tenant, loop = account.tier.max_file_size, account.tenant, asyncio.get_running_loop()
+        turns = self._turns.setdefault(tenant.id, asyncio.Semaphore(tenant.max_jobs))
+        try:
+            async with asyncio.timeout_at(ends), turns:
+                request = self._outgoing.fetch(
+                    file.url, seconds=ends - loop.time(), max_bytes=limit, headers=file.headers
+                )
+                async with request as response:
+                    async for part in response.body:
+                        total.left -= len(part)
+                        if total.left < 0:
+                            raise FileTooLarge(limit, file.param)
+                        await target.write(part)
+        except TimeoutError:
+            message = "The URLs of the request were not fetched in time."
+            raise InvalidParameter(message, reason="timeout", param=file.param) from None
+        except OutgoingError as error:
+            too_large = error.reason == "too_large"
+            raise (FileTooLarge(limit, file.param) if too_large else url_error(error, file.param)) from None
+        return await identified(self._registry, target, _name(response.url, response.headers), fetched=True)
+
+
+@dataclass
+class _Total:
+    """The number of bytes that the files of a request may still have together."""
+
+    left: int
+
+
+def url_error(error: OutgoingError, param: str) -> InvalidParameter:
+    """The error of a request whose field `param` has a URL that must not or cannot be reached."""
+    details = {} if error.status is None else {"status": error.status}
+    return InvalidParameter(str(error), reason=error.reason, param=param, details=details)
+
+
+def _name(url: httpx.URL, headers: httpx.Headers) -> str:
+    """The file name that a server gives: in Content-Disposition, or as the end of the path. It is untrusted."""
+    header = Message()
+    header["Content-Disposition"] = headers.get("Content-Disposition", "")
+    name = header.get_filename() or unquote(url.raw_path.decode("ascii").partition("?")[0].rpartition("/")[2])
+    return name[:_MAX_NAME] or "file"

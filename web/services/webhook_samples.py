@@ -1,0 +1,59 @@
+"""Servers that receive messages of webhooks, for the docs page. Each verifies the signature and prints the event."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_PYTHON = """\
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from convertd_client import InvalidWebhook, verify_webhook
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            message = verify_webhook(body, self.headers, os.environ["WEBHOOK_SECRET"])
+        except InvalidWebhook:
+            status = 400
+        else:
+            status = 204
+            print(message.id, message.type, message.data, flush=True)
+        self.send_response(status)
+        self.end_headers()
+
+
+HTTPServer(("", int(os.environ.get("PORT", 8080))), Receiver).serve_forever()
+"""
+
+_NODE = """\
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { createServer } from "node:http";
+
+const key = Buffer.from(process.env.WEBHOOK_SECRET.replace("whsec_", ""), "base64");
+
+function verify(headers, body) {
+  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.`;
+  const expected = Buffer.from("v1," + createHmac("sha256", key).update(signed).update(body).digest("base64"));
+  const signatures = (headers["webhook-signature"] ?? "").split(" ").map((one) => Buffer.from(one));
+  const genuine = signatures.some((one) => one.length === expected.length && timingSafeEqual(one, expected));
+  const age = Math.abs(Date.now() / 1000 - Number(headers["webhook-timestamp"]));
+  if (!genuine || !(age < 300)) throw new Error("This is no message of convertd.");
+  return JSON.parse(body);
+}
+
+createServer(async (request, response) => {
+  const body = Buffer.concat(await request.toArray());
+  try {
+    const { type, data } = verify(request.headers, body);
+    console.log(request.headers["webhook-id"], type, JSON.stringify(data));
+    response.writeHead(204).end();
+  } catch {
+    response.writeHead(400).end();
+  }
+}).listen(Number(process.env.PORT ?? 8080));
+"""
+
+WEBHOOK_SAMPLES: Mapping[str, str] = MappingProxyType({"Python": _PYTHON, "Node.js": _NODE})
+"""The source code by language. Secret and port are the environment variables WEBHOOK_SECRET and PORT."""
