@@ -18,12 +18,7 @@ _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent
 
 
 def is_job(handler: BaseHandler, request: ConversionRequest | BatchRequest) -> bool:
-    """Whether the request is to be processed in the background.
-
-    Raises InvalidParameter if nothing can be sent to its `webhook_url`.
-    """
-    if request.webhook_url is not None:
-        handler.services.webhooks.check_url(request.webhook_url, "webhook_url")
+    """Whether the request is to be processed in the background."""
     return handler.preferences.respond_async or request.webhook_url is not None
 
 

@@ -6,7 +6,7 @@ together.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 
@@ -59,21 +59,16 @@ class Watcher:
 
 
 class JobChanges:
-    """Reads jobs that clients wait for, every second and when this process has changed one.
-
-    `on_change` is called when this process has changed one.
-    """
+    """Reads jobs that clients wait for, every second and when this process has changed one."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._watchers: dict[str, set[Watcher]] = {}
         self._due = asyncio.Event()
         self._closed = False
-        self.on_change: Callable[[], None] = lambda: None
 
     def tell(self, job_id: str) -> None:
         """Tells that this process has changed a job."""
-        self.on_change()
         if job_id in self._watchers:
             self._due.set()
 

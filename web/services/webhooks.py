@@ -27,16 +27,15 @@ class Webhooks:
         self._outgoing = outgoing
         self.sender = Deliveries(database, outgoing, email_queue, metrics, base_url)
 
-    def check_url(self, url: str, param: str = "url") -> None:
-        """Raises InvalidParameter if messages cannot be sent to the URL. Names are resolved by each delivery."""
+    async def create(self, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
+        """Creates a webhook for these events. Raises InvalidParameter and TooManyWebhooks.
+
+        The name in the URL is resolved by each delivery.
+        """
         try:
             self._outgoing.check_url(url)
         except OutgoingError as error:
-            raise url_error(error, param) from None
-
-    async def create(self, account: str, url: str, events: Collection[Event]) -> IssuedWebhook:
-        """Creates a webhook for these events. Raises InvalidParameter and TooManyWebhooks."""
-        self.check_url(url)
+            raise url_error(error, "url") from None
         return await self._database.run(webhooks.add, account, url, events)
 
     async def list_all(self, account: str) -> tuple[StoredWebhook, ...]:
