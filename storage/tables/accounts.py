@@ -5,12 +5,12 @@ A deleted account is a row without email address and name, to which the rows of 
 
 import hashlib
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
@@ -35,6 +35,10 @@ class StoredAccount:
     created_at: Timestamp
     last_used_at: Timestamp | None
     address: Annotated[str | None, Field(exclude=True)]
+
+
+_COLUMNS = ", ".join(getattr(models.Account, one.name).column_name for one in fields(StoredAccount))
+SELECT_ACCOUNT = Statement(f"SELECT {_COLUMNS} FROM account WHERE id = :account")
 
 
 def create(
@@ -72,10 +76,10 @@ def create(
 
 def get(transaction: Transaction, account: str) -> StoredAccount:
     """Returns the account with this id. Raises NotFound."""
-    found = _select(transaction, models.Account.id == account)
-    if not found:
+    rows = transaction.execute_statement(SELECT_ACCOUNT, account=account)
+    if not rows:
         raise NotFound("account")
-    return found[0]
+    return StoredAccount(*rows[0])
 
 
 def find(transaction: Transaction, email: str) -> StoredAccount | None:

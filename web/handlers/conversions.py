@@ -14,7 +14,7 @@ from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
-from web.handlers.jobs import is_job, respond_with_job
+from web.handlers.jobs import accept_job, is_job, respond_with_job
 from web.handlers.pages import PageHandler
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
@@ -140,7 +140,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
     """
     services = handler.services
     if is_job(handler, request):
-        await _respond_with_stored(handler, request, await services.jobs.accept(request))
+        await _respond_with_stored(handler, request, await accept_job(handler, request))
         return
     with handler.create_work_file() as output:
         converted = await _convert(services, request, output)
@@ -155,6 +155,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
                 return
             await _respond_with_stored(handler, request, converted.response)
         else:
+            handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
             await _respond_with_stored(handler, request, converted)
 
 
@@ -163,8 +164,6 @@ async def _respond_with_stored(
 ) -> None:
     """Responds with a stored result or a job, of this request or of an earlier one. Raises PublicError."""
     _close_uploads(request)
-    if isinstance(stored, Replayed):
-        handler.authorization.set_balance(await handler.services.accounts.balance(handler.client().id))
     response = handler.unwrap_replay(stored)
     if response.status == 202:
         await respond_with_job(handler, response)

@@ -31,7 +31,7 @@ from web.api.schemas.files import (
 from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import UrlFields
 from web.handlers.conversions import convert_and_respond, export_of, remote_files_of
-from web.handlers.jobs import is_job, respond_with_job
+from web.handlers.jobs import accept_job, is_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -220,8 +220,10 @@ class BatchConversion(BaseHandler):
             tag=fields.tag,
             webhook_url=fields.webhook_url,
         )
-        process = self.services.jobs.accept if is_job(self, request) else self.services.batches.convert
-        response = self.unwrap_replay(await process(request))
+        job = is_job(self, request)
+        response = self.unwrap_replay(
+            await (accept_job(self, request) if job else self.services.batches.convert(request))
+        )
         if response.status == 202:
             await respond_with_job(self, response)
             return

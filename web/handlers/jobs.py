@@ -11,7 +11,7 @@ from web.api.values import API
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
-from web.services.idempotency import ResponseData
+from web.services.idempotency import Replayed, ResponseData
 
 _EVENT_STREAM = "text/event-stream"
 _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent
@@ -20,6 +20,16 @@ _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent
 def is_job(handler: BaseHandler, request: ConversionRequest | BatchRequest) -> bool:
     """Whether the request is to be processed in the background."""
     return handler.preferences.respond_async or request.webhook_url is not None
+
+
+async def accept_job(handler: BaseHandler, request: ConversionRequest | BatchRequest) -> ResponseData | Replayed:
+    """Accepts a request as a job, or returns the response of an earlier request. Raises PublicError."""
+    accepted = await handler.services.jobs.accept(request)
+    if isinstance(accepted, Replayed):
+        handler.authorization.set_balance(await handler.services.accounts.balance(handler.client().id))
+        return accepted
+    handler.authorization.set_balance(accepted.balance)
+    return accepted.response
 
 
 async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None:
@@ -33,7 +43,7 @@ async def respond_with_job(handler: BaseHandler, response: ResponseData) -> None
         if ended := waited.has_ended:
             job = describe_job(waited)
             job = {**(job["result"] or {}), **job}
-    handler.authorization.set_balance(await handler.services.accounts.balance(account))
+            handler.authorization.set_balance(await services.accounts.balance(account))
     if preferences.respond_async:
         handler.set_header("Preference-Applied", preferences.applied)
     if not ended:

@@ -176,7 +176,7 @@ class Conversions:
 
     async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
         """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
-        if request.is_stored:
+        if request.is_stored and not admitted.background:  # that was checked when the job was accepted
             await self._files.check_not_full(request.account)
         try:
             result, seconds = await self._run_job(request, plan, output, admitted)

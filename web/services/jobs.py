@@ -37,6 +37,14 @@ _EVENTS: Mapping[Status, Event] = MappingProxyType(
 
 
 @dataclass(frozen=True)
+class AcceptedJob:
+    """An accepted job: the response that describes it, and the balance of the account in credits."""
+
+    response: ResponseData
+    balance: int
+
+
+@dataclass(frozen=True)
 class _Attempt:
     """A claim on an idempotency key, and the fingerprint of the request."""
 
@@ -73,7 +81,7 @@ class Jobs:
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
 
-    async def accept(self, request: ConversionRequest | BatchRequest) -> ResponseData | Replayed:
+    async def accept(self, request: ConversionRequest | BatchRequest) -> AcceptedJob | Replayed:
         """Accepts a request, whose response describes the job, or returns the response of an earlier request.
 
         Everything is checked that can be without running the conversion. Raises ConversionError, StorageError and
@@ -157,7 +165,7 @@ class Jobs:
 
     async def _accept(
         self, account: Account, job: NewJob, contents: Sequence[WorkFile], attempt: _Attempt | None
-    ) -> ResponseData | Replayed:
+    ) -> AcceptedJob | Replayed:
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents)
         try:
@@ -167,10 +175,10 @@ class Jobs:
         except Exception:
             await self._files.discard(blobs)
             raise
-        if isinstance(accepted, Job):
+        if isinstance(accepted, AcceptedJob):
             self._metrics.accepted.inc()
             self.on_accept()
-            return ResponseData(describe_job(accepted), status=202)
+            return accepted
         await self._files.discard(blobs)
         return replayed(accepted)
 
@@ -205,24 +213,23 @@ def _announce(transaction: Transaction, job: Job) -> Job:
 
 def _accept(
     transaction: Transaction, job: NewJob, key_id: str, attempt: _Attempt | None
-) -> Job | InProgress | Replay | KeyMismatch:
+) -> AcceptedJob | InProgress | Replay | KeyMismatch:
     """Holds the credits of the job, or as many as the account has, at least one, and queues it."""
     if attempt is not None:
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome
-    held = 0
+    held = balance = 0
     for hold in hold_ids(job.id, job.holds):
         try:
-            reserve(transaction, job.account, CREDITS_PER_CONVERSION, key_id, hold, owner=UNOWNED, lifetime=FOREVER)
+            credits = CREDITS_PER_CONVERSION
+            balance = reserve(transaction, job.account, credits, key_id, hold, owner=UNOWNED, lifetime=FOREVER).balance
             held += 1
         except NoCredits:
             if not held:
                 raise
             break
-    accepted = jobs.accept(transaction, replace(job, holds=held))
+    response = ResponseData(describe_job(jobs.accept(transaction, replace(job, holds=held))), status=202)
     if attempt is not None:
-        idempotency.finish(
-            transaction, attempt.claim, stored_response(ResponseData(describe_job(accepted), status=202))
-        )
-    return accepted
+        idempotency.finish(transaction, attempt.claim, stored_response(response))
+    return AcceptedJob(response, balance)
