@@ -76,8 +76,8 @@ class Recognizer:
         form.Resources.Font = self._fonts
         place = (geometry.width / width, 0.0, 0.0, geometry.height / height, 0.0, 0.0)
         self._writer.draw(page, Mark(form, width, height), [place], under=True, tag="/Span")
-        if deskew:
-            self._writer.turn(page, median_low(angles))
+        if deskew and (angle := median_low(angles)):
+            self._writer.turn(page, angle)
         return True
 
 

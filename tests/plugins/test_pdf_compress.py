@@ -13,6 +13,7 @@ from PIL import Image, ImageChops
 from engine import ConversionError
 from tests.support.results.conversions import codes
 from tests.support.samples.generated import saved as encoded
+from tests.support.samples.hostile_documents import flat_pdf
 from tests.support.samples.pdf_documents import compress, opened, saved
 from tests.support.samples.pdf_pictures import (
     GRAY,
@@ -248,3 +249,10 @@ def test_a_size_limit() -> None:
         compress(attached, max_bytes=1000)
     assert (caught.value.reason, caught.value.details["max_bytes"]) == ("target_unreachable", 1000)
     assert 2000 < caught.value.details["smallest"] < 3000
+
+
+def test_a_damaged_file_is_not_the_result() -> None:
+    result = compress(flat_pdf(3))
+
+    assert codes(result) == {"repaired"}
+    assert len(opened(result.data).pages) == 3

@@ -137,15 +137,20 @@ class Jobs:
         self._sender.wake()
 
     async def _conversion_job(self, request: ConversionRequest) -> NewJob:
-        plan = self._conversions.plan(request)
+        source = None
+        if request.remote:  # the job finds out their format
+            target = self._conversions.target(request)
+        else:
+            plan = self._conversions.plan(request)
+            source, target = plan.source.name, plan.target.name
         is_stored = request.file is not None
         size = 0 if is_stored else request.size
         await self._files.check_not_full(request.account, size + 1)
         return NewJob(
             **_common(request),
             operation=request.operation,
-            input_format=plan.source.name,
-            output_format=plan.target.name,
+            input_format=source,
+            output_format=target,
             inputs=0 if is_stored else len(request.uploads),
             size=size,
         )

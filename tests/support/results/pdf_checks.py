@@ -24,7 +24,7 @@ def complaints(data: bytes, password: str = "") -> set[str]:
             subprocess.run(command, capture_output=True, text=True, check=False) for command in (checked, drawn)
         ]
     found = {line for program in programs for line in program.stderr.replace(folder, "").splitlines()}
-    pymupdf.TOOLS.reset_mupdf_warnings()
+    pymupdf.TOOLS.mupdf_warnings()  # resets them
     with pymupdf.open(stream=data, filetype="pdf") as document:
         document.authenticate(password)
         found |= {"MuPDF repaired it"} if document.is_repaired else set()

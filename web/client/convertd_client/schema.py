@@ -321,7 +321,7 @@ class Job:
     job_id: str  # The job's id.
     status: str
     operation: str  # As in the usage report.
-    input_format: str | None = None  # Null for a batch.
+    input_format: str | None = None  # Null for a batch, and until a `url` is fetched.
     output_format: str
     tag: str | None = None  # The field `tag` of the request.
     progress: float | None = None  # The share of the files of a batch that are done.
