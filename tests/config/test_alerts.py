@@ -98,6 +98,20 @@ _CASES: dict[str, tuple[Series, Series]] = {
             'convertd_queue_wait_seconds_bucket{le="+Inf"}': "0+100x120",
         },
     ),
+    "ConvertdJobsLate": (
+        {"convertd_jobs_oldest_seconds": "1000x120"},
+        {"convertd_jobs_oldest_seconds": "800x120"},
+    ),
+    "ConvertdJobsRepeated": (
+        {
+            'convertd_job_attempts_total{outcome="completed"}': _FINE,
+            'convertd_job_attempts_total{outcome="repeated"}': _TROUBLE,
+        },
+        {
+            'convertd_job_attempts_total{outcome="completed"}': _FINE,
+            'convertd_job_attempts_total{outcome="given_back"}': "0+1x120",
+        },
+    ),
     "ConvertdConversionsRefused": (
         {
             'convertd_queue_refused_total{cause="full"}': "0+10x120",

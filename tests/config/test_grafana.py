@@ -27,7 +27,7 @@ def _squares(panel: dict[str, Any]) -> set[tuple[int, int]]:
 def test_row_titles() -> None:
     rows = [panel["title"] for panel in _PANELS if panel["type"] == "row"]
 
-    assert rows == ["Requests", "Conversions", "Workers", "Cluster", "Money", "Webhooks"]
+    assert rows == ["Requests", "Conversions", "Workers", "Cluster", "Money", "Webhooks", "Jobs"]
 
 
 def test_panels_are_complete() -> None:
