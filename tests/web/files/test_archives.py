@@ -57,6 +57,7 @@ def test_a_batch_as_a_zip(either: Running) -> None:
     with ZipFile(io.BytesIO(response.content)) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["photo.png", "photo (2).png"]
+        assert {entry.external_attr >> 16 for entry in archive.infolist()} == {0o644}
         assert [archive.read(name) for name in archive.namelist()] == [download(either, key, one) for one in ids[:2]]
     head = either.request("HEAD", f"/batch/{batch}/download", key)
     assert (head.status_code, head.content) == (200, b"")
