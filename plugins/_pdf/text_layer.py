@@ -11,13 +11,14 @@ from statistics import median_low
 import pikepdf
 from pikepdf import Object, Page, Pdf
 
-from engine import StepFailed
+from engine import StepFailed, check_size
 from engine.mupdf import pymupdf
 from plugins._pdf.invisible_text import remove_invisible_text
-from plugins._pdf.marks import Geometry, Mark, MarkWriter
+from plugins._pdf.marks import Mark, MarkWriter
 
 _DPI = 300  # for which Tesseract is made
 _MAX_PIXELS = 25_000_000  # of a page that is recognized
+_WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
 
 
 class Recognizer:
@@ -49,9 +50,10 @@ class Recognizer:
 
     def _recognize(self, page: pymupdf.Page) -> bytes:
         """A PDF of one page with only the invisible text of a page."""
-        scale = min(_DPI / 72, sqrt(_MAX_PIXELS / (page.rect.width * page.rect.height)))
-        pixels = page.get_pixmap(matrix=pymupdf.Matrix(scale, scale), colorspace=pymupdf.csGRAY, alpha=False)
-        layout = ("--psm", "1", "--dpi", str(round(scale * 72)))  # 1: finds out which side is up, too
+        dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PIXELS / page.rect.get_area()))))
+        check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
+        pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
+        layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
         command = [*self._command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
         environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
         picture: bytes = pixels.tobytes("pgm")
@@ -65,17 +67,15 @@ class Recognizer:
         angles = _angles(layer)
         if not angles:
             return False
-        geometry = Geometry.of(page)
         with pikepdf.open(BytesIO(layer)) as made:
             text = made.pages[0]
-            width, height = (float(edge) for edge in list(text.mediabox)[2:])
             if self._fonts is None:
                 self._fonts = self._document.copy_foreign(made.make_indirect(text.resources.Font))
             del text.resources["/Font"]
+            width, height = (float(edge) for edge in list(text.mediabox)[2:])
             form = self._document.copy_foreign(text.as_form_xobject())
         form.Resources.Font = self._fonts
-        place = (geometry.width / width, 0.0, 0.0, geometry.height / height, 0.0, 0.0)
-        self._writer.draw(page, Mark(form, width, height), [place], under=True, tag="/Span")
+        self._writer.draw(page, Mark(form, width, height), [_WHOLE_PAGE], under=True, tag="/Span")
         if deskew and (angle := median_low(angles)):
             self._writer.turn(page, angle)
         return True

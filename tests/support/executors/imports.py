@@ -1,7 +1,7 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
-Argument: "all" for what a fork server imports, "plan" for what a worker process without one imports. Each job runs in
-a fork of a process that has imported only these modules and the plugins' declarations.
+Argument: "all" for what a fork server imports, "plan" for what a worker process without one imports. Jobs run in forks
+of a process that has imported only these modules and the plugins' declarations.
 """
 
 import json
@@ -63,10 +63,24 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
 def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: frozenset[str]) -> Imports:
     preload.import_modules(modules)
     found: Imports = {}
-    for path, plan in group:
-        name = f"{path.name}: {plan}"
-        found |= _in_fork(name, partial(_run_job, registry, name, plan, path.read_bytes()))
+    while len(found) < len(group):
+        rest = group[len(found) :]
+        found |= _in_fork(_name(*rest[0]), partial(_run_jobs, registry, rest))
     return found
+
+
+def _run_jobs(registry: Registry, group: list[tuple[Path, Plan]]) -> Imports:
+    """Runs jobs up to the first that imports a module, which the others would then find imported."""
+    found: Imports = {}
+    for path, plan in group:
+        found |= _run_job(registry, _name(path, plan), plan, path.read_bytes())
+        if any(found.values()):
+            break
+    return found
+
+
+def _name(path: Path, plan: Plan) -> str:
+    return f"{path.name}: {plan}"
 
 
 def _run_job(registry: Registry, name: str, plan: Plan, data: bytes) -> Imports:

@@ -45,7 +45,7 @@ def tool_requests() -> dict[str, ToolRequest]:
         "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),
         "pdf-metadata": ToolRequest(one, {"title": "A title"}, same_pages=True),
         "pdf-number-pages": ToolRequest(one),
-        "pdf-ocr": ToolRequest((scanned_pdf(),), same_pages=True),
+        "pdf-ocr": ToolRequest((scanned_pdf(),)),
         "pdf-protect": ToolRequest(one, {"owner_password": "owner", "allow": "print"}, same_pages=True),
         "pdf-rotate": ToolRequest(one, {"angle": 90}),
         "pdf-split": ToolRequest(one, {"bookmarks": True}, count=2),
