@@ -153,10 +153,11 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
                     set_validator(handler, converted.response.file_id or "")
                 await send_file(handler, converted.file.blocks(), converted.outcome)
                 return
-            await _respond_with_stored(handler, request, converted.response)
+            stored: ResponseData | Replayed = converted.response
         else:
             handler.authorization.set_balance(await services.accounts.balance(handler.client().id))
-            await _respond_with_stored(handler, request, converted)
+            stored = converted
+    await _respond_with_stored(handler, request, stored)  # the client may read slowly
 
 
 async def _respond_with_stored(
