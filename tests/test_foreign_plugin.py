@@ -183,9 +183,9 @@ class TestTheToolOfThePlugin:
 
         assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ppm-tiles", "Cut into tiles", "ppm")
         assert paths["/tools/ppm-tiles"]["post"]["operationId"] == "cutIntoTiles"
-        assert (form["required"], {"stamp", "columns"} <= {*form["properties"]}) == (["file"], True)
+        assert {"file", "url", "stamp", "columns"} <= {*form["properties"]}
         assert paths["/tools/ppm-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
-        assert "cutIntoTiles" in http.get(f"{url}/docs").text
+        assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
 
     def test_in_the_command_and_the_client(self, binaries: Path, url: str, tmp_path: Path) -> None:
         (tmp_path / "photo.ppm").write_bytes(_PPM)

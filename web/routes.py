@@ -22,7 +22,7 @@ from web.handlers.dashboard_webhooks import (
     WebhookAction,
     WebhooksPage,
 )
-from web.handlers.docs import Docs, Reference
+from web.handlers.docs import REFERENCE_PAGES, Docs, Reference
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -112,7 +112,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
-    ("/docs/reference", Reference),
+    (f"/docs/({'|'.join(REFERENCE_PAGES)})", Reference),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/status", StatusPage),

@@ -1,8 +1,10 @@
 """The documentation: the guide, and the reference of the API."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 from tornado.escape import xhtml_escape
@@ -15,6 +17,7 @@ from storage.tables.api_keys import MAX_KEYS
 from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.errors import STATUS, InvalidParameter, envelope
+from web.api.operations import Tag
 from web.api.values import API
 from web.handlers.pages import PUBLIC_PAGE, PageHandler
 from web.http.handler import BaseHandler
@@ -24,24 +27,36 @@ from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
 from web.services.webhook_samples import WEBHOOK_SAMPLES
 
+REFERENCE_PAGES: Mapping[str, tuple[str, tuple[Tag, ...]]] = MappingProxyType(
+    {
+        "conversions": ("Conversions and files", ("Conversion", "Files", "Batches", "Jobs")),
+        "tools": ("Tools", ("PDF", "Tools")),
+        "account": ("Account and service", ("Account", "Webhooks", "Credits", "Registration", "Catalogue", "Service")),
+    }
+)
+"""The pages of the reference below /docs: title and tags of the operations."""
+
 
 class DocsPage(PageHandler):
-    """A page of the documentation. It lists the contents of both."""
+    """A page of the documentation. It lists the contents of all."""
 
     fixed_headers = PUBLIC_PAGE
 
-    def write_docs(self, template: str, **values: Any) -> None:
-        """Responds with the rendered template."""
+    def write_docs(self, key: str, template: str, **values: Any) -> None:
+        """Responds with the rendered template, and remembers it by the key."""
         url, tags = self.services.settings.base_url, _by_tag(self.services.reference)
+        page_of = {tag: f"/docs/{name}" for name, (_, own) in REFERENCE_PAGES.items() for tag in own}
         to_html, escape_text = _to_html, partial(escape, quote=False)  # quotes are a tenth of the page
         common = {
             "url": url,
             "tags": tags,
+            "pages": REFERENCE_PAGES,
+            "page_of": page_of,
             "languages": tuple(LANGUAGES),
             "to_html": to_html,
             "escape_text": escape_text,
         }
-        self.write_new_page(template, template, **common, **values)
+        self.write_new_page(key, template, **common, **values)
 
 
 class Docs(DocsPage):
@@ -52,6 +67,7 @@ class Docs(DocsPage):
         if self.write_known_page("docs.html"):
             return
         self.write_docs(
+            "docs.html",
             "docs.html",
             variable=VARIABLE,
             quickstart=_quickstart(url),
@@ -76,14 +92,14 @@ class Docs(DocsPage):
 
 
 class Reference(DocsPage):
-    """The operations of the API."""
+    """The operations of the API that have some of the tags."""
 
-    async def get(self) -> None:
-        if self.write_known_page("reference.html"):
+    async def get(self, page: str) -> None:
+        if self.write_known_page(page):
             return
         names = {option.name for option in self.services.options}
         have_options = _having_all(self.services.reference, names)
-        self.write_docs("reference.html", option_names=names, have_options=have_options)
+        self.write_docs(page, "reference.html", option_names=names, have_options=have_options)
 
 
 def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:

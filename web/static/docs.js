@@ -1,10 +1,11 @@
-// Full-text search over the sections of both pages of the docs.
+// Full-text search over the sections of all pages of the docs.
 
 const byId = (id) => document.getElementById(id);
 const SECTIONS = "article > section[id], .endpoint";
 const sections = [...document.querySelectorAll(SECTIONS)];
 const links = [...document.querySelectorAll(".contents-list a")];
-const elsewhere = links.find((link) => link.pathname !== location.pathname).pathname;
+const pages = new Set(links.map((link) => link.pathname));
+pages.delete(location.pathname);
 const texts = new Map(); // by the id of the section
 let loading = null;
 const isVisible = (element) => !element.hidden;
@@ -13,19 +14,19 @@ function read(found) {
   for (const section of found) texts.set(section.id, section.textContent.toLowerCase());
 }
 
-async function readOtherPage() {
-  const response = await fetch(elsewhere);
+async function readPage(path) {
+  const response = await fetch(path);
   if (response.ok) read(new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll(SECTIONS));
 }
 
 function describe(here, there, text) {
   if (here + there === 0) return `Nothing found for “${text}”. Try fewer or shorter words.`;
   const found = here + there === 1 ? "1 section found" : `${here + there} sections found`;
-  return there === 0 ? `${found}.` : `${found}, ${there} of them on another page: see the contents.`;
+  return there === 0 ? `${found}.` : `${found}, ${there} of them on other pages: see the contents.`;
 }
 
 function search() {
-  loading ??= readOtherPage().then(search, () => {});
+  loading ??= Promise.allSettled([...pages].map(readPage)).then(search);
   const text = byId("search").value.trim();
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = new Set([...texts.keys()].filter((id) => words.every((word) => texts.get(id).includes(word))));

@@ -19,7 +19,7 @@ from tests.support.servers.outbox import emails_to, token_sent_to
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.http.responses import TextCache
 
-PUBLIC_PAGES = ("/", "/docs", "/docs/reference", "/status")
+PUBLIC_PAGES = ("/", "/docs", "/docs/tools", "/status")
 PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
 
 

@@ -14,7 +14,7 @@ from tests.support.servers.outbox import email_to
 
 pytestmark = pytest.mark.slow
 
-DOCS = ("/docs", "/docs/reference")
+DOCS = ("/docs", "/docs/conversions", "/docs/tools", "/docs/account")
 PAGES = ("/", *DOCS, "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
 WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 230_000  # a page with its assets, uncompressed
@@ -137,9 +137,9 @@ def test_search_in_the_docs(page: Page) -> None:
     search.fill("idempotency-key")
     expect(page.locator("#repeating")).to_be_visible()
     expect(page.locator("#quickstart")).to_be_hidden()
-    expect(status).to_have_text(re.compile(r"^\d+ sections found, \d+ of them on another page: see the contents\.$"))
-    expect(page.locator('.contents-list a[href="/docs/reference#convert"]')).to_be_visible()
-    expect(page.locator('.contents-list a[href="/docs/reference#listKeys"]')).to_be_hidden()
+    expect(status).to_have_text(re.compile(r"^\d+ sections found, \d+ of them on other pages: see the contents\.$"))
+    expect(page.locator('.contents-list a[href="/docs/conversions#convert"]')).to_be_visible()
+    expect(page.locator('.contents-list a[href="/docs/account#listKeys"]')).to_be_hidden()
     search.fill("nothing has these words")
     expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
     expect(page.locator(".contents-list h2:visible")).to_have_count(0)
@@ -150,7 +150,7 @@ def test_search_in_the_docs(page: Page) -> None:
 
 def test_an_anchor_of_the_other_page_leads_there(page: Page) -> None:
     page.goto("/docs#convert")
-    page.wait_for_url("**/docs/reference#convert")
+    page.wait_for_url("**/docs/conversions#convert")
     expect(page.locator("#convert")).to_be_in_viewport()
 
 
