@@ -8,6 +8,7 @@ import sys
 import sysconfig
 import tomllib
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -45,6 +46,7 @@ def test_the_options_are_those_of_all_conversions() -> None:
     for plan in registry.catalogue():
         declared |= {name: hint(registry.options[name]) for name in plan.options}
 
+    declared |= {"export_url": str, "export_headers": Mapping[str, str]}  # of each request with one result
     assert {name: get_args(one) or one for name, one in get_type_hints(ConvertOptions).items()} == {
         name: get_args(one) or one for name, one in declared.items()
     }
