@@ -1,6 +1,7 @@
 """No migration reads or changes the rows of a table while it locks the table, on PostgreSQL."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,7 +74,8 @@ def locked_scans(connection: peewee.Database, script: Migration, caplog: pytest.
     caplog.clear()
     with caplog.at_level(logging.DEBUG, "peewee"):
         module.up(None, connection)
-    statements = {str(record.msg[0]) for record in caplog.records if record.name == "peewee"}
+    own = [record for record in caplog.records if record.thread == threading.get_ident()]
+    statements = {str(record.msg[0]) for record in own if record.name == "peewee"}
     assert statements
     return {statement for statement in statements if not statement.startswith(WITHOUT_SCANS)}
 
