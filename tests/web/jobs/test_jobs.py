@@ -11,12 +11,15 @@ import httpx
 import pytest
 
 from engine.errors import CorruptInput, StepFailed, TimedOut, WorkerCrashed
+from storage.database import Database
+from storage.tables import jobs as jobs_table
 from storage.tables import models
 from storage.tables.jobs import MAX_UNFINISHED
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.jobs import ASYNC, Site
 from tests.support.samples.forms import picture
+from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Servers, eventually
 
 
@@ -37,6 +40,17 @@ def test_jobs_are_cancelled_while_they_wait_or_run(site: Site) -> None:
     assert site.end(jobs[2])["deleted"]
     assert site.send("GET", f"/jobs/{jobs[2]['job_id']}").status_code == 404
     assert site.send("DELETE", f"/jobs/{jobs[2]['job_id']}").status_code == 404
+
+
+def test_a_job_of_the_same_process_is_killed_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check for jobs that other servers have cancelled."""
+    endless = site.executor.executor = EndlessExecutor()
+    site.get(site.submit(), wait=0)
+    monkeypatch.setattr("web.services.job_runner.INTERVAL", 3600.0)
+    job = site.submit()
+    assert eventually(lambda: endless.running == 2)
+    site.end(job)
+    assert eventually(lambda: endless.cancelled == 1)
 
 
 def test_an_ended_job_is_deleted_with_its_result(site: Site) -> None:
@@ -156,13 +170,16 @@ def test_a_batch_is_a_job_with_progress(site: Site) -> None:
 def test_a_batch_is_converted_for_the_credits_there_are(site: Site) -> None:
     site.key = site.server.account(2)
     batch = site.send("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-    files = [site.server.upload(picture(), path=f"/batch/{batch}/files", key=site.key)["file_id"] for _ in range(4)]
+    contents = [sample("png")[:100], *[picture()] * 4]  # the first one is damaged
+    path = f"/batch/{batch}/files"
+    files = [site.server.upload(content, path=path, key=site.key)["file_id"] for content in contents]
     body = {"output_format": "webp", "file_ids": ["file_unknown", *files]}
     job = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC).json()["data"]
     results = site.get(job, wait=60)["result"]["results"]
     assert sum(entry["status"] == "success" for entry in results) == 2
     assert [entry["error"]["code"] for entry in results if "error" in entry] == [
         "not_found",
+        "processing_failed",
         "no_credits",
         "no_credits",
     ]
@@ -220,6 +237,10 @@ def test_jobs_of_a_server_that_stops_are_run_by_the_next_one(servers: Servers, t
         jobs = [site.submit() for _ in range(3)]
         assert eventually(lambda: site.get(jobs[0])["status"] == "processing")
         key = site.key
+    stopped = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
+    found = stopped.run_blocking(jobs_table.read_all, [job["job_id"] for job in jobs])
+    stopped.close()
+    assert {(job.status, job.attempts) for job in found} == {("queued", 0)}  # another server need not wait for leases
     with servers.running(tmp_path) as server:
         site = Site(server, executor)
         site.key = key

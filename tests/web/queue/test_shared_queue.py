@@ -75,10 +75,17 @@ class Queues:
 
     @asynccontextmanager
     async def held(
-        self, number: int, tenant: str, *, memory: int = 1, limit: int = 8, max_wait: float = 30
+        self,
+        number: int,
+        tenant: str,
+        *,
+        memory: int = 1,
+        limit: int = 8,
+        max_wait: float = 30,
+        background: bool = False,
     ) -> AsyncIterator[None]:
         """Runs a job during the block."""
-        with self[number].admit(Tenant(tenant, limit)) as job:
+        with self[number].admit(Tenant(tenant, limit), background=background) as job:
             async with self[number].acquire(job, memory, max_wait):
                 job.seconds = 0.1
                 self.started.append(tenant)
@@ -120,6 +127,19 @@ async def test_slots_are_those_of_the_pool_and_limits_of_accounts_those_of_all(r
         assert await other.cannot_start(0, "a", limit=1)
         async with other.held(0, "b"):
             assert await one.cannot_start(0, "c")
+
+
+async def test_the_background_has_all_slots_until_requests_come(redis_server: RedisServer) -> None:
+    """They start beside it, and leave it half of the slots."""
+    async with Queues(redis_server, 2, slots=2) as queues:
+        async with queues.held(0, "a", background=True), queues.held(1, "b", background=True):
+            with pytest.raises(RateLimited):
+                await queues.held(0, "c", background=True, max_wait=0.3).__aenter__()
+            async with queues.held(0, "d"):
+                assert await queues.cannot_start(0, "e")
+        async with queues.held(0, "a", background=True):
+            with pytest.raises(RateLimited):
+                await queues.held(0, "b", background=True, max_wait=0.3).__aenter__()
 
 
 async def test_the_account_served_longest_ago_is_next_in_any_process(redis_server: RedisServer) -> None:
