@@ -106,7 +106,10 @@ class _Requests(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _record(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # the client was killed
+            return
         headers = {name.lower(): value for name, value in self.headers.items()}
         received = Received(self.command, self.path, headers, body, time.time())
         self.receiver.requests.append(received)

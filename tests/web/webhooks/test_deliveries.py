@@ -64,7 +64,7 @@ async def test_without_a_secret_a_message_is_unsigned(sender: WebhookSender, rec
     assert "webhook-signature" not in headers
 
 
-@pytest.mark.parametrize("status", [200, 201, 204, 299])
+@pytest.mark.parametrize("status", [200, 299])
 async def test_a_2xx_ends_a_delivery(sender: WebhookSender, receiver: Receiver, account: str, status: int) -> None:
     receiver.respond = reply(status)
     async with sender.running():
@@ -75,7 +75,7 @@ async def test_a_2xx_ends_a_delivery(sender: WebhookSender, receiver: Receiver, 
     assert sender.database.run_blocking(receivers.claim, 10, 10, {}) == ()
 
 
-@pytest.mark.parametrize("status", [301, 307, 400, 404, 500, 503])
+@pytest.mark.parametrize("status", [307, 500])
 async def test_other_responses_are_followed_by_further_attempts(
     sender: WebhookSender, receiver: Receiver, account: str, status: int
 ) -> None:

@@ -94,14 +94,14 @@ def test_a_cancelled_job_is_told(server: Running, receiver: Receiver) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("path", "url", "reason"),
     [
-        ("http://10.0.0.1/", "forbidden_address"),
-        ("http://user:password@example.org/", "invalid_url"),
-        ("http://[::ffff:169.254.169.254]/", "forbidden_address"),
+        ("/convert", "http://10.0.0.1/", "forbidden_address"),
+        ("/pdf/merge", "http://user:password@example.org/", "invalid_url"),
+        ("/batch/{batch}/convert", "http://[::ffff:169.254.169.254]/", "forbidden_address"),
+        ("/files/{file}/convert", "ftp://example.org/", "invalid_url"),
     ],
 )
-@pytest.mark.parametrize("path", ["/convert", "/pdf/merge", "/batch/{batch}/convert", "/files/{file}/convert"])
 def test_a_url_that_cannot_be_sent_to_is_refused(server: Running, path: str, url: str, reason: str) -> None:
     key = server.account()
     batch = server.request("POST", "/batch", key, json=PNG).json()["data"]["batch_id"]
