@@ -44,6 +44,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "cli_cluster",
             "cli_convert",
             "cli_flags",
+            "cli_jobs",
             "cli_output",
             "cli_tasks",
             "client",

@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, config, doctor, and one a tool.
+"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, jobs, config, doctor, one a tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
     from web.supervisor import Supervisor
 
 
-_MODULES = {"account": "web.cli_account", "archive": "web.cli_archive", "cluster": "web.cli_cluster"}
+_MODULES = {
+    "account": "web.cli_account",
+    "archive": "web.cli_archive",
+    "cluster": "web.cli_cluster",
+    "jobs": "web.cli_jobs",
+}
 """Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
 
 
@@ -210,6 +215,11 @@ Explain = Annotated[
     typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
 ]
 
+Submit = Annotated[
+    bool,
+    typer.Option("--async", help="With --remote: submit the files, and print the ids of their jobs."),
+]
+
 
 @cli.command()
 def convert(
@@ -218,11 +228,12 @@ def convert(
     source_format: From = None,
     overwrite: Overwrite = None,
     explain: Explain = False,
+    submit: Submit = False,
     server: Server = None,
     url: Url = None,
 ) -> None:
     """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
-    _convert(files, to, source_format, overwrite, explain=explain, server=server, url=url)
+    _convert(files, to, source_format, overwrite, explain=explain, submit=submit, server=server, url=url)
 
 
 def _convert(
@@ -232,6 +243,7 @@ def _convert(
     overwrite: bool | None,
     *,
     explain: bool,
+    submit: bool,
     server: str | None,
     url: str | None,
     **options: str | bool | None,
@@ -239,7 +251,10 @@ def _convert(
     from web import cli_convert, cli_tasks
 
     given = {name: value for name, value in options.items() if value is not None}
-    cli_convert.run(cli_tasks.Arguments(files, to, source_format, overwrite, url), given, server, explain=explain)
+    if submit and (server is None or explain):
+        exit_with("--async needs --remote, and no --explain", WRONG_USAGE)
+    arguments = cli_tasks.Arguments(files, to, source_format, overwrite, url)
+    cli_convert.run(arguments, given, server, explain=explain, submit=submit)
 
 
 @cli.command()

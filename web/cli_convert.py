@@ -48,13 +48,14 @@ class TaskResult:
     explanation: Sequence[str] = ()
 
 
-def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool) -> None:
+def run(arguments: Arguments, given: Mapping[str, object], server: str | None, *, explain: bool, submit: bool) -> None:
     """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
     invalid arguments."""
     if arguments.url is not None and server is None:
         exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
     registry = load_registry()
-    _run(registry, registry.options, given, server, partial(make_tasks, registry, arguments), explain=explain)
+    make = partial(make_tasks, registry, arguments)
+    _run(registry, registry.options, given, server, make, explain=explain, submit=submit)
 
 
 def run_tool(arguments: ToolArguments, given: Mapping[str, object], server: str | None) -> None:
@@ -72,6 +73,7 @@ def _run(
     make: Callable[[ExitStack], list[ConversionTask]],
     *,
     explain: bool = False,
+    submit: bool = False,
 ) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
@@ -88,7 +90,7 @@ def _run(
             results = convert_locally(registry, tasks, options, load_settings_or_exit(), explain=explain)
             work = _report(results, len(tasks))
         else:
-            work = _run_remotely(client, tasks, options, explain=explain)
+            work = _run_remotely(client, tasks, options, explain=explain, submit=submit)
         try:
             failures = asyncio.run(work)
         except SandboxIncomplete as error:
@@ -225,13 +227,13 @@ def _open_client(server: str) -> AsyncClient:
 
 
 async def _run_remotely(
-    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, *, explain: bool
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, *, explain: bool, submit: bool
 ) -> int:
     """Converts on the server, prints the results and the remaining credits. Returns the number of failures."""
     from convertd_client import ConvertdError  # noqa: PLC0415, as above
 
     async with client:
-        run = _explain_remotely if explain else _convert_remotely
+        run = _submit_remotely if submit else _explain_remotely if explain else _convert_remotely
         failures = await _report(run(client, tasks, options), len(tasks))
         if failures < len(tasks) and not explain:
             with suppress(ConvertdError):
@@ -273,6 +275,26 @@ async def _convert_remotely(
 
     for result in asyncio.as_completed([convert(task) for task in tasks]):
         yield await result
+
+
+async def _submit_remotely(
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
+) -> AsyncIterator[TaskResult]:
+    """Submits the files, and prints the ids of their jobs."""
+    from convertd_client import ConvertdError  # noqa: PLC0415, as above
+
+    fields: dict[str, Any] = {**options}
+    for task in tasks:
+        try:
+            source = next(iter(task.inputs), None)
+            job = await client.submit(source, task.target.name, url=task.url, name=task.name, **fields)
+        except ConvertdError as error:
+            yield _failure(task, ConversionError(error.message, reason=error.reason))
+        except OSError as error:
+            yield _failure(task, error)
+        else:
+            print(job.job_id, flush=True)
+            yield TaskResult(task, Outcome(task.target.name, 0))
 
 
 async def _explain_remotely(

@@ -57,6 +57,7 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "Inspection": ["convertToJson"],
         "Job": ["getJob", "endJob"],
         "JobFailure": ["getJob.error"],
+        "JobList": ["listJobs"],
         "Key": ["listKeys.keys"],
         "Link": ["createLink"],
         "NewKey": ["createKey", "rotateKey", "verify"],

@@ -50,7 +50,7 @@ class Convert(BaseHandler):
         The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
         `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
         """
-        remote = self.input.remote_files()
+        remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
         fields = self.input.form_fields(DirectConversionFields)
         request = ConversionRequest(
@@ -84,7 +84,7 @@ class RunTool(BaseHandler):
         tool, form = self.operation.tool, self.input.form
         inputs = self.operation.form.file.names
         further = tuple(name for name in tool.files if form.uploads(name))
-        remote = self.input.remote_files()
+        remote = remote_files_of(self)
         uploads = form.uploads(*inputs) if tool.takes_several or remote else (form.file(*inputs),)
         fields = self.input.form_fields(ToolFields)
         request = ConversionRequest(
@@ -114,11 +114,21 @@ def _stores_result(handler: BaseHandler) -> bool:
     return always or wants_json(handler.request.headers.get("Accept", ""))
 
 
+def remote_files_of(handler: BaseHandler) -> tuple[RemoteFile, ...]:
+    """The files that the form names by their URLs, which are checked but for the addresses of names.
+
+    None if the form has the files. Raises InvalidParameter.
+    """
+    remote = handler.input.remote_files()
+    handler.services.remote_files.check(remote)
+    return remote
+
+
 def export_of(handler: BaseHandler, fields: ExportFields) -> RemoteFile | None:
     """Where the result is also sent, if anywhere. Raises InvalidParameter."""
     if fields.export_url is None:
         return None
-    target = RemoteFile(fields.export_url, fields.export_headers or {}, "export_url")
+    target = RemoteFile(fields.export_url, dict(fields.export_headers or {}), "export_url")
     handler.services.remote_files.check([target])
     return target
 

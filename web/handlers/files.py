@@ -30,7 +30,7 @@ from web.api.schemas.files import (
 )
 from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import UrlFields
-from web.handlers.conversions import convert_and_respond, export_of
+from web.handlers.conversions import convert_and_respond, export_of, remote_files_of
 from web.handlers.jobs import is_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
@@ -42,7 +42,7 @@ from web.services.files import stored_file
 @asynccontextmanager
 async def _uploaded_file(handler: BaseHandler) -> AsyncIterator[UploadedFile]:
     """The file of the form, or the one that its URL leads to, which exists during the block."""
-    if remote := handler.input.remote_files():
+    if remote := remote_files_of(handler):
         async with handler.services.remote_files.fetch(handler.client(), remote) as (fetched,):
             yield fetched
     else:

@@ -60,7 +60,7 @@ async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[En
     _set_headers(handler, filename, ZIP)
     if handler.request.method == "HEAD":
         return
-    begun = False
+    begun, connection = False, connection_of(handler.request.server_connection)
     try:
         async for block in zip_blocks(entries, handler.services.files.read):
             begun = True
@@ -68,8 +68,11 @@ async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[En
             await handler.flush()
     except BaseException:
         if begun:
-            connection_of(handler.request.server_connection).close()
+            connection.close()
         raise
+    if handler.request.version == "HTTP/1.0":  # it has no other sign of the end of a body of unknown size
+        await handler.finish()
+        connection.close()
 
 
 async def send_and_delete(handler: BaseHandler, file_id: str) -> None:

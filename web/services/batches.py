@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
-from engine.errors import ExecutorUnavailable, UnsupportedConversion
+from engine.errors import ExecutorUnavailable
 from engine.options import OptionValues
 from engine.registry import Registry
 from storage.database import Database, Transaction
@@ -24,7 +24,7 @@ from web.api.values import to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
-from web.services.conversions import Conversions
+from web.services.conversions import Conversions, output_format
 from web.services.files import Files, stored_file
 from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 from web.services.releases import LEASE, Releases
@@ -105,7 +105,9 @@ class Batches:
 
     async def create(self, account_id: str, target: str) -> BatchStatus:
         """Creates an empty batch. Raises UnsupportedConversion if no conversion has this output format."""
-        batch = await self._database.run(batches.create, account_id, self._target(target), self._files.retention)
+        batch = await self._database.run(
+            batches.create, account_id, output_format(self._registry, target), self._files.retention
+        )
         return BatchStatus(batch, (), self.max_files)
 
     async def find(self, account_id: str, batch_id: str) -> BatchStatus:
@@ -133,7 +135,7 @@ class Batches:
     async def check(self, request: BatchRequest) -> str:
         """Returns the canonical name of the output format. Raises NotFound and UnsupportedConversion."""
         await self._database.read(batches.get, request.account.id, request.batch_id)
-        return self._target(request.target)
+        return output_format(self._registry, request.target)
 
     async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
@@ -271,15 +273,6 @@ class Batches:
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # `store_result` is set
         return converted.response
-
-    def _target(self, name: str) -> str:
-        """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
-        fmt = self._registry.format(name)
-        available = sorted({plan.target.name for plan in self._registry.catalogue()})
-        if fmt is not None and fmt.name in available:
-            return fmt.name
-        details = {"output_format": fmt.name if fmt else name, "available": available}
-        raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
 
 
 def successful_entry(file_id: str, response: ResponseData) -> dict[str, Any]:

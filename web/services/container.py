@@ -114,8 +114,9 @@ class Services:
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
         )
-        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, metrics.jobs)
-        requests = JobRequests(files, self.work_files, registry)
+        told = metrics.jobs, self.remote_files, self.webhooks.sender
+        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *told)
+        requests = JobRequests(files, self.remote_files, self.work_files, registry)
         conversions = self.conversions, self.batches, files
         self.job_runner = JobRunner(database, owner, self.job_queue, self.jobs, requests, *conversions, metrics.jobs)
 

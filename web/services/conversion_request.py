@@ -1,8 +1,6 @@
 """The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from engine.formats import FileFormat
@@ -64,7 +62,7 @@ class RemoteFile:
     """A file on another server. The `headers` are for the host of the URL. `param` is the field that names the URL."""
 
     url: str
-    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    headers: dict[str, str] = field(default_factory=dict, repr=False)
     param: str = "url"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from config.pricing import CREDITS_PER_CONVERSION
-from engine.errors import ConversionError, UnknownFormat
+from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.executor import Job, JobLimits, JobResult
 from engine.formats import FileFormat
 from engine.outcome import Outcome
@@ -140,9 +140,12 @@ class Conversions:
         """
         if request.idempotency is None:
             return None
-        target = self._registry.format(request.target)
-        parameters = request.parameters(request.target if target is None else target.name)
+        parameters = request.parameters(self.target(request))
         return await self._idempotency.find(request.idempotency, parameters, request.contents)
+
+    def target(self, request: ConversionRequest) -> str:
+        """Returns the canonical name of the output format, before files are fetched. Raises UnsupportedConversion."""
+        return request.target if request.tool is not None else output_format(self._registry, request.target)
 
     @contextmanager
     def _recorded_failure(self, request: ConversionRequest) -> Iterator[None]:
@@ -242,6 +245,16 @@ class Conversions:
                 raise
         self._metrics.conversions.observe_stage("store", perf_counter() - started)
         return ChargedConversion(output, outcome, response, balance)
+
+
+def output_format(registry: Registry, name: str) -> str:
+    """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
+    fmt = registry.format(name)
+    available = sorted({plan.target.name for plan in registry.catalogue()})
+    if fmt is not None and fmt.name in available:
+        return fmt.name
+    details = {"output_format": fmt.name if fmt else name, "available": available}
+    raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
 
 
 def _describe(request: ConversionRequest, plan: Plan, outcome: Outcome, seconds: float) -> Outcome:

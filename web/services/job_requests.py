@@ -13,9 +13,13 @@ from web.api.values import from_json, to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.batches import BatchRequest
-from web.services.conversion_request import ConversionRequest, Upload
+from web.services.conversion_request import ConversionRequest, RemoteFile, Upload
 from web.services.files import Files
+from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile, WorkFiles
+
+FETCH_SECONDS = 300.0
+"""The time in which all files of a job have to arrive."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class StoredUpload:
 
 @dataclass(frozen=True)
 class StoredRequest:
-    """The request of a job: to convert `uploads`, the stored file `file_id`, or the files `file_ids` of a batch."""
+    """The request of a job: to convert `remote` files and `uploads`, the stored file `file_id`, or files of a batch."""
 
     request_id: str
     key_id: str
@@ -42,6 +46,8 @@ class StoredRequest:
     file_id: str | None = None
     batch_id: str = ""
     file_ids: tuple[str, ...] = ()
+    remote: tuple[RemoteFile, ...] = field(default=(), repr=False)
+    export: RemoteFile | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, request: ConversionRequest | BatchRequest) -> "StoredRequest":
@@ -61,6 +67,8 @@ class StoredRequest:
             file_names=request.file_names,
             name=request.name,
             file_id=None if request.file is None else request.file.file_id,
+            remote=request.remote,
+            export=request.export,
         )
 
     def to_text(self) -> str:
@@ -81,8 +89,9 @@ class StoredRequest:
 class JobRequests:
     """Loads the requests of jobs."""
 
-    def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:
+    def __init__(self, files: Files, remote_files: RemoteFiles, work_files: WorkFiles, registry: Registry) -> None:
         self._files = files
+        self._remote_files = remote_files
         self._work_files = work_files
         self._registry = registry
 
@@ -90,9 +99,9 @@ class JobRequests:
     async def load(
         self, job: ClaimedJob, stored: StoredRequest, account: Account
     ) -> AsyncIterator[tuple[ConversionRequest, WorkFile]]:
-        """The request of a job, with its uploads in work files during the block, and an empty work file.
+        """The request of a job, with its files in work files during the block, and an empty work file.
 
-        Raises NotFound, RateLimited, NoSpace and StoreUnavailable.
+        Raises NotFound, RateLimited, NoSpace and StoreUnavailable, and the errors of `RemoteFiles.fetch`.
         """
         with ExitStack() as stack:
             file, uploads = None, []
@@ -118,5 +127,8 @@ class JobRequests:
                 store_result=True,
                 file=file,
                 context=RequestContext(stored.request_id),
+                remote=stored.remote,
+                export=stored.export,
             )
-            yield request, stack.enter_context(self._work_files.create(account.tenant.id))
+            async with self._remote_files.complete(request, FETCH_SECONDS) as complete:
+                yield complete, stack.enter_context(self._work_files.create(account.tenant.id))

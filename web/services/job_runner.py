@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -72,6 +73,7 @@ class JobRunner:
         self._files = files
         self._metrics = metrics
         self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
+        self._fetched: deque[tuple[Account, ExitStack, asyncio.Future[QueuedJob]]] = deque()  # wait for a slot
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
         self._due = asyncio.Event()
         self._more = False  # whether jobs may wait for a slot of this server
@@ -107,7 +109,7 @@ class JobRunner:
         self._due.set()
 
     def _on_free_slot(self) -> None:
-        if self._more:
+        if self._more or self._fetched:
             self._due.set()
 
     def _cancel(self, job_id: str) -> None:
@@ -125,6 +127,7 @@ class JobRunner:
             self._more |= await self._database.look_up(job_runs.any_due)
             if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
+        self._place_fetched()
         free = self._job_queue.free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
@@ -151,6 +154,20 @@ class JobRunner:
         task = asyncio.create_task(self._run(job, account, place, admitted))
         self._tasks[job.id] = job, task
         self._jobs.changes.tell(job.id)
+
+    async def _place_after_fetch(self, account: Account, place: ExitStack) -> QueuedJob:
+        """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
+        turn = asyncio.get_running_loop().create_future()
+        self._fetched.append((account, place, turn))
+        self._due.set()
+        admitted: QueuedJob = await turn
+        return admitted
+
+    def _place_fetched(self) -> None:
+        while self._fetched and self._job_queue.free_for_background > 0:
+            account, place, turn = self._fetched.popleft()
+            if not turn.cancelled():
+                turn.set_result(place.enter_context(self._job_queue.admit(account.tenant, background=True)))
 
     async def _run(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
         """Runs a job, and ends it or gives it back."""
@@ -180,7 +197,11 @@ class JobRunner:
             result = json.dumps(dict(response.data))
             await self._database.run(finish, job, "completed", retention, result=result)
             return
+        if request.remote:
+            place.close()  # files arrive without a slot
         async with self._requests.load(job, request, account) as (conversion, output):
+            if request.remote:
+                admitted = await self._place_after_fetch(account, place)
             hold = Hold(job.hold_ids[0], account.id, CREDITS_PER_CONVERSION, 0)
             end = partial(_complete, job, retention, request.file_id)
             await self._conversions.convert_held(conversion, output, admitted, hold, end)
@@ -225,7 +246,7 @@ class JobRunner:
 
     async def _clean_up(self, job: ClaimedJob) -> None:
         """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
-        self._jobs.changes.tell(job.id)
+        self._jobs.tell_ended(job.id)
         try:
             await self._files.discard(job.blobs)
         except StoreUnavailable as error:

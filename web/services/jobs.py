@@ -20,13 +20,15 @@ from web.metrics.jobs import JobMetrics
 from web.services.accounts import Account
 from web.services.batches import Batches, BatchRequest
 from web.services.charging import reserve
-from web.services.conversion_request import ConversionRequest
+from web.services.conversion_request import ConversionRequest, RemoteFile
 from web.services.conversions import Conversions
+from web.services.deliveries import Deliveries
 from web.services.files import Files
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.job_changes import JobChanges
 from web.services.job_requests import StoredRequest
 from web.services.releases import LEASE
+from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile
 
 _EVENTS: Mapping[Status, Event] = MappingProxyType(
@@ -56,6 +58,8 @@ class Jobs:
         batches: Batches,
         idempotency: IdempotencyService,
         metrics: JobMetrics,
+        remote_files: RemoteFiles,
+        sender: Deliveries,
     ) -> None:
         self._database = database
         self._files = files
@@ -63,6 +67,8 @@ class Jobs:
         self._batches = batches
         self._idempotency = idempotency
         self._metrics = metrics
+        self._remote_files = remote_files
+        self._sender = sender
         self.changes = JobChanges(database)
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
@@ -73,6 +79,8 @@ class Jobs:
         Everything is checked that can be without running the conversion. Raises ConversionError, StorageError and
         StorageFull.
         """
+        if request.webhook_url is not None:
+            self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
         if isinstance(request, BatchRequest):
             job, contents = await self._batch_job(request), list[WorkFile]()
         else:
@@ -111,20 +119,30 @@ class Jobs:
                     await self._files.delete(account_id, job.file_id)
             return job, True
         self.on_cancel(job_id)
-        self.changes.tell(job_id)
+        self.tell_ended(job_id)
         await self._files.discard(cancelled.blobs)
         return cancelled, False
 
+    def tell_ended(self, job_id: str) -> None:
+        """Tells clients that wait for a job, and receivers, that this process has ended it."""
+        self.changes.tell(job_id)
+        self._sender.wake()
+
     async def _conversion_job(self, request: ConversionRequest) -> NewJob:
-        plan = self._conversions.plan(request)
+        source = None
+        if request.remote:  # the job finds out their format
+            target = self._conversions.target(request)
+        else:
+            plan = self._conversions.plan(request)
+            source, target = plan.source.name, plan.target.name
         is_stored = request.file is not None
         size = 0 if is_stored else request.size
         await self._files.check_not_full(request.account, size + 1)
         return NewJob(
             **_common(request),
             operation=request.operation,
-            input_format=plan.source.name,
-            output_format=plan.target.name,
+            input_format=source,
+            output_format=target,
             inputs=0 if is_stored else len(request.uploads),
             size=size,
         )

@@ -1,6 +1,7 @@
 """ZIPs of several results, made while they are sent."""
 
 import io
+import json
 import shutil
 import subprocess
 from contextlib import ExitStack
@@ -128,6 +129,18 @@ def test_a_result_that_is_lost_ends_the_connection(servers: Servers, data_dir: P
             zip_of(server, "", ids)
         problem(zip_of(server, "", ids[1:]), 404, "not_found")
         assert zip_of(server, "", [ids[0], ids[2]]).status_code == 200
+
+
+def test_http_1_0(server: Running) -> None:
+    """It has no chunks, and the client may ask for the connection to stay open."""
+    (file_id,) = store(server, "", "a.jpg")
+    body = json.dumps({"file_ids": [file_id]})
+    head = f"POST /api/v1/files/zip HTTP/1.0\r\nConnection: keep-alive\r\nAuthorization: Bearer {server.key}\r\n"
+    with server.connect() as connection:
+        connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        content = connection.makefile("rb").read().partition(b"\r\n\r\n")[2]
+    with ZipFile(io.BytesIO(content)) as archive:
+        assert archive.namelist() == ["a.png"]
 
 
 def test_slow_readers_delay_nobody(servers: Servers, data_dir: Path) -> None:

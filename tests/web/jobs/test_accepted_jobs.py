@@ -78,8 +78,14 @@ def test_a_webhook_makes_a_job(site: Site) -> None:
     assert site.get(response.json()["data"], wait=60)["status"] == "completed"
 
 
-@pytest.mark.parametrize("url", ["ftp://example.com/", "example.com", "https://", "https://a b/", "https://a:b@c/", 5])
-def test_malformed_webhook_urls_are_refused(site: Site, url: object) -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("ftp://example.com/", "example.com", "https://", "https://a b/", "https://a:b@c/", 5),
+        *("http://127.0.0.1/hook", "http://[::1]/", "http://169.254.169.254/latest", "https://2130706433/"),
+    ],
+)
+def test_malformed_and_forbidden_webhook_urls_are_refused(site: Site, url: object) -> None:
     stored = site.server.upload(picture(), key=site.key)
     body = {"output_format": "png", "webhook_url": url}
     refused = site.send("POST", f"/files/{stored['file_id']}/convert", json=body)

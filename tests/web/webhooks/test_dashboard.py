@@ -11,7 +11,7 @@ from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Receiver, reply
-from tests.web.webhooks.conftest import LOOPBACK
+from tests.support.servers.webhook_sender import LOOPBACK
 
 PAGE = "/dashboard/webhooks"
 

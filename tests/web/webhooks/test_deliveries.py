@@ -15,12 +15,12 @@ from storage.tables.receivers import LEASE, MAX_FAILING, MAX_FAILURES, PAUSE
 from storage.tables.webhooks import EVENTS
 from tests.support.samples.storage import open_account
 from tests.support.servers.receiver import Received, Receiver, Send, reply
-from tests.web.webhooks.conftest import Sender
+from tests.support.servers.webhook_sender import WebhookSender
 from web.services.deliveries import CAPACITY, CONCURRENCY
 
 
 @pytest.fixture
-def account(sender: Sender) -> str:
+def account(sender: WebhookSender) -> str:
     return open_account(sender.database).id
 
 
@@ -28,7 +28,9 @@ def verified(request: Received, secret: str) -> object:
     return Webhook(secret).verify(request.body, dict(request.headers))
 
 
-async def test_a_message_is_signed_by_all_valid_secrets(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_a_message_is_signed_by_all_valid_secrets(
+    sender: WebhookSender, receiver: Receiver, account: str
+) -> None:
     issued = sender.database.run_blocking(webhooks.add, account, f"{receiver.url}/hook", EVENTS)
     second = sender.database.run_blocking(webhooks.replace_secret, issued.webhook.webhook_id)
     own = sender.database.run_blocking(webhooks.replace_secret, account)
@@ -53,7 +55,7 @@ async def test_a_message_is_signed_by_all_valid_secrets(sender: Sender, receiver
     )
 
 
-async def test_without_a_secret_a_message_is_unsigned(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_without_a_secret_a_message_is_unsigned(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     async with sender.running():
         sender.add(account, receiver.url)
         await sender.until(lambda: bool(receiver.requests))
@@ -63,7 +65,7 @@ async def test_without_a_secret_a_message_is_unsigned(sender: Sender, receiver: 
 
 
 @pytest.mark.parametrize("status", [200, 201, 204, 299])
-async def test_a_2xx_ends_a_delivery(sender: Sender, receiver: Receiver, account: str, status: int) -> None:
+async def test_a_2xx_ends_a_delivery(sender: WebhookSender, receiver: Receiver, account: str, status: int) -> None:
     receiver.respond = reply(status)
     async with sender.running():
         sender.add(account, receiver.url)
@@ -75,7 +77,7 @@ async def test_a_2xx_ends_a_delivery(sender: Sender, receiver: Receiver, account
 
 @pytest.mark.parametrize("status", [301, 307, 400, 404, 500, 503])
 async def test_other_responses_are_followed_by_further_attempts(
-    sender: Sender, receiver: Receiver, account: str, status: int
+    sender: WebhookSender, receiver: Receiver, account: str, status: int
 ) -> None:
     """Redirects are not followed."""
     receiver.respond = reply(status, location="/elsewhere")
@@ -100,7 +102,7 @@ async def test_other_responses_are_followed_by_further_attempts(
 
 
 async def test_a_receiver_that_does_not_respond_is_left_in_time(
-    sender: Sender, receiver: Receiver, account: str
+    sender: WebhookSender, receiver: Receiver, account: str
 ) -> None:
     receiver.respond = receiver.hang
     sender.deliveries.timeout = 0.1
@@ -124,7 +126,7 @@ async def test_a_receiver_that_does_not_respond_is_left_in_time(
 
 
 async def test_410_disables_a_webhook_and_tells_its_owner(
-    sender: Sender, receiver: Receiver, account: str, tmp_path: Path
+    sender: WebhookSender, receiver: Receiver, account: str, tmp_path: Path
 ) -> None:
     receiver.respond = reply(410)
     sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
@@ -144,7 +146,7 @@ async def test_410_disables_a_webhook_and_tells_its_owner(
 
 
 async def test_five_days_of_failures_disable_a_webhook(
-    sender: Sender, receiver: Receiver, account: str, tmp_path: Path
+    sender: WebhookSender, receiver: Receiver, account: str, tmp_path: Path
 ) -> None:
     receiver.respond = reply(500)
     sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
@@ -177,7 +179,7 @@ class Counting:
         reply()(request, send)
 
 
-async def test_four_at_once_for_an_account_and_host(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_four_at_once_for_an_account_and_host(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     counting, other = Counting(), open_account(sender.database).id
     receiver.respond = counting.respond
     second = sender.another()
@@ -196,7 +198,7 @@ async def test_four_at_once_for_an_account_and_host(sender: Sender, receiver: Re
     assert max(Counter(request.headers["webhook-id"] for request in receiver.requests).values()) == 1
 
 
-async def test_hanging_receivers_delay_nobody_else(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_hanging_receivers_delay_nobody_else(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     """The account has as many of them as it wants, with names of their own."""
     sender.deliveries.timeout = 1000
     with Receiver(address="0.0.0.0") as hanging:
@@ -216,7 +218,7 @@ async def test_hanging_receivers_delay_nobody_else(sender: Sender, receiver: Rec
 
 
 async def test_a_failing_receiver_is_asked_again_one_message_at_a_time(
-    sender: Sender, receiver: Receiver, account: str
+    sender: WebhookSender, receiver: Receiver, account: str
 ) -> None:
     receiver.respond = reply(500)
     async with sender.running():
@@ -233,7 +235,7 @@ async def test_a_failing_receiver_is_asked_again_one_message_at_a_time(
 
 
 async def test_what_a_killed_server_has_claimed_is_sent_by_another(
-    sender: Sender, receiver: Receiver, account: str
+    sender: WebhookSender, receiver: Receiver, account: str
 ) -> None:
     sender.add(account, receiver.url)
     assert len(sender.database.run_blocking(receivers.claim, 10, 10, {})) == 1
@@ -245,7 +247,7 @@ async def test_what_a_killed_server_has_claimed_is_sent_by_another(
 
 
 async def test_closing_ends_what_is_in_progress_and_keeps_the_rest(
-    sender: Sender, receiver: Receiver, account: str
+    sender: WebhookSender, receiver: Receiver, account: str
 ) -> None:
     counting = Counting()
     receiver.respond = counting.respond
@@ -259,14 +261,14 @@ async def test_closing_ends_what_is_in_progress_and_keeps_the_rest(
     assert len(claimed.messages) == 10 - CONCURRENCY
 
 
-async def test_messages_of_other_servers_are_found(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_messages_of_other_servers_are_found(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     async with sender.running():
         await asyncio.sleep(0.1)
         sender.database.run_blocking(deliveries.add, account, "job.failed", {}, receiver.url)
         await sender.until(lambda: bool(receiver.requests), seconds=5)
 
 
-async def test_attempts_and_ended_webhooks_are_counted(sender: Sender, receiver: Receiver, account: str) -> None:
+async def test_attempts_and_ended_webhooks_are_counted(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     receiver.respond = lambda request, send: reply(int(request.path[1:]))(request, send)
     async with sender.running():
         for path in ("200", "204", "500"):

@@ -15,7 +15,7 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Receiver, reply
-from tests.web.webhooks.conftest import LOOPBACK
+from tests.support.servers.webhook_sender import LOOPBACK
 
 URL = "https://example.org/hook"
 

@@ -24,7 +24,9 @@ class Job(TypedDict):
     job_id: JobId
     status: Annotated[Status, Field(examples=["processing"])]
     operation: Annotated[str, Field(description="As in the usage report.", examples=["convert"])]
-    input_format: Annotated[str | None, Field(description="Null for a batch.", examples=["jpeg"])]
+    input_format: Annotated[
+        str | None, Field(description="Null for a batch, and until a `url` is fetched.", examples=["jpeg"])
+    ]
     output_format: Annotated[str, Field(examples=["webp"])]
     tag: Annotated[str | None, Field(description="The field `tag` of the request.", examples=["order-17"])]
     progress: Annotated[
@@ -75,11 +77,12 @@ class JobList(TypedDict):
 def describe_job(job: jobs.Job) -> dict[str, Any]:
     """A job as the API describes it."""
     ended = {"completed": 1.0}.get(job.status)
+    result = _loaded(job.result) if job.status == "completed" else None
     return {
         "job_id": job.job_id,
         "status": job.status,
         "operation": job.operation,
-        "input_format": job.input_format,
+        "input_format": job.input_format or (result or {}).get("input_format"),
         "output_format": job.output_format,
         "tag": job.tag,
         "progress": ended if job.total is None else round(job.done / max(job.total, 1), 3),
@@ -90,7 +93,7 @@ def describe_job(job: jobs.Job) -> dict[str, Any]:
             for name in ("created_at", "started_at", "finished_at", "expires_at")
             for time in (getattr(job, name),)
         },
-        "result": _loaded(job.result) if job.status == "completed" else None,
+        "result": result,
         "error": _loaded(job.error),
         "webhook_url": job.webhook_url,
     }

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, Unpack, cast
-from urllib.parse import quote
+from typing import Any, Unpack
 
 from convertd_client import schema, transfers
+from convertd_client.job_calls import JobCalls
+from convertd_client.parameters import ToolOption, as_form, quoted, split_tool_arguments
 from convertd_client.schema import ConvertOptions
 from convertd_client.transfers import FilePath, PartialDownload, Progress, Source
-from convertd_client.transport import ConvertdError, Transport
-
-ToolOption: TypeAlias = "str | float | Sequence[str] | os.PathLike[str] | BinaryIO | None"
-"""The value of a tool's option, None if it is not given. Path objects, bytes and open files are sent as files."""
+from convertd_client.transport import ConvertdError
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,8 @@ class FileResult(schema.BatchEntry):
     path: Path | None = None
 
 
-class Calls:
+class Calls(JobCalls):
     """All calls of the API. The coroutines never suspend if the transport blocks."""
-
-    def __init__(self, api: Transport) -> None:
-        self._api = api
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -89,7 +82,7 @@ class Calls:
         **options: Unpack[ConvertOptions],
     ) -> schema.Inspection:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
-        fields = _form(**options, output_format=target, dry_run=True, url=url)
+        fields = as_form(**options, output_format=target, dry_run=True, url=url)
         with transfers.open_form(fields, _file(source), name, progress) as form:
             return await self._api.call(schema.Inspection, "POST", "/convert", files=form)
 
@@ -110,11 +103,8 @@ class Calls:
         Without files, the server fetches the file from the option `url`, or several from `urls`. The other arguments
         are as in `convert`; `name` replaces the filename of the first file.
         """
-        is_single = isinstance(files, str) or _is_file(files)
-        sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
-        sent += [(option, value) for option, value in options.items() if _is_file(value)]
-        fields = {option: value for option, value in options.items() if not _is_file(value)}
-        return await self._convert(f"/tools/{_quoted(tool)}", sent, fields, to, overwrite, name, progress)
+        sent, fields = split_tool_arguments(files, options)
+        return await self._convert(f"/tools/{quoted(tool)}", sent, fields, to, overwrite, name, progress)
 
     async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
         """Merges 2 to 20 PDFs into one, in their order. Further arguments are as in `tool`, such as `to`."""
@@ -138,17 +128,17 @@ class Calls:
 
     async def file(self, file_id: str) -> schema.StoredFile:
         """Returns a stored file's properties."""
-        return await self._api.call(schema.StoredFile, "GET", f"/files/{_quoted(file_id)}")
+        return await self._api.call(schema.StoredFile, "GET", f"/files/{quoted(file_id)}")
 
     async def files(self, *, status: str | None = None, limit: int = 50, cursor: str | None = None) -> schema.FileList:
         """Returns stored files, newest first. The `next_cursor` of the result is the `cursor` of further ones."""
-        params = _form(status=status, limit=limit, cursor=cursor)
+        params = as_form(status=status, limit=limit, cursor=cursor)
         return await self._api.call(schema.FileList, "GET", "/files", params=params)
 
     async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
         """Converts a stored file. `download` fetches the result."""
         body = {**options, "output_format": target}
-        return await self._api.call(Result, "POST", f"/files/{_quoted(file_id)}/convert", json=body, idempotent=True)
+        return await self._api.call(Result, "POST", f"/files/{quoted(file_id)}/convert", json=body, idempotent=True)
 
     async def download(
         self, file_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
@@ -173,12 +163,12 @@ class Calls:
 
     async def link(self, file_id: str, *, expires_in: int = 3600) -> schema.Link:
         """Returns a link to a result that needs no API key, for some seconds or until the file is deleted."""
-        path = f"/files/{_quoted(file_id)}/links"
+        path = f"/files/{quoted(file_id)}/links"
         return await self._api.call(schema.Link, "POST", path, json={"expires_in": expires_in})
 
     async def delete_file(self, file_id: str) -> None:
         """Deletes a stored file and its results."""
-        await self._api.send("DELETE", f"/files/{_quoted(file_id)}")
+        await self._api.send("DELETE", f"/files/{quoted(file_id)}")
 
     async def create_batch(self, target: str) -> schema.Batch:
         """Creates an empty batch."""
@@ -194,26 +184,26 @@ class Calls:
         progress: Progress | None = None,
     ) -> schema.StoredFile:
         """Adds a file to a batch: one that is uploaded, or that the server fetches from the `url`."""
-        return await self._store(f"/batch/{_quoted(batch_id)}/files", source, url, name, progress)
+        return await self._store(f"/batch/{quoted(batch_id)}/files", source, url, name, progress)
 
     async def convert_batch(
         self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: Unpack[ConvertOptions]
     ) -> schema.BatchResult:
         """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
-        path = f"/batch/{_quoted(batch_id)}/convert"
+        path = f"/batch/{quoted(batch_id)}/convert"
         body = {**options, "file_ids": [*file_ids], "output_format": target}
         return await self._api.call(schema.BatchResult, "POST", path, json=body, idempotent=True)
 
     async def batch(self, batch_id: str) -> schema.Batch:
         """Returns a batch and its files."""
-        return await self._api.call(schema.Batch, "GET", f"/batch/{_quoted(batch_id)}")
+        return await self._api.call(schema.Batch, "GET", f"/batch/{quoted(batch_id)}")
 
     async def download_batch(
         self, batch_id: str, *, to: FilePath | None = None, overwrite: bool = False, progress: Progress | None = None
     ) -> Download:
         """Downloads the results of a batch as one ZIP."""
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            await self._api.send("GET", f"/batch/{_quoted(batch_id)}/download", download=download)
+            await self._api.send("GET", f"/batch/{quoted(batch_id)}/download", download=download)
             return Download(download.size, download.content, download.path)
 
     def convert_many(
@@ -242,7 +232,7 @@ class Calls:
 
     async def conversion(self, input_format: str, output_format: str) -> schema.Conversion:
         """Returns the steps and the options of a conversion."""
-        path = f"/formats/{_quoted(input_format)}/{_quoted(output_format)}"
+        path = f"/formats/{quoted(input_format)}/{quoted(output_format)}"
         return await self._api.call(schema.Conversion, "GET", path)
 
     async def tools(self) -> tuple[schema.Tool, ...]:
@@ -255,7 +245,7 @@ class Calls:
 
     async def usage(self, period: str | None = None) -> schema.Usage:
         """Returns the usage of a month (YYYY-MM) or since a day (YYYY-MM-DD). The default is the current month."""
-        return await self._api.call(schema.Usage, "GET", "/account/usage", params=_form(period=period))
+        return await self._api.call(schema.Usage, "GET", "/account/usage", params=as_form(period=period))
 
     async def keys(self) -> tuple[schema.Key, ...]:
         """Returns the account's active API keys."""
@@ -263,16 +253,16 @@ class Calls:
 
     async def create_key(self, name: str | None = None) -> schema.NewKey:
         """Creates an API key."""
-        return await self._api.call(schema.NewKey, "POST", "/account/keys", json=_form(name=name), repeatable=False)
+        return await self._api.call(schema.NewKey, "POST", "/account/keys", json=as_form(name=name), repeatable=False)
 
     async def rotate_key(self, key_id: str, *, grace_period_seconds: int = 86_400) -> schema.NewKey:
         """Replaces an API key. The old key keeps working for the grace period."""
-        path, body = f"/account/keys/{_quoted(key_id)}/rotate", {"grace_period_seconds": grace_period_seconds}
+        path, body = f"/account/keys/{quoted(key_id)}/rotate", {"grace_period_seconds": grace_period_seconds}
         return await self._api.call(schema.NewKey, "POST", path, json=body, repeatable=False)
 
     async def revoke_key(self, key_id: str) -> None:
         """Revokes an API key."""
-        await self._api.send("DELETE", f"/account/keys/{_quoted(key_id)}")
+        await self._api.send("DELETE", f"/account/keys/{quoted(key_id)}")
 
     async def purchase(self, pack: str, *, language: str = "en") -> schema.Purchase:
         """Opens a checkout for a pack of credits: starter, pro or business."""
@@ -300,7 +290,7 @@ class Calls:
     ) -> Result:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            with transfers.open_form(_form(**fields), files, name, progress) as form:
+            with transfers.open_form(as_form(**fields), files, name, progress) as form:
                 result = await self._api.call(Result, "POST", path, files=form, idempotent=True)
             try:
                 await self._fetch(result.file_id, download, result.container)
@@ -312,12 +302,12 @@ class Calls:
     async def _fetch(self, file_id: str, download: PartialDownload, container: str | None = None) -> None:
         if container == "zip" and download.path is not None:
             download.path = download.path.with_suffix(".zip")
-        await self._api.send("GET", f"/files/{_quoted(file_id)}/download", download=download)
+        await self._api.send("GET", f"/files/{quoted(file_id)}/download", download=download)
 
     async def _store(
         self, path: str, source: Source | None, url: str | None, name: str | None, progress: Progress | None
     ) -> schema.StoredFile:
-        with transfers.open_form(_form(url=url), _file(source), name, progress) as form:
+        with transfers.open_form(as_form(url=url), _file(source), name, progress) as form:
             return await self._api.call(schema.StoredFile, "POST", path, files=form)
 
     async def _convert_many(
@@ -374,19 +364,5 @@ def _file_error(error: ConvertdError | OSError) -> schema.FileError:
     return schema.FileError(code=error.code, message=error.message, reason=error.reason, retryable=error.retryable)
 
 
-def _form(**fields: object) -> dict[str, str]:
-    """The fields as text: strings as they are, other values as in JSON. Omits None."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
-
-
 def _file(source: Source | None) -> list[tuple[str, Source]]:
     return [] if source is None else [("file", source)]
-
-
-def _is_file(value: object) -> bool:
-    return isinstance(value, bytes | os.PathLike) or hasattr(value, "read")
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")

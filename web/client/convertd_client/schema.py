@@ -321,7 +321,7 @@ class Job:
     job_id: str  # The job's id.
     status: str
     operation: str  # As in the usage report.
-    input_format: str | None = None  # Null for a batch.
+    input_format: str | None = None  # Null for a batch, and until a `url` is fetched.
     output_format: str
     tag: str | None = None  # The field `tag` of the request.
     progress: float | None = None  # The share of the files of a batch that are done.
@@ -349,6 +349,14 @@ class JobFailure:
     reason: str | None = None  # Narrows the code.
     details: Mapping[str, Any] | None = None  # Values that explain the error.
     request_id: str  # The id of the request that was accepted.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobList:
+    """Jobs, newest first."""
+
+    jobs: tuple[Job, ...]
+    next_cursor: str | None = None  # For the query of the next page; null on the last one.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,14 +99,17 @@ class Transport:
         idempotent: bool = False,
         download: PartialDownload | None = None,
         repeatable: bool = True,
+        prefer: str | None = None,
         **body: Any,
     ) -> httpx.Response:
         """Sends a request. Returns the response. Raises ConvertdError if it fails and all retries do.
 
         If `idempotent`, all attempts have the same idempotency key. If not `repeatable`, the request is retried only if
-        the server has not processed it. `body` are arguments of httpx: json, data, files or params.
+        the server has not processed it. `prefer` is the header Prefer. `body` are arguments of httpx: json, data, files
+        or params.
         """
         key = {"Idempotency-Key": secrets.token_urlsafe(24)} if idempotent else {}
+        key |= {} if prefer is None else {"Prefer": prefer}
         total_delay = 0.0
         for attempt in count():
             headers = {"Accept": "application/json"} if download is None else download.headers()
