@@ -40,23 +40,24 @@ class Recognizer:
         added = 0
         with pymupdf.open(stream=file.getvalue(), filetype="pdf") as shown:
             for page, drawn in zip(list(self._document.pages), shown, strict=True):
-                if not drawn.get_bboxlog() or (drawn.get_text().strip() and not force):
-                    continue
-                layer = self._recognize(drawn)
-                if force:
-                    remove_invisible_text(self._document, page)
-                added += self._add_layer(page, layer, deskew=deskew)
+                layer = self._recognize(drawn) if force or not drawn.get_text().strip() else None
+                if layer is not None:
+                    if force:
+                        remove_invisible_text(self._document, page)
+                    added += self._add_layer(page, layer, deskew=deskew)
         return added
 
-    def _recognize(self, page: pymupdf.Page) -> bytes:
-        """A PDF of one page with only the invisible text of a page."""
+    def _recognize(self, page: pymupdf.Page) -> bytes | None:
+        """A PDF of one page with only the invisible text of a page. None for an empty page."""
         dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PIXELS / page.rect.get_area()))))
         check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
         pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
+        picture: bytes = pixels.tobytes("pgm")
+        if picture.endswith(picture[-1:] * (pixels.width * pixels.height)):  # one color
+            return None
         layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
         command = [*self._command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
         environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
-        picture: bytes = pixels.tobytes("pgm")
         done = subprocess.run(command, input=picture, capture_output=True, env=environment, check=False)
         if done.returncode:
             raise StepFailed("Tesseract failed.")

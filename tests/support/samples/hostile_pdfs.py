@@ -13,7 +13,7 @@ from tests.support.samples.pdf_documents import document, saved
 from tests.support.samples.raw_pdfs import FONT, PAGE, PAGES, TEXT, assembled, bomb, chain, object_stream, pdf, stream
 
 _DEEP = 5_000  # links of chains
-_BOMB = 200  # MiB
+_BOMB = 150  # MiB
 _IMAGE = b"/Type/XObject/Subtype/Image/Width %d/Height %d/BitsPerComponent 8/ColorSpace/DeviceGray%s"
 _SHOWN = {"resources": b"/XObject<</X 6 0 R>>", "content": b"q 99 0 0 99 0 0 cm /X Do Q"}
 
@@ -236,7 +236,7 @@ def _pictures() -> dict[str, bytes]:
     twice = zlib.compress(once, 9)
     rows = b"/Filter/FlateDecode/DecodeParms<</Predictor %d/Columns %d/Colors %d/BitsPerComponent 16>>"
     made = {
-        "picture bomb": _IMAGE % (14_000, 14_000, b"/Filter/FlateDecode"),
+        "picture bomb": _IMAGE % (12_000, 12_000, b"/Filter/FlateDecode"),
         "huge picture": _IMAGE % (1 << 30, 1 << 30, b"/Filter/FlateDecode"),
         "picture of negative size": _IMAGE % (-5, 7, b"/Filter/FlateDecode"),
         "huge columns of a predictor": _IMAGE % (9, 9, rows % (15, (1 << 31) - 1, 32)),
