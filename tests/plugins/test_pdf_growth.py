@@ -12,8 +12,8 @@ from tests.support.results.tools import run_tool
 from tests.support.samples.pdf_documents import at, compress, delete, merge, outline, saved, tagged
 from tests.support.samples.pdf_pictures import GRAY, add_page, flate
 
-_SIZES = (150, 600, 2400)
-_MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic
+_SIZES = (150, 2400)
+_MAX_GROWTH = 64  # at 16 times the size; 16 is linear, 256 is quadratic
 
 
 def _pages(document: Pdf, count: int) -> None:
@@ -55,7 +55,6 @@ def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callabl
         seconds.append(min(_measure(run, data) for _ in range(3)))
 
     assert seconds[1] < seconds[0] * _MAX_GROWTH
-    assert seconds[2] < seconds[1] * _MAX_GROWTH
 
 
 def _full_pages(count: int) -> bytes:
@@ -92,16 +91,15 @@ def test_time_of_tools_grows_in_proportion_to_pages(tool: str) -> None:
     def run(data: bytes) -> object:
         return run_tool(tool, data, **required.get(tool, {}))
 
-    documents = [_full_pages(count) for count in (20, 80, 320)]
+    documents = [_full_pages(count) for count in (20, 320)]
     seconds = [min(_measure(run, data) for _ in range(3 - place)) for place, data in enumerate(documents)]
 
     assert seconds[1] < seconds[0] * _MAX_GROWTH
-    assert seconds[2] < seconds[1] * _MAX_GROWTH
 
 
 def test_the_time_to_compress_grows_in_proportion() -> None:
     seconds = []
-    for size in (20, 80, 320):
+    for size in (20, 320):
         document = Pdf.new()
         for number in range(size):
             form = document.make_stream(b"q 9 0 0 9 0 0 cm /P Do Q", Type=Name.XObject, Subtype=Name.Form)
@@ -114,7 +112,6 @@ def test_the_time_to_compress_grows_in_proportion() -> None:
         seconds.append(min(_measure(compress, data) for _ in range(2)))
 
     assert seconds[1] < seconds[0] * _MAX_GROWTH
-    assert seconds[2] < seconds[1] * _MAX_GROWTH
 
 
 def _measure(run: Callable[[bytes], object], data: bytes) -> float:

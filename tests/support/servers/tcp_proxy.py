@@ -17,6 +17,7 @@ class TcpProxy:
         self._loop = asyncio.new_event_loop()
         self._forwarding = asyncio.Event()
         self._forwarding.set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     def cut_off(self) -> None:
         """Forwards nothing until `reconnect`: connections stay open and are accepted, but nothing arrives."""
@@ -45,14 +46,19 @@ class TcpProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)  # the transports close in the next round of the loop
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         await self._forwarding.wait()
         try:
             upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._upstream)
         except OSError:
             writer.close()
             return
+        self._writers.add(upstream_writer)
         await asyncio.gather(self._forward(reader, upstream_writer), self._forward(upstream_reader, writer))
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

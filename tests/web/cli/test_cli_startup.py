@@ -128,14 +128,20 @@ def test_a_cluster_needs_a_shared_blob_store(tmp_path: Path) -> None:
     _check(done.stderr, "CONVERTD_CLUSTER requires CONVERTD_BLOB_URL")
 
 
-@pytest.mark.parametrize("command", [_SERVE, ("worker",)])
 @pytest.mark.parametrize(
-    ("scheduler", "variables", "message"),
+    ("command", "scheduler", "variables", "message"),
     [
-        ("tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
-        ("tls://127.0.0.1:8786", {}, "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
-        ("tcp://127.0.0.1:8786", {"REQUIRE_ENCRYPTION": "true"}, "must begin with tls://"),
+        (_SERVE, "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
+        (("worker",), "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
         (
+            _SERVE,
+            "tls://127.0.0.1:8786",
+            {},
+            "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE",
+        ),
+        (_SERVE, "tcp://127.0.0.1:8786", {"REQUIRE_ENCRYPTION": "true"}, "must begin with tls://"),
+        (
+            ("worker",),
             "tls://127.0.0.1:8786",
             {"TLS__CA_FILE": "/none.pem", "TLS__CLIENT__CERT": "/none.pem", "TLS__WORKER__CERT": "/none.pem"},
             "cannot use the files of DASK_DISTRIBUTED__COMM__TLS__CA_FILE",
@@ -204,7 +210,8 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {"serve", "worker", "cluster", "convert", "formats", "tools", "account", "archive", "config", "doctor"},
+            {"serve", "worker", "cluster", "convert", "jobs", "formats", "tools"}
+            | {"account", "archive", "config", "doctor"},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
         ("convertd convert --max-b", {"--max-bytes"}),

@@ -8,11 +8,12 @@ import pytest
 from benchmarks.processes import ConvertdServer
 from tests.support.servers.load import Clients, charged, create_accounts, kill_with_its_processes, repeat
 
-pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
+pytestmark = pytest.mark.slow
 
 _KILL_INTERVAL = 0.5  # seconds
 
 
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
 def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
     """The server is killed in the middle of conversions, ends with all its processes, and starts again.
 

@@ -13,7 +13,7 @@ from tests.support.servers.in_process import eventually
 from tests.support.servers.load import charged, create_accounts
 from tests.support.servers.stripe_server import StripeServer, event, send
 
-pytestmark = [pytest.mark.slow, pytest.mark.both_databases]
+pytestmark = pytest.mark.slow
 
 _DELIVERIES = 20
 
@@ -22,6 +22,7 @@ def _paid(transaction: Transaction) -> int:
     return len(transaction.all(models.Purchase.select().where(models.Purchase.state == "paid")))
 
 
+@pytest.mark.parametrize("url", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"], indirect=True)
 def test_repeated_events_are_credited_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
     database = Database(url)
     (key,) = create_accounts(url, 1)
