@@ -108,7 +108,8 @@ def _split_by_size(divider: Divider, limit: int, size: int, *, sanitize: bool) -
         fitting, too_many = 0, count - first + 1
         while too_many - fitting > 1:
             length = min(max(length, fitting + 1), too_many - 1)
-            with warnings.catch_warnings(record=True) as caught:  # those of files that are too large do not count
+            # A part that is too large is split again, so its warnings do not count.
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 made = _save(divider, [*range(first, first + length)], first == 0, sanitize)
             if len(made.data) <= limit:

@@ -17,7 +17,7 @@ from plugins._pdf.invisible_text import remove_invisible_text
 from plugins._pdf.marks import Mark, MarkWriter
 
 _DPI = 300  # for which Tesseract is made
-_MAX_PIXELS = 25_000_000  # of a page that is recognized
+_MAX_PAGE_PIXELS = 25_000_000
 _WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
 
 
@@ -28,7 +28,7 @@ class Recognizer:
         self._document = document
         self._command = command
         self._writer = MarkWriter(document)
-        self._fonts: Object | None = None  # of the first layer; those of all layers are the same
+        self._fonts: Object | None = None  # All layers have the same fonts.
 
     def run(self, *, deskew: bool, force: bool) -> int:
         """Adds text to the pages that have none. With `force`, to all, where it replaces invisible text.
@@ -49,7 +49,7 @@ class Recognizer:
 
     def _recognize(self, page: pymupdf.Page) -> bytes | None:
         """A PDF of one page with only the invisible text of a page. None for an empty page."""
-        dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PIXELS / page.rect.get_area()))))
+        dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
         check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
         pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
         picture: bytes = pixels.tobytes("pgm")

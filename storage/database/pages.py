@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 CURSOR = r"[0-9]{1,19}-[0-9A-Za-z_]{1,60}"
 """The form of a cursor, as a regular expression: the time and the id of a row."""
 
-_MAX_INTEGER = (1 << 63) - 1  # of both databases
+_MAX_INTEGER = (1 << 63) - 1  # The limit of both databases.
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ class Job(Model):
     fence = BigIntegerField()  # number of claims
     attempts = BigIntegerField()  # claims without those that were lost or given back
     crashes = BigIntegerField()  # attempts whose worker process died
-    server = TextField(null=True)  # of the latest claim, as the next two
+    server = TextField(null=True)  # The server of the latest claim; `boot` and `lease_until` belong to that claim, too.
     boot = TextField(null=True)
     lease_until = BigIntegerField(null=True)
     result = TextField(null=True)  # JSON; of a running batch, the entries of its files so far

@@ -26,8 +26,8 @@ LEASE = 30  # seconds
 MAX_FAILURES = 5  # consecutive ones; then a receiver gets one message at a time, with pauses
 PAUSE = 30  # seconds
 MAX_FAILING = 432_000  # seconds without a success after which a webhook ends: 5 days
-_JITTER = 0.1  # of a delay, earlier or later
-_MESSAGES = 100  # that are claimed with a receiver
+_JITTER = 0.1  # An attempt is made by up to this part of its delay earlier or later.
+_MAX_CLAIMED = 100  # messages of one receiver
 
 SELECT_OLDEST_DUE = Statement(
     "SELECT due_at FROM receiver WHERE due_at <= :now AND free_at <= :now ORDER BY due_at LIMIT 1"
@@ -159,7 +159,7 @@ def _select_free(transaction: Transaction, limit: int, full: Iterable[str]) -> l
 
 
 def _with_messages(transaction: Transaction, row: Receiver, claim_id: str) -> ClaimedReceiver:
-    limit = _MESSAGES if row.failures < MAX_FAILURES else 1
+    limit = _MAX_CLAIMED if row.failures < MAX_FAILURES else 1
     due = _waiting(row) & (Delivery.next_attempt_at <= transaction.now)
     own = (Delivery.delivery_id, Delivery.webhook, Delivery.url, Delivery.event, Delivery.body, Delivery.attempts)
     rows = transaction.rows(Delivery.select(*own).where(due).order_by(Delivery.next_attempt_at).limit(limit))

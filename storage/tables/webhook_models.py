@@ -22,7 +22,7 @@ class SigningSecret(Model):
     owner = TextField()
     secret = TextField()
     created_at = BigIntegerField()
-    expires_at = BigIntegerField(null=True)  # of a replaced one
+    expires_at = BigIntegerField(null=True)  # set when the secret is replaced
 
     class Meta:
         table_name = "signing_secret"
@@ -36,7 +36,7 @@ class Delivery(Model):
     account = TextField()
     webhook = TextField(null=True)
     url = TextField()
-    host = TextField()  # with the port
+    host = TextField()  # host name and port
     event = TextField()
     body = TextField()  # JSON
     attempts = BigIntegerField()
@@ -47,7 +47,7 @@ class Delivery(Model):
 class DeliveryAttempt(Model):
     """An attempt to deliver a message. `status` is the one of the response, `error` why there is none."""
 
-    attempt_id = TextField(column_name="id", primary_key=True)  # of the delivery and the number
+    attempt_id = TextField(column_name="id", primary_key=True)  # made from the ids of the delivery and its number
     delivery_id = TextField(column_name="delivery")
     attempt = BigIntegerField()  # from 1
     webhook = TextField(null=True)

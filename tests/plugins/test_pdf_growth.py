@@ -13,7 +13,7 @@ from tests.support.samples.pdf_documents import at, compress, delete, merge, out
 from tests.support.samples.pdf_pictures import GRAY, add_page, flate
 
 _SIZES = (150, 2400)
-_MAX_GROWTH = 64  # at 16 times the size; 16 is linear, 256 is quadratic
+_MAX_GROWTH = 48  # at 16 times the size; 16 is linear, 256 is quadratic
 
 
 def _pages(document: Pdf, count: int) -> None:
