@@ -183,7 +183,7 @@ class TestTheToolOfThePlugin:
 
         assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ppm-tiles", "Cut into tiles", "ppm")
         assert paths["/tools/ppm-tiles"]["post"]["operationId"] == "cutIntoTiles"
-        assert {"file", "url", "stamp", "columns"} <= {*form["properties"]}
+        assert (form["required"], {"file", "url", "stamp", "columns"} <= {*form["properties"]}) == ([], True)
         assert paths["/tools/ppm-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
         assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
 

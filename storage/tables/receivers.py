@@ -151,7 +151,7 @@ def release(transaction: Transaction, receiver: ClaimedReceiver, failures: int) 
 
 
 def _select_free(transaction: Transaction, limit: int, full: Iterable[str]) -> list[Receiver]:
-    """Returns receivers that nobody sends to, without those of some accounts, and locks them."""
+    """Locks and returns receivers that no server has claimed, except those of some accounts."""
     now = transaction.now
     free = (Receiver.due_at <= now) & (Receiver.free_at <= now) & Receiver.account.not_in(sorted(full))
     query = Receiver.select().where(free).order_by(Receiver.due_at).limit(limit)

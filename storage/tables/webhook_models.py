@@ -49,7 +49,7 @@ class DeliveryAttempt(Model):
 
     attempt_id = TextField(column_name="id", primary_key=True)  # made from the ids of the delivery and its number
     delivery_id = TextField(column_name="delivery")
-    attempt = BigIntegerField()  # from 1
+    attempt = BigIntegerField()  # The first attempt is 1.
     webhook = TextField(null=True)
     event = TextField()
     status = BigIntegerField(null=True)
@@ -66,9 +66,9 @@ class Receiver(Model):
 
     account = TextField()
     host = TextField()
-    due_at = BigIntegerField()  # of the first delivery
+    due_at = BigIntegerField()  # when its first delivery is due
     free_at = BigIntegerField()  # when it may be claimed: the end of a lease, or of a pause after failures
-    claim = TextField(null=True)  # of the server that sends
+    claim = TextField(null=True)  # set while a server sends to it
     failures = BigIntegerField()  # consecutive ones
 
     class Meta:

@@ -68,7 +68,9 @@ def filter_failure(context: HookContext, failure: Failure, case: Case[Any], resp
         return bool(response.status_code != 500 or response.json()["error"].get("reason") not in expected)
     if failure.code == _SCHEMA:  # a job that was asked for in place of a file, and events, which no schema describes
         headers = {name.lower(): str(value) for name, value in response.headers.items()}
-        return "preference-applied" not in headers and "event-stream" not in headers["content-type"]
+        path = case.operation.path
+        is_file = path == "/convert" or (path.startswith(("/pdf/", "/tools/")) and not path.endswith("/json"))
+        return not (is_file and "preference-applied" in headers) and "event-stream" not in headers["content-type"]
     if failure.code == _NOT_FOUND:  # nothing has been converted yet
         return bool(response.json()["error"].get("reason") != "not_processed")
     if failure.code != _REFUSED:
