@@ -39,6 +39,7 @@ from engine.formats import Signature as Signature
 from engine.formats import Sniffer as Sniffer
 from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
+from engine.formats import decode_text as decode_text
 from engine.formats import ends_with as ends_with
 from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
 from engine.hdr import PRIMARIES as PRIMARIES

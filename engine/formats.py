@@ -1,5 +1,7 @@
 """Formats of files and of payloads in memory, and their detection from bytes."""
 
+import codecs
+import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -46,13 +48,18 @@ class Format(Generic[T]):
 
 @dataclass(frozen=True)
 class FileFormat(Format[bytes]):
-    """A format of files. The first extension is used for downloads; all are aliases of the name."""
+    """A format of files. The first extension is used for downloads; all are aliases of the name.
+
+    `text_extensions` are for formats of text, which the content need not show: a file of text whose name has one of
+    them has the format, unless its content matches another one. "" stands for a name without extension.
+    """
 
     payload: type[bytes] = field(default=bytes, init=False)
     _: KW_ONLY
     media_type: str
     extensions: tuple[str, ...]
     sniff: Sniffer = field(repr=False)
+    text_extensions: tuple[str, ...] = ()
     lossy: bool = False  # quality applies
     animated: bool = False  # animations can be written
     paged: bool = False  # several pages can be written
@@ -61,8 +68,43 @@ class FileFormat(Format[bytes]):
 
     __hash__ = Format.__hash__
 
+    def match(self, content: Content, extension: str) -> tuple[int, bool]:
+        """How well the file matches: the score of its content, 0 if it has another format, and that of its name."""
+        score = self.sniff(content)
+        if extension in self.text_extensions and is_text(content):
+            return max(score, 1), True
+        return score, extension in self.extensions
+
 
 AnyFormat: TypeAlias = Format[Any]
+
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_NO_TEXT = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")  # file(1) counts the other control characters as text
+_TEXT_HEAD = 1 << 16  # bytes of a file that are read to find out whether it is text
+
+
+def decode_text(data: bytes, *, final: bool = True) -> str:
+    """The text of a file in UTF-8, in UTF-16 with a byte order mark, or otherwise in windows-1252.
+
+    Not `final`: the last character can be incomplete. Raises ValueError if the file is no text in these encodings.
+    """
+    unicode = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8-sig"
+    try:
+        text = codecs.getincrementaldecoder(unicode)().decode(data, final)
+    except UnicodeDecodeError:
+        text = data.decode("cp1252")
+    if _NO_TEXT.search(text):
+        raise ValueError("The file contains control characters.")
+    return text
+
+
+def is_text(content: Content) -> bool:
+    """Whether the file begins as text that `decode_text` reads."""
+    try:
+        decode_text(content[:_TEXT_HEAD], final=len(content) <= _TEXT_HEAD)
+    except ValueError:
+        return False
+    return True
 
 
 class Signature:

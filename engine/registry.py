@@ -124,6 +124,8 @@ class Registry:
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
         """Detects the format of bytes: the longest signature match wins, then the extension of `filename`.
 
+        The extension alone decides on the formats of text.
+
         Raises UnknownFormat, reason `empty_file` or `unrecognized`.
         """
         if len(content) == 0:
@@ -131,7 +133,7 @@ class Registry:
         extension = Path(filename).suffix[1:].lower()
         best, best_rank = None, (0, True)
         for fmt in self.formats.values():
-            rank = (fmt.sniff(content), extension in fmt.extensions)
+            rank = fmt.match(content, extension)
             if rank > best_rank:
                 best, best_rank = fmt, rank
         if best is None:

@@ -73,6 +73,57 @@ def test_anything_else_is_unknown(tmp_path: Path, content: bytes) -> None:
     assert raised.value.reason == "unrecognized"
 
 
+def _text_format(name: str, *text_extensions: str) -> Plugin:
+    fmt = FileFormat(
+        name,
+        media_type="text/x",
+        extensions=(name,),
+        sniff=Signature((0, b"<" + name.encode())),
+        text_extensions=text_extensions,
+    )
+
+    @conversion(fmt, RASTER)
+    def decode(_data: bytes) -> Raster:
+        raise AssertionError("never run")
+
+    return Plugin(name, name, (decode,))
+
+
+_LATIN = "Größe".encode("cp1252")
+
+
+@pytest.mark.parametrize(
+    ("content", "filename", "expected"),
+    [
+        (b"a;b", "table.first", "first"),
+        (b"a;b", "TABLE.FIRST", "first"),
+        (b"a;b", "table", "second"),
+        (b"a;b", "", "second"),
+        (b"a;b", "archive.first/table", "second"),
+        (b"a;b", "table.png", None),
+        (b"<second", "table.first", "second"),
+        (b"<second", "table.png", "second"),
+        ("Größe 漢字".encode(), "table.first", "first"),
+        ("Größe 漢字".encode("utf-16"), "table.first", "first"),
+        (b"\xef\xbb\xbfa;b", "table.first", "first"),
+        (_LATIN * 20_000, "table.first", "first"),
+        ("漢".encode() * 30_000, "table.first", "first"),  # the part that is read ends within a character
+        (b"a\0b", "table.first", None),
+        (b"a\x81b", "table.first", None),
+        (b"\xff\xfea", "table.first", "first"),  # windows-1252: half a character of UTF-16
+        (b"\x89PNG\r\n\x1a\n", "table", None),
+    ],
+)
+def test_text_has_the_format_of_its_extension(content: bytes, filename: str, expected: str | None) -> None:
+    registry = Registry([_text_format("first", "first"), _text_format("second", "", "second")])
+    try:
+        found: str | None = registry.identify_content(content, filename).name
+    except UnknownFormat:
+        found = None
+
+    assert found == expected
+
+
 def test_an_empty_file_has_its_own_reason(tmp_path: Path) -> None:
     path = tmp_path / "empty.png"
     path.touch()
