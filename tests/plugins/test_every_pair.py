@@ -16,12 +16,13 @@ from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
+from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
 _TEXTS = {"html", "txt"}
 _PAIRS = [plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEXTS]
 _TOOLS = _REGISTRY.tools.items()
-_RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
+_RAW = {*CAMERAS}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 
