@@ -310,8 +310,8 @@ def _encode(linear: NDArray[np.float32]) -> NDArray[np.float32]:
     """LibRaw's tone curve, from BT.709: linear samples of 0 to 1, encoded."""
     import numpy as np
 
-    bright = np.float32(1.099) * linear ** np.float32(0.45) - np.float32(0.099)
-    return np.where(linear < 0.018, linear * np.float32(4.5), bright)
+    bright = 1.099 * linear**0.45 - 0.099
+    return np.asarray(np.where(linear < 0.018, linear * 4.5, bright), np.float32)
 
 
 def _to_array(image: Image.Image) -> NDArray[Any]:

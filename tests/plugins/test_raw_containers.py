@@ -13,7 +13,7 @@ from PIL.TiffTags import BYTE
 from engine import pipeline
 from engine.errors import CorruptInput, InvalidOption, UnknownFormat
 from engine.registry import load_registry
-from plugins.raw import FORMATS
+from plugins._raw_containers import FORMATS
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.raw_parts import CAPTURED_AT, Camera, Shot, mosaic, octets

@@ -59,7 +59,7 @@ def crw(camera: Camera, shot: Shot) -> bytes:
     """A heap of records (CIFF): the low bits of the samples, then the differences of the others."""
     # An odd sample beside each even one of its color: no difference is zero.
     odd = ((np.arange(shot.width) // 2 + 1) % 2 * 4).astype(np.uint16)
-    samples = mosaic(camera, shot) & ~np.uint16(4) | odd
+    samples = (mosaic(camera, shot) & ~np.uint16(4) | odd).astype(np.uint16)
     low = (samples & 3).reshape(-1, 4) @ np.array([1, 4, 16, 64])
     sensor = low.astype(np.uint8).tobytes() + b"\xff" * 514 + _differences(samples >> 2)
     properties = _heap(
