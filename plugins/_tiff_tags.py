@@ -10,12 +10,13 @@ from engine import Content
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
 """The tags of one directory: integers, or bytes for the types ASCII and undefined."""
 
-SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE = 254, 256, 257, 259, 262, 271
+SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE, MODEL = 254, 256, 257, 259, 262, 271, 272
 SUB_DIRECTORIES, DNG_VERSION = 330, 50706
 REDUCED, MASK = 1, 4  # subfile types: a smaller version of another page, and a transparency mask
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
+SAMPLES, CFA_PATTERN, LEAF = 277, 33422, 34310  # samples per pixel, colors of a sensor's filter, Leaf's tag
 
 # Format codes of integers, and bytes per value, by type. Other types have one byte per value.
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
@@ -101,14 +102,25 @@ def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Di
 
 def camera_make(directories: list[Directory]) -> bytes:
     """The manufacturer of the camera, in upper case; empty if unknown."""
-    value = directories[0].get(MAKE, b"") if directories else b""
+    return _name(directories, MAKE)
+
+
+def camera_model(directories: list[Directory]) -> bytes:
+    """The model of the camera, in upper case; empty if unknown."""
+    return _name(directories, MODEL)
+
+
+def _name(directories: list[Directory], tag: int) -> bytes:
+    value = directories[0].get(tag, b"") if directories else b""
     return value.strip(b"\0 ").upper() if isinstance(value, bytes) else b""
 
 
 def holds_sensor_data(directories: list[Directory]) -> bool:
     """Whether a directory describes RAW sensor data."""
     return any(
-        directory.get(PHOTOMETRIC) in ((CFA,), (LINEAR_RAW,)) or directory.get(COMPRESSION) in ((32767,), (34713,))
+        directory.get(PHOTOMETRIC) in ((CFA,), (LINEAR_RAW,))
+        or directory.get(COMPRESSION) in ((32767,), (34713,))
+        or (directory.get(SAMPLES, (1,)) == (1,) and not directory.keys().isdisjoint((CFA_PATTERN, LEAF)))
         for directory in directories
     )
 
@@ -148,6 +160,12 @@ def is_truncated(content: Content, directories: list[Directory]) -> bool:
         if any(offset + size - size // 100 > len(content) for offset, size in zip(offsets, counts, strict=False)):
             return True
     return False
+
+
+def lacks_directories(content: Content, directories: list[Directory]) -> bool:
+    """Whether a sub-directory lies beyond the end of the file, as in the start of camera RAW."""
+    offsets = (offset for directory in directories for offset in directory.get(SUB_DIRECTORIES, ()))
+    return any(offset >= len(content) for offset in offsets)
 
 
 def is_complete(content: Content) -> bool:

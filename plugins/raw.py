@@ -1,10 +1,11 @@
-"""Camera RAW: CR2, NEF, ARW, DNG, RAF, ORF and RW2, developed by LibRaw with the camera's white balance."""
+"""Camera RAW of all makers (`plugins/_raw_containers.py`), developed by LibRaw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from io import BytesIO
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from PIL import Image, ImageOps
@@ -13,24 +14,34 @@ from pydantic import Field
 from engine import (
     RASTER,
     AnyConversion,
-    Content,
     ConversionError,
     CorruptInput,
     DeepPixels,
-    FileFormat,
+    FidelityWarning,
     Frame,
     InvalidOption,
     Loss,
     Raster,
-    Signature,
     Size,
-    any_of,
     check_size,
     conversion,
     hookimpl,
 )
-from plugins import _exif, _pillow, _tiff_tags, jpeg, tiff
+from engine.option_types import Exposure
+from plugins import _exif, _pillow, _raw_containers, _tiff_tags, jpeg, tiff
+from plugins._raw_containers import FORMATS
 
+WhiteBalance: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^(camera|auto|[2-9]\d{3}|1[01]\d{3}|12000)$",
+        examples=["5500"],
+        description="camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.",
+    ),
+]
+HalfSize: TypeAlias = Annotated[
+    bool, Field(description="Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.")
+]
 RawMode: TypeAlias = Annotated[
     Literal["develop", "preview"],
     Field(description="`preview` uses the largest JPEG that the camera stored in the file; it can be small."),
@@ -42,9 +53,14 @@ if TYPE_CHECKING:
     from rawpy import RawPy
 
 MODULES = ("rawpy", "multiprocessing", *tiff.MODULES)
-_SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
+_FLIPS: Mapping[int, int] = MappingProxyType({3: 3, 6: 6, 8: 5})  # LibRaw's orientations by those of EXIF
+_METHODS: Mapping[int, Image.Transpose] = MappingProxyType(
+    {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_270, 8: Image.Transpose.ROTATE_90}
+)
+_DAYLIGHT = (0.9505, 1.0, 1.0888)  # D65 in CIE XYZ
+_XYZ_TO_SRGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.2040, 1.0570))
 
 # The brightness is changed if it differs from the camera's own picture by more than the tolerance.
 _TOLERANCE = 0.1
@@ -54,52 +70,44 @@ _CLIPPED = 0.015  # the share of all pixels; LibRaw's own brightening allows 0.0
 _MAX_GAIN, _BISECTIONS = 16, 12
 
 
-def _tiff_raw(maker: bytes, *, dng: bool = False) -> Callable[[Content], int]:
-    """A sniffer for TIFF-based RAW files of a manufacturer, or for DNG."""
+@dataclass(frozen=True)
+class _Settings:
+    """How sensor data becomes a picture; the names are those of the options."""
 
-    def sniff(content: Content) -> int:
-        directories = _tiff_tags.read_directories(content)
-        if any(_tiff_tags.DNG_VERSION in directory for directory in directories[:1]):
-            return 16 if dng else 0
-        matches = bool(maker) and _tiff_tags.camera_make(directories).startswith(maker)
-        holds_raw = _tiff_tags.holds_sensor_data(directories) or (maker == _SCANNER and _is_scan(directories))
-        return 4 + len(maker) if matches and holds_raw else 0
+    exposure: float = 0
+    white_balance: str = "camera"
+    half_size: bool = False
 
-    return any_of(*(Signature((0, magic), then=sniff) for magic in (b"II*\0", b"MM\0*")))
+    @property
+    def gain(self) -> float:
+        return float(2**self.exposure)
 
-
-def _is_scan(directories: list[_tiff_tags.Directory]) -> bool:
-    """Whether a film scanner wrote a TIFF-based file: a thumbnail, and colors in a sub-directory."""
-    return (
-        _tiff_tags.camera_make(directories).startswith(_SCANNER)
-        and not _tiff_tags.holds_sensor_data(directories)
-        and _tiff_tags.hides_picture(directories)
-    )
-
-
-def _format(name: str, media_type: str, sniff: Callable[[Content], int]) -> FileFormat:
-    return FileFormat(name, media_type=media_type, extensions=(name,), sniff=sniff, bytes_per_pixel=0.5)
+    def parameters(self, raw: RawPy, data: bytes) -> dict[str, Any]:
+        """The parameters of `RawPy.postprocess`, besides those for brightness and depth."""
+        found: dict[str, Any] = {"half_size": self.half_size}
+        if raw.sizes.flip == 0 and (flip := _FLIPS.get(_raw_containers.orientation(data))):
+            found["user_flip"] = flip
+        if self.white_balance.isdigit():
+            return {**found, "user_wb": _multipliers(raw, int(self.white_balance))}
+        return {**found, "use_camera_wb": self.white_balance == "camera", "use_auto_wb": self.white_balance == "auto"}
 
 
-CR2 = _format("cr2", "image/x-canon-cr2", Signature((0, b"II*\0"), (8, b"CR\x02")))
-NEF = _format("nef", "image/x-nikon-nef", _tiff_raw(_SCANNER))
-ARW = _format("arw", "image/x-sony-arw", _tiff_raw(b"SONY"))
-DNG = _format("dng", "image/x-adobe-dng", _tiff_raw(b"", dng=True))
-RAF = _format("raf", "image/x-fuji-raf", Signature((0, b"FUJIFILMCCD-RAW")))
-ORF = _format(
-    "orf",
-    "image/x-olympus-orf",
-    any_of(*(Signature((0, magic)) for magic in (b"IIRO", b"IIRS", b"MMOR"))),
-)
-RW2 = _format("rw2", "image/x-panasonic-rw2", Signature((0, b"IIU\0")))
-
-FORMATS = (CR2, NEF, ARW, DNG, RAF, ORF, RW2)
-
-
-def decode(data: bytes, *, raw_mode: RawMode = "develop") -> Raster:
+def decode(
+    data: bytes,
+    *,
+    raw_mode: RawMode = "develop",
+    exposure: Exposure = 0.0,
+    white_balance: WhiteBalance = "camera",
+    half_size: HalfSize = False,
+) -> Raster:
+    settings = _Settings(exposure, white_balance, half_size)
+    is_scan = _raw_containers.is_scan(_tiff_tags.read_directories(data))
+    if (raw_mode == "preview" or is_scan) and settings != _Settings():
+        message = "exposure, white_balance and half_size have no effect on previews and on pictures of film scanners."
+        FidelityWarning.issue("option_ignored", message)
     if raw_mode == "preview":
         return _read_preview(data)
-    return _read_scan(data) if _is_scan(_tiff_tags.read_directories(data)) else _develop(data)
+    return _read_scan(data) if is_scan else _develop(data, settings)
 
 
 def _read_preview(data: bytes) -> Raster:
@@ -113,7 +121,13 @@ def _read_preview(data: bytes) -> Raster:
         raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
     jpeg.check_scans(preview)
     raster = _pillow.decode(preview, "JPEG", lossy=True)
-    block = _read_block(data)
+    orientation = _raw_containers.orientation(data)
+    if method := _METHODS.get(orientation):
+        raster = raster.map(
+            lambda frame: replace(frame, pixels=frame.image.transpose(method)),
+            lambda size: size[::-1] if orientation >= 5 else size,
+        )
+    block = _raw_containers.read_block(data)
     return replace(raster, exif=_exif.from_file(block), xmp=_read_xmp(block), dpi=None)
 
 
@@ -143,20 +157,15 @@ def _encode_if_linear(array: NDArray[np.uint16], brightness: float) -> None:
             row[:] = table[row]
 
 
-def _develop(data: bytes) -> Raster:
+def _develop(data: bytes, settings: _Settings) -> Raster:
     """Develops the sensor data, upright and in sRGB."""
-    directories = _tiff_tags.read_directories(data)
-    # LibRaw decodes some truncated files to noise without an error.
-    if _tiff_tags.is_truncated(data, directories):
+    if _raw_containers.is_truncated(data):
         raise CorruptInput("The file is truncated within the sensor data.")
-    size = _upright_size(data)
-    # LibRaw opens the thumbnail of some files that it does not know.
-    if size[0] * size[1] < _tiff_tags.declared_area(directories) // 2:
-        raise CorruptInput(f"Only {size[0]} x {size[1]} pixels of a larger picture can be read.")
-    block = _read_block(data)
+    size = _upright_size(data, settings)
+    block = _raw_containers.read_block(data)
     return Raster(
-        _develop_frames(data, bits=8),
-        deep_frames=_develop_frames(data, bits=16),
+        _develop_frames(data, settings, bits=8),
+        deep_frames=_develop_frames(data, settings, bits=16),
         exif=_exif.from_file(block, color_space=_SRGB),
         xmp=_read_xmp(block),
         lossy=True,
@@ -166,26 +175,67 @@ def _develop(data: bytes) -> Raster:
     )
 
 
-def _upright_size(data: bytes) -> Size:
+def _upright_size(data: bytes, settings: _Settings) -> Size:
     """The size of the developed picture, from the header."""
     import rawpy
 
     with rawpy.imread(BytesIO(data)) as raw:
-        sizes = raw.sizes
-    return (sizes.iheight, sizes.iwidth) if sizes.flip in _TURNED else (sizes.iwidth, sizes.iheight)
+        sizes, flip = raw.sizes, settings.parameters(raw, data).get("user_flip", raw.sizes.flip)
+        halved = settings.half_size and raw.raw_type == rawpy.RawType.Flat
+    width, height = sizes.iwidth, sizes.iheight
+    # LibRaw opens the thumbnail of some files that it does not know.
+    if width * height < _tiff_tags.declared_area(_tiff_tags.read_directories(data)) // 2:
+        raise CorruptInput(f"Only {width} x {height} pixels of a larger picture can be read.")
+    if halved:
+        width, height = (width + 1) // 2, (height + 1) // 2
+    return (height, width) if flip in _TURNED else (width, height)
 
 
-def _develop_frames(data: bytes, *, bits: int) -> Iterator[Frame]:
+def _develop_frames(data: bytes, settings: _Settings, *, bits: int) -> Iterator[Frame]:
     import rawpy
 
     with rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
-        array: NDArray[Any] = raw.postprocess(use_camera_wb=True, output_bps=bits)
+        parameters = settings.parameters(raw, data)
+        array: NDArray[Any] = raw.postprocess(output_bps=bits, **parameters)
         brightness = _preview_brightness(raw)
         if brightness is not None and abs(_mean(array) / brightness - 1) > _TOLERANCE:
-            gain = _matching_gain(raw, brightness)
-            array = raw.postprocess(use_camera_wb=True, output_bps=bits, no_auto_bright=True, bright=gain)
+            gain = _matching_gain(raw, brightness, parameters)
+        elif settings.exposure:
+            gain = _automatic_gain(raw, parameters)
+        else:
+            gain = None
+        if gain is not None:
+            bright = gain * settings.gain
+            array = raw.postprocess(output_bps=bits, no_auto_bright=True, bright=bright, **parameters)
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
+
+
+def _multipliers(raw: RawPy, temperature: int) -> list[float]:
+    """The factors of the sensor's colors for the light of a black body: those for daylight, changed in proportion."""
+    import numpy as np
+
+    matrix = raw.rgb_xyz_matrix[:3]
+    response = np.asarray(matrix if matrix.any() else _XYZ_TO_SRGB)
+    change = (response @ _DAYLIGHT) / np.maximum(response @ _black_body(temperature), 1e-3)
+    red, green, blue = np.asarray(raw.daylight_whitebalance[:3]) * change
+    return [float(red), float(green), float(blue), float(green)]
+
+
+def _black_body(temperature: int) -> tuple[float, float, float]:
+    """The color of a black body in CIE XYZ, by the approximation of Kim et al. (2002) for 1667 to 25000 K."""
+    inverse = 1000 / temperature
+    if temperature <= 4000:
+        x = ((-0.2661239 * inverse - 0.2343589) * inverse + 0.8776956) * inverse + 0.179910
+    else:
+        x = ((-3.0258469 * inverse + 2.1070379) * inverse + 0.2226347) * inverse + 0.240390
+    if temperature <= 2222:
+        y = ((-1.1063814 * x - 1.34811020) * x + 2.18555832) * x - 0.20219683
+    elif temperature <= 4000:
+        y = ((-0.9549476 * x - 1.37418593) * x + 2.09137015) * x - 0.16748867
+    else:
+        y = ((3.0817580 * x - 5.87338670) * x + 3.75112997) * x - 0.37001483
+    return x / y, 1.0, (1 - x - y) / y
 
 
 def _preview_brightness(raw: RawPy) -> float | None:
@@ -224,14 +274,12 @@ def _extract_preview(raw: RawPy) -> bytes | NDArray[Any] | None:
         return None
 
 
-def _matching_gain(raw: RawPy, brightness: float) -> float:
+def _matching_gain(raw: RawPy, brightness: float, parameters: dict[str, Any]) -> float:
     """The factor of linear samples, at least 1, for this mean of the developed picture; it clips at most _CLIPPED."""
     import numpy as np
 
-    linear = raw.postprocess(use_camera_wb=True, output_bps=16, no_auto_bright=True, gamma=(1, 1))
-    samples = _sample(linear).astype(np.float32) / 65535
-    peak = float(np.quantile(samples.max(axis=2), 1 - _CLIPPED))
-    low, high = 1.0, max(1.0, 1 / max(peak, 1 / _MAX_GAIN))
+    samples = _linear_samples(raw, parameters)
+    low, high = 1.0, _gain_that_clips(samples.max(axis=2), _CLIPPED)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         too_bright = _mean(_encode(np.minimum(samples * middle, 1))) > brightness
@@ -239,11 +287,31 @@ def _matching_gain(raw: RawPy, brightness: float) -> float:
     return low
 
 
+def _automatic_gain(raw: RawPy, parameters: dict[str, Any]) -> float:
+    """The factor of LibRaw's own brightening, which lets at most 1 % of each color clip."""
+    samples = _linear_samples(raw, parameters)
+    return min(_gain_that_clips(samples[..., color], 0.01) for color in range(3))
+
+
+def _linear_samples(raw: RawPy, parameters: dict[str, Any]) -> NDArray[np.float32]:
+    import numpy as np
+
+    linear = raw.postprocess(output_bps=16, no_auto_bright=True, gamma=(1, 1), **parameters)
+    return _sample(linear).astype(np.float32) / 65535
+
+
+def _gain_that_clips(samples: NDArray[np.float32], share: float) -> float:
+    import numpy as np
+
+    return max(1.0, 1 / max(float(np.quantile(samples, 1 - share)), 1 / _MAX_GAIN))
+
+
 def _encode(linear: NDArray[np.float32]) -> NDArray[np.float32]:
     """LibRaw's tone curve, from BT.709: linear samples of 0 to 1, encoded."""
     import numpy as np
 
-    return np.where(linear < 0.018, linear * np.float32(4.5), np.float32(1.099) * linear ** np.float32(0.45) - 0.099)
+    bright = 1.099 * linear**0.45 - 0.099
+    return np.asarray(np.where(linear < 0.018, linear * 4.5, bright), np.float32)
 
 
 def _to_array(image: Image.Image) -> NDArray[Any]:
@@ -268,16 +336,6 @@ def _mean(array: NDArray[Any]) -> float:
 
 def _read_xmp(block: _exif.Block | None) -> bytes | None:
     return _pillow.upright_xmp(block.bytes_of(_exif.XMP)) if block else None
-
-
-def _read_block(data: bytes) -> _exif.Block | None:
-    """The first TIFF directory; in RAF the one of the preview."""
-    if data.startswith(b"FUJIFILM"):
-        start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
-        return _exif.parse(_pillow.open_image(data[start : start + size], "JPEG").info.get("exif"))
-    # ORF and RW2 differ from TIFF only in the magic number.
-    magic = b"\x2a\0" if data.startswith(b"II") else b"\0\x2a"
-    return _exif.parse_file(data[:2] + magic + data[4:])
 
 
 @hookimpl

@@ -14,6 +14,7 @@ from engine import (
     MAX_FRAMES,
     RASTER,
     Content,
+    CorruptInput,
     DeepPixels,
     FidelityWarning,
     FileFormat,
@@ -80,6 +81,9 @@ _PHOTOMETRIC_NAMES = {
 
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+    directories = _tiff_tags.read_directories(data)
+    if _tiff_tags.camera_make(directories) and _tiff_tags.lacks_directories(data, directories):
+        raise CorruptInput("The file is truncated before the sensor data.")
     block = _exif.parse_file(data)
     raster = _decode(data, pages)
     if block is None:

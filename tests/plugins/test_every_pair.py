@@ -17,6 +17,7 @@ from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
 from tests.support.samples.pairs import sample_of
+from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
 _TEXTS = {"html", "txt"}
@@ -24,7 +25,7 @@ _PAIRS = [plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEX
 _SAMPLE = sample_of(_PAIRS)
 _TOOLS = _REGISTRY.tools.items()
 _PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
-_RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
+_RAW = {*CAMERAS}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 

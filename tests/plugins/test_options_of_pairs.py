@@ -26,7 +26,6 @@ from tests.support.samples.generated import sample, samples_with_traits, saved
 from tests.support.samples.pairs import sample_of
 from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
-from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
@@ -217,6 +216,12 @@ def _raw_mode(pair: Pair) -> None:
     _expect(pair, {"raw_mode": "preview"}, size=(84, 60), depth=8)
 
 
+def _development(pair: Pair) -> None:
+    _expect(pair, {"half_size": True}, size=(84, 60))
+    for options in ({"exposure": -2.0}, {"white_balance": "3000"}):
+        assert pair.convert(options).data != pair.result.data
+
+
 def _password(pair: Pair) -> None:
     document = pymupdf.open(stream=pair.data, filetype="pdf")
     data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")
@@ -283,6 +288,9 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "subsampling": ({"subsampling": "4:4:4"}, _subsampling),
     "compression": ({"compression": "none"}, _compression),
     "raw_mode": ({"raw_mode": "preview"}, _raw_mode),
+    "exposure": ({"exposure": -2.0}, _development),
+    "white_balance": ({"white_balance": "3000"}, _development),
+    "half_size": ({"half_size": True}, _development),
     "max_bytes": ({"max_bytes": 1_000_000}, _max_bytes),
     "pages": ({"pages": "1"}, _pages),
     "password": ({"password": "secret"}, _password),
@@ -364,23 +372,6 @@ def test_each_option_has_a_check() -> None:
     assert _CHECKS.keys() == _REGISTRY.options.keys()
     used = {name for name, (values, _) in _CHECKS.items() if any(pair.takes(values) for pair in _PAIRS)}
     assert used == _CHECKS.keys()
-
-
-@pytest.mark.parametrize("raw", CAMERAS)
-@pytest.mark.parametrize("orientation", [1, 6])
-def test_previews_of_raw_files_are_upright(raw: str, orientation: int) -> None:
-    pair = Pair(_REGISTRY.formats[raw], _REGISTRY.formats["png"], raw_sample(raw, orientation=orientation))
-
-    found = facts("png", pair.convert({"raw_mode": "preview"}).data)
-
-    assert found == pair.base | {"size": (84, 60) if orientation == 1 else (60, 84), "depth": 8}
-
-
-def test_a_raw_file_without_preview_is_refused() -> None:
-    data = raw_sample("arw").replace(b"\xff\xd8\xff", b"\0\0\0")
-    pair = Pair(_REGISTRY.formats["arw"], _REGISTRY.formats["jpeg"], data)
-
-    _refuses(pair, {"raw_mode": "preview"})
 
 
 @pytest.mark.parametrize("target", sorted({pair.target.name for pair in _PAIRS if pair.takes({"effort": 9})}))

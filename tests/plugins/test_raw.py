@@ -18,7 +18,8 @@ from tests.support.results.conversions import codes, convert
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
-from tests.support.samples.raw_samples import Shot, preview_jpeg, raw_sample
+from tests.support.samples.raw_parts import Shot, preview_jpeg
+from tests.support.samples.raw_samples import raw_sample
 
 _REGISTRY = load_registry()
 _SHOT = Shot(420, 300, 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from PIL.TiffTags import ASCII, BYTE
 
 from tests.support.samples.generated import quadrants
-from tests.support.samples.raw_samples import (
+from tests.support.samples.raw_parts import (
     Entry,
     ifd,
     longs,
