@@ -5,6 +5,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pillow_heif
 from PIL import Image, ImageCms
 from psd_tools import PSDImage
@@ -82,6 +83,17 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _pnm(header: str, mode: str) -> bytes:
+    samples = quadrants().convert(mode)
+    return header.encode() + (samples.tobytes("raw", "1;I") if mode == "1" else samples.tobytes())
+
+
+def _pfm() -> bytes:
+    encoded = np.asarray(quadrants())[::-1] / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    return f"PF\n{SIZE[0]} {SIZE[1]}\n-1.0\n".encode() + linear.astype("<f4").tobytes()
+
+
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
@@ -89,8 +101,13 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "gif": _pillow("GIF"),
     "heic": _heic,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
+    "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
+    "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
     "pdf": _pdf,
+    "pfm": _pfm,
+    "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
     "png": _pillow("PNG"),
+    "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
     "psd": _psd,
     "svg": _svg,
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
