@@ -22,8 +22,8 @@ _TEXTS = {"html", "txt"}
 _PAIRS = [plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEXTS]
 _TOOLS = _REGISTRY.tools.items()
 _RAW = {"arw", "cr2", "dng", "nef", "orf", "raf", "rw2"}
-_SIMPLE = {"pbm", "pgm", "ppm", "pam", "pfm"}
-_GRAY = {"pbm", "pgm"}
+_SIMPLE = {"pbm", "pgm", "ppm", "pam", "pfm", "tga", "qoi", "pcx", "sgi", "xbm", "xpm"}
+_GRAY = {"pbm", "pgm", "xbm"}
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 

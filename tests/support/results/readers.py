@@ -116,6 +116,15 @@ def _mupdf(data: bytes) -> Reading:
     return Reading((pixmap.width, pixmap.height), 1, _colour(samples))
 
 
+def _netpbm(*program: str) -> Callable[[bytes], Reading]:
+    """A reader that has the picture converted by a program of Netpbm."""
+
+    def reader(data: bytes) -> Reading:
+        return _mupdf(subprocess.run(program, input=data, check=True, capture_output=True).stdout)
+
+    return reader
+
+
 def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
     array = array[..., None] if array.ndim == 2 else array
     if array.shape[2] in (2, 4):
@@ -133,10 +142,16 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "pdf": _pdf,
+    "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,
     "png": _frames(imagecodecs.apng_decode),
     "psd": _psd,
+    "qoi": _netpbm("qoitopam"),
+    "sgi": _netpbm("sgitopnm"),
     "svg": _vips,
+    "tga": _netpbm("tgatoppm", "-"),
     "tiff": _vips,
     "webp": _vips,
+    "xbm": _netpbm("xbmtopbm"),
+    "xpm": _netpbm("xpmtoppm"),
 }

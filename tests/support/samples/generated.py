@@ -94,6 +94,20 @@ def _pfm() -> bytes:
     return f"PF\n{SIZE[0]} {SIZE[1]}\n-1.0\n".encode() + linear.astype("<f4").tobytes()
 
 
+def _xbm() -> bytes:
+    ink = quadrants().convert("1").tobytes("raw", "1;IR")
+    numbers = ",".join(f"0x{byte:02x}" for byte in ink)
+    return f"#define x_width {SIZE[0]}\n#define x_height {SIZE[1]}\nstatic char x_bits[] = {{{numbers}}};\n".encode()
+
+
+def _xpm() -> bytes:
+    colors = [f'"{index} c #{red:02x}{green:02x}{blue:02x}"' for index, (red, green, blue) in enumerate(COLORS)]
+    half = SIZE[0] // 2
+    rows = [f'"{first * half}{second * half}"' for first, second in ("01", "23") for _ in range(SIZE[1] // 2)]
+    lines = ",\n".join([f'"{SIZE[0]} {SIZE[1]} 4 1"', *colors, *rows])
+    return f"/* XPM */\nstatic char * x[] = {{\n{lines}}};\n".encode()
+
+
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
@@ -103,15 +117,21 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
+    "pcx": _pillow("PCX"),
     "pdf": _pdf,
     "pfm": _pfm,
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
     "png": _pillow("PNG"),
     "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
     "psd": _psd,
+    "qoi": _pillow("QOI"),
+    "sgi": _pillow("SGI"),
     "svg": _svg,
+    "tga": _pillow("TGA", compression="tga_rle"),
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
     "webp": _pillow("WEBP", lossless=True),
+    "xbm": _xbm,
+    "xpm": _xpm,
 }
 
 
