@@ -29,6 +29,7 @@ libheif-examples         reads HEIC independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
+netpbm                   reads simple pictures independently
 poppler-utils            reads PDF independently
 qpdf                     checks PDF independently
 sqlite3                  makes backups

@@ -123,9 +123,11 @@ def convert_for(
     if mode is None or (profile and _color_space(mode) != _color_space(image.mode)):
         image, profile = reduced_to_srgb(image, profile), None
         mode = _smallest_mode(image, modes) or modes[-1]
-    if mode != "PA" and mode != image.mode:
-        image = image.convert(mode)
-    return image, profile
+    if mode not in _COMPATIBLE_MODES[image.mode]:
+        import numpy as np
+
+        image = Image.fromarray(*_without_colors(np.asarray(image), image.mode))
+    return image if mode in ("PA", image.mode) else image.convert(mode), profile
 
 
 def warn_profile_dropped() -> None:
@@ -339,6 +341,18 @@ def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) ->
     elif colors.ndim == 2:
         colors = np.repeat(colors[..., None], 3, axis=2)
     return (colors, "RGB") if alpha is None else (np.dstack((colors, alpha)), "RGBA")
+
+
+def deep_reduced(pixels: NDArray[Any], mode: str, profile: bytes | None, *, gray: bool) -> tuple[NDArray[Any], str]:
+    """As `deep_to_srgb`, and then in `gray`, where that was not requested. Issues a FidelityWarning for each loss."""
+    warn_converted(mode)
+    pixels, mode = deep_to_srgb(pixels, mode, profile)
+    return _without_colors(pixels, mode) if gray else (pixels, mode)
+
+
+def _without_colors(pixels: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
+    FidelityWarning.issue("colors_reduced", "The target has only gray, or black and white.")
+    return (pixels, mode) if mode in ("L", "LA") else srgb_to_gray(pixels, mode)
 
 
 def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:

@@ -359,8 +359,8 @@ def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, dep
         profile = color.matching_profile(pixels.mode, frame.icc_profile)
         held = pixels.mode in target.deep_modes and (target.icc or profile is None)
         if not held and (profile or pixels.mode != "CMYK"):
-            color.warn_converted(pixels.mode)
-            array, mode = color.deep_to_srgb(pixels.array, pixels.mode, profile)
+            gray = "RGB" not in target.deep_modes
+            array, mode = color.deep_reduced(pixels.array, pixels.mode, profile, gray=gray)
             pixels, profile, held = DeepPixels(array, mode), None, mode in target.deep_modes
         if held:
             return replace(frame, pixels=pixels, icc_profile=profile)

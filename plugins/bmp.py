@@ -5,16 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion
-from plugins import _pillow
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from engine import RASTER, Content, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion
+from plugins import _pillow, _samples
 
 
 def _is_complete(content: Content) -> bool:
@@ -39,7 +34,6 @@ _OS2_HEADER, _ALPHA_HEADER = 64, 56  # sizes of headers: with other methods, and
 # Masks that Pillow reads, by bits per pixel.
 _PILLOW_MASKS = {16: (0xF800, 0x07E0, 0x001F, 0), 32: (0xFF0000, 0x00FF00, 0x0000FF, 0)}
 _STRIP = 64  # rows converted at a time
-_MAX_TABLE = 16  # bits per sample that are converted by a table
 
 
 @conversion(BMP, RASTER)
@@ -70,25 +64,8 @@ def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
     samples = np.empty((*rows.shape, 4 if masks[3] else 3), np.uint8)
     for top in range(0, abs(height), _STRIP):
         for band, mask in enumerate(masks[: samples.shape[2]]):
-            samples[top : top + _STRIP, :, band] = _samples(rows[top : top + _STRIP], mask)
+            samples[top : top + _STRIP, :, band] = _samples.at_mask(rows[top : top + _STRIP], mask)
     yield Frame(Image.fromarray(samples))
-
-
-def _samples(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8]:
-    """The samples at the bits of the mask, scaled to 8 bits; 0 without bits."""
-    import numpy as np
-
-    if not mask:
-        return np.zeros(pixels.shape, np.uint8)
-    shift = (mask & -mask).bit_length() - 1
-    maximum = mask >> shift
-    if maximum & (maximum + 1):
-        raise CorruptInput("The bits of a sample in the BMP are not adjacent.")
-    excess = max(0, maximum.bit_length() - _MAX_TABLE)
-    maximum >>= excess
-    table = ((np.arange(maximum + 1, dtype=np.uint32) * 255 + maximum // 2) // maximum).astype(np.uint8)
-    scaled: NDArray[np.uint8] = table[(pixels >> (shift + excess)) & maximum]
-    return scaled
 
 
 @conversion(RASTER, BMP, holds=TargetCapabilities(("1", "L", "P", "RGB")))

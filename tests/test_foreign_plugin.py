@@ -11,6 +11,7 @@ import venv
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from struct import pack, unpack
 from typing import Any, ClassVar, cast
 from zipfile import ZipFile
 
@@ -24,7 +25,15 @@ from tests.support.samples.generated import saved
 
 _ROOT = Path(__file__).parents[1]
 _PNG = saved(Image.new("RGB", (3, 2), "orange"), "PNG")
-_PPM = saved(Image.new("RGB", (30, 10), "blue"), "PPM")
+_CLEAR = saved(Image.new("RGBA", (3, 2), (255, 165, 0, 0)), "PNG")
+_FF = pack(">8sII", b"farbfeld", 30, 10) + bytes.fromhex("00000000ffffffff") * 300
+
+
+def _pixels(file: bytes) -> tuple[tuple[int, int], list[tuple[int, ...]]]:
+    """Width and height, and the high bytes of the samples of each pixel."""
+    signature, width, height = unpack(">8sII", file[:16])
+    assert (signature, len(file)) == (b"farbfeld", 16 + 8 * width * height)
+    return (width, height), [tuple(file[start : start + 8 : 2]) for start in range(16, len(file), 8)]
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +57,14 @@ def test_the_plugin_appears_in_the_catalogue(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "formats", "--json"], check=True, capture_output=True)
     targets = json.loads(done.stdout)["by_input_format"]
 
-    assert {"jpeg", "webp", "pdf", "tiff"} < set(targets["ppm"])
-    assert "ppm" in targets["heic"]
-    assert "ppm" in targets["pdf"]
+    assert {"jpeg", "webp", "pdf", "tiff"} < set(targets["ff"])
+    assert "ff" in targets["heic"]
+    assert "ff" in targets["pdf"]
 
 
 def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
     Image.new("RGB", (30, 20), "orange").save(tmp_path / "in.png")
-    for source, target in (("in.png", "middle.ppm"), ("middle.ppm", "out.webp")):
+    for source, target in (("in.png", "middle.ff"), ("middle.ff", "out.webp")):
         subprocess.run([binaries / "convertd", "convert", source, target], check=True, cwd=tmp_path)
 
     with Image.open(tmp_path / "out.webp") as image:
@@ -88,14 +97,14 @@ def url(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 
 class TestTheOptionOfThePlugin:
-    """`plain`, a parameter of its encoder."""
+    """`opaque`, a parameter of its encoder."""
 
-    schema: ClassVar = {"type": "boolean", "default": False, "description": "Writes the samples as text."}
+    schema: ClassVar = {"type": "boolean", "default": False, "description": "Makes all pixels opaque."}
 
     def test_in_the_catalogue(self, url: str) -> None:
-        options = http.get(f"{url}/api/v1/formats/png/ppm").json()["data"]["options"]["properties"]
+        options = http.get(f"{url}/api/v1/formats/png/ff").json()["data"]["options"]["properties"]
 
-        assert options["plain"] == self.schema
+        assert options["opaque"] == self.schema
 
     def test_in_the_openapi_document(self, url: str) -> None:
         paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
@@ -106,58 +115,58 @@ class TestTheOptionOfThePlugin:
         ]
 
         for schema in (form, *bodies):
-            assert self.schema.items() <= schema["properties"]["plain"].items()
+            assert self.schema.items() <= schema["properties"]["opaque"].items()
 
     def test_on_the_docs_page(self, url: str) -> None:
-        (row,) = re.findall(r'<tr id="option-plain">(.*?)</tr>', http.get(f"{url}/docs").text)
+        (row,) = re.findall(r'<tr id="option-opaque">(.*?)</tr>', http.get(f"{url}/docs").text)
 
         assert "true, false" in row
-        assert "Writes the samples as text." in row
-        assert "to ppm<" in row
+        assert "Makes all pixels opaque." in row
+        assert "to ff<" in row
 
     def test_in_requests_and_the_client(self, binaries: Path, url: str) -> None:
         with Client(url, (binaries / "key").read_text()) as client:
             right, wrong = (
-                cast(Any, {"plain": True}),
-                cast(Any, {"plan": True}),
+                cast(Any, {"opaque": True}),
+                cast(Any, {"opaqe": True}),
             )  # options that the client does not know
-            result = client.convert(_PNG, "ppm", **right)
+            result = client.convert(_CLEAR, "ff", **right)
             with pytest.raises(InvalidParameter) as caught:
-                client.convert(_PNG, "ppm", **wrong)
+                client.convert(_CLEAR, "ff", **wrong)
 
-        assert result.content.startswith(b"P3 3 2 255\n2")
-        assert caught.value.details["available"][0] == "plain"
+        assert _pixels(result.content) == ((3, 2), [(255, 165, 0, 255)] * 6)
+        assert caught.value.details["available"][0] == "opaque"
 
     def test_in_the_command_with_a_server(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "in.png").write_bytes(_PNG)
+        (tmp_path / "in.png").write_bytes(_CLEAR)
         environment = {"CONVERTD_API_KEY": (binaries / "key").read_text()}
-        command: list[str | Path] = [binaries / "convertd", "convert", "--remote", url, "--plain", "in.png", "out.ppm"]
+        command: list[str | Path] = [binaries / "convertd", "convert", "--remote", url, "--opaque", "in.png", "out.ff"]
         subprocess.run(command, check=True, cwd=tmp_path, env=environment)
 
-        assert (tmp_path / "out.ppm").read_bytes().startswith(b"P3 ")
+        assert _pixels((tmp_path / "out.ff").read_bytes())[1][0][3] == 255
 
     def test_in_the_command(self, binaries: Path, tmp_path: Path) -> None:
-        (tmp_path / "in.png").write_bytes(_PNG)
-        command: list[str | Path] = [binaries / "convertd", "convert", "-y", "in.png", "out.ppm"]
-        for flag, start in (("--plain", b"P3 "), ("--no-plain", b"P6 ")):
+        (tmp_path / "in.png").write_bytes(_CLEAR)
+        command: list[str | Path] = [binaries / "convertd", "convert", "-y", "in.png", "out.ff"]
+        for flag, alpha in (("--opaque", 255), ("--no-opaque", 0)):
             subprocess.run([*command, flag], check=True, cwd=tmp_path)
-            assert (tmp_path / "out.ppm").read_bytes().startswith(start)
-        wrong = subprocess.run([*command, "--plane"], capture_output=True, text=True, cwd=tmp_path, check=False)
+            assert _pixels((tmp_path / "out.ff").read_bytes())[1][0][3] == alpha
+        wrong = subprocess.run([*command, "--opaqe"], capture_output=True, text=True, cwd=tmp_path, check=False)
         manual: list[str | Path] = [binaries / "convertd", "convert", "--help"]
         shown = subprocess.run(manual, check=True, capture_output=True, text=True, env={"COLUMNS": "200"})
 
         assert wrong.returncode == 2
-        assert "--plain" in wrong.stderr
-        assert "Writes the samples as text." in shown.stdout
+        assert "--opaque" in wrong.stderr
+        assert "Makes all pixels opaque." in shown.stdout
 
 
 class TestTheToolOfThePlugin:
-    """`ppm-tiles`, which takes a second file and returns several."""
+    """`ff-tiles`, which takes a second file and returns several."""
 
     def test_over_http(self, binaries: Path, url: str) -> None:
         key = {"Authorization": f"Bearer {(binaries / 'key').read_text().strip()}"}
-        files = {"file": ("photo.ppm", _PPM), "stamp": ("mark.png", _PNG)}
-        path = f"{url}/api/v1/tools/ppm-tiles"
+        files = {"file": ("photo.ff", _FF), "stamp": ("mark.png", _PNG)}
+        path = f"{url}/api/v1/tools/ff-tiles"
         answer = http.post(path, headers=key, files=files, data={"columns": "3"})
         described = http.post(f"{path}/json", headers=key, files=files).json()["data"]
         refused = http.post(path, headers=key, files={**files, "other": b"x"}).json()["error"]
@@ -165,36 +174,32 @@ class TestTheToolOfThePlugin:
 
         assert answer.headers["Content-Type"] == "application/zip"
         with ZipFile(BytesIO(answer.content)) as archive:
-            assert archive.namelist() == [f"photo-tile-{number}.ppm" for number in (1, 2, 3)]
-            with Image.open(BytesIO(archive.read("photo-tile-2.ppm"))) as tile:
-                assert (tile.size, tile.getpixel((0, 0)), tile.getpixel((9, 9))) == (
-                    (10, 10),
-                    (255, 165, 0),
-                    (0, 0, 255),
-                )
-        assert (described["container"], described["file_count"], described["output_format"]) == ("zip", 2, "ppm")
+            assert archive.namelist() == [f"photo-tile-{number}.ff" for number in (1, 2, 3)]
+            size, pixels = _pixels(archive.read("photo-tile-2.ff"))
+            assert (size, pixels[0], pixels[99]) == ((10, 10), (255, 165, 0, 255), (0, 0, 255, 255))
+        assert (described["container"], described["file_count"], described["output_format"]) == ("zip", 2, "ff")
         assert (refused["param"], refused["reason"]) == ("other", "unknown_parameter")
-        assert used["ppm_tiles"] == 2
+        assert used["ff_tiles"] == 2
 
     def test_in_the_documents(self, url: str) -> None:
-        (tool,) = [one for one in http.get(f"{url}/api/v1/tools").json()["data"]["tools"] if one["id"] == "ppm-tiles"]
+        (tool,) = [one for one in http.get(f"{url}/api/v1/tools").json()["data"]["tools"] if one["id"] == "ff-tiles"]
         paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
-        form = paths["/tools/ppm-tiles"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+        form = paths["/tools/ff-tiles"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
 
-        assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ppm-tiles", "Cut into tiles", "ppm")
-        assert paths["/tools/ppm-tiles"]["post"]["operationId"] == "cutIntoTiles"
+        assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ff-tiles", "Cut into tiles", "ff")
+        assert paths["/tools/ff-tiles"]["post"]["operationId"] == "cutIntoTiles"
         assert (form["required"], {"file", "url", "stamp", "columns"} <= {*form["properties"]}) == ([], True)
-        assert paths["/tools/ppm-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
+        assert paths["/tools/ff-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
         assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
 
     def test_in_the_command_and_the_client(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "photo.ppm").write_bytes(_PPM)
+        (tmp_path / "photo.ff").write_bytes(_FF)
         (tmp_path / "mark.png").write_bytes(_PNG)
         key = (binaries / "key").read_text().strip()
         command: list[str | Path] = [
             binaries / "convertd",
-            "ppm-tiles",
-            "photo.ppm",
+            "ff-tiles",
+            "photo.ff",
             "--stamp",
             "mark.png",
             "--columns",
@@ -205,7 +210,7 @@ class TestTheToolOfThePlugin:
             subprocess.run([*command, "--columns", "3", "-o", output, *more], check=True, cwd=tmp_path, env=environment)
         with Client(url, key) as client:
             client.tool(
-                "ppm-tiles", tmp_path / "photo.ppm", stamp=tmp_path / "mark.png", columns=3, to=tmp_path / "c.zip"
+                "ff-tiles", tmp_path / "photo.ff", stamp=tmp_path / "mark.png", columns=3, to=tmp_path / "c.zip"
             )
 
         for name in ("here.zip", "there.zip", "c.zip"):
@@ -213,7 +218,7 @@ class TestTheToolOfThePlugin:
                 assert len(archive.namelist()) == 3
 
     def test_the_commands_of_the_readme(self, binaries: Path, url: str, tmp_path: Path) -> None:
-        (tmp_path / "photo.ppm").write_bytes(_PPM)
+        (tmp_path / "photo.ff").write_bytes(_FF)
         (tmp_path / "mark.png").write_bytes(_PNG)
         environment = {**os.environ, "CONVERTD_API_KEY": (binaries / "key").read_text().strip()}
         for command in read("plugins/README.md").section("Declaring a tool").commands():
@@ -230,6 +235,6 @@ def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
     done = subprocess.run([binaries / "convertd", "doctor", "--json"], check=True, capture_output=True)
     found = json.loads(done.stdout)
 
-    assert [plugin["error"] for plugin in found["plugins"] if plugin["name"] == "ppm"] == [None]
+    assert [plugin["error"] for plugin in found["plugins"] if plugin["name"] == "ff"] == [None]
     assert all(isinstance(present, bool) for present in found["sandbox"]["layers"].values())
     assert found["missing"] == []

@@ -242,7 +242,7 @@ def test_the_readme_plugin_is_the_tested_one() -> None:
     (packaging,) = _PLUGINS.blocks("toml")
     folder = ROOT / "tests" / "support" / "foreign_plugin"
 
-    assert plugin == (folder / "convertd_ppm.py").read_text()
+    assert plugin == (folder / "convertd_ff.py").read_text()
     assert packaging in (folder / "pyproject.toml").read_text()
 
 

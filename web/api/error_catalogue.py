@@ -304,7 +304,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "alpha_thresholded": "half transparent pixels, which become transparent or opaque",
         "attachments_dropped": "files that are attached to a PDF",
         "color_converted": "colors of CMYK or Lab, which become sRGB",
-        "colors_reduced": "colors beyond 256",
+        "colors_reduced": "colors beyond those that the target supports: 256, gray, or black and white",
         "depth_reduced": "bits per sample beyond those that the target supports",
         "effects_dropped": "parts of an SVG that are not drawn: animations, HTML, references to other files",
         "effects_rasterized": "filters of an SVG, and transparency in an EPS, which become pictures among the vectors",

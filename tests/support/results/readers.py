@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from psd_tools import PSDImage
 
+from engine.mupdf import pymupdf
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -93,11 +95,34 @@ def _eps(data: bytes) -> Reading:
         return _vips(result.read_bytes())
 
 
+def _pfm(data: bytes) -> Reading:
+    kind, size, _, samples = data.split(b"\n", 3)
+    width, height = map(int, size.split())
+    linear = np.frombuffer(samples, "<f4").reshape(height, width, 3 if kind == b"PF" else 1)[::-1]
+    encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    return Reading((width, height), 1, _colour((encoded * 255 + 0.5).astype(np.uint8)))
+
+
 def _psd(data: bytes) -> Reading:
     image = PSDImage.open(BytesIO(data)).composite(apply_icc=False)  # Pillow reads only 8 bits per sample
     white = Image.new("RGBA", image.size, "white")
     white.alpha_composite(image.convert("RGBA"))
     return Reading(image.size, 1, np.asarray(white.convert("RGB")))
+
+
+def _mupdf(data: bytes) -> Reading:
+    pixmap = pymupdf.Pixmap(data)
+    samples = np.frombuffer(pixmap.samples, np.uint8).reshape(pixmap.height, pixmap.width, pixmap.n)
+    return Reading((pixmap.width, pixmap.height), 1, _colour(samples))
+
+
+def _netpbm(*program: str) -> Callable[[bytes], Reading]:
+    """A reader that has the picture converted by a program of Netpbm."""
+
+    def reader(data: bytes) -> Reading:
+        return _mupdf(subprocess.run(program, input=data, check=True, capture_output=True).stdout)
+
+    return reader
 
 
 def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -115,10 +140,18 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "gif": _vips,
     "heic": _heif,
     "jpeg": _vips,
+    **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "pdf": _pdf,
+    "pcx": _netpbm("pcxtoppm"),
+    "pfm": _pfm,
     "png": _frames(imagecodecs.apng_decode),
     "psd": _psd,
+    "qoi": _netpbm("qoitopam"),
+    "sgi": _netpbm("sgitopnm"),
     "svg": _vips,
+    "tga": _netpbm("tgatoppm", "-"),
     "tiff": _vips,
     "webp": _vips,
+    "xbm": _netpbm("xbmtopbm"),
+    "xpm": _netpbm("xpmtoppm"),
 }

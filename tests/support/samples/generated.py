@@ -5,6 +5,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import pillow_heif
 from PIL import Image, ImageCms
 from psd_tools import PSDImage
@@ -82,6 +83,31 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _pnm(header: str, mode: str) -> bytes:
+    samples = quadrants().convert(mode)
+    return header.encode() + (samples.tobytes("raw", "1;I") if mode == "1" else samples.tobytes())
+
+
+def _pfm() -> bytes:
+    encoded = np.asarray(quadrants())[::-1] / 255
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    return f"PF\n{SIZE[0]} {SIZE[1]}\n-1.0\n".encode() + linear.astype("<f4").tobytes()
+
+
+def _xbm() -> bytes:
+    ink = quadrants().convert("1").tobytes("raw", "1;IR")
+    numbers = ",".join(f"0x{byte:02x}" for byte in ink)
+    return f"#define x_width {SIZE[0]}\n#define x_height {SIZE[1]}\nstatic char x_bits[] = {{{numbers}}};\n".encode()
+
+
+def _xpm() -> bytes:
+    colors = [f'"{index} c #{red:02x}{green:02x}{blue:02x}"' for index, (red, green, blue) in enumerate(COLORS)]
+    half = SIZE[0] // 2
+    rows = [f'"{first * half}{second * half}"' for first, second in ("01", "23") for _ in range(SIZE[1] // 2)]
+    lines = ",\n".join([f'"{SIZE[0]} {SIZE[1]} 4 1"', *colors, *rows])
+    return f"/* XPM */\nstatic char * x[] = {{\n{lines}}};\n".encode()
+
+
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
@@ -89,12 +115,23 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "gif": _pillow("GIF"),
     "heic": _heic,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
+    "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
+    "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
+    "pcx": _pillow("PCX"),
     "pdf": _pdf,
+    "pfm": _pfm,
+    "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
     "png": _pillow("PNG"),
+    "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
     "psd": _psd,
+    "qoi": _pillow("QOI"),
+    "sgi": _pillow("SGI"),
     "svg": _svg,
+    "tga": _pillow("TGA", compression="tga_rle"),
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
     "webp": _pillow("WEBP", lossless=True),
+    "xbm": _xbm,
+    "xpm": _xpm,
 }
 
 

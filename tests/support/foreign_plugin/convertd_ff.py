@@ -1,7 +1,7 @@
-"""PPM (portable pixmap)."""
+"""Farbfeld: 16 bits per sample, with transparency."""
 
 from collections.abc import Iterator
-from io import BytesIO
+from struct import pack, unpack
 from typing import Annotated
 
 from PIL import Image
@@ -16,42 +16,38 @@ from engine import (
     Signature,
     TargetCapabilities,
     ToolResult,
-    any_of,
     conversion,
     tool,
 )
 
-PPM = FileFormat(
-    "ppm",
-    media_type="image/x-portable-pixmap",
-    extensions=("ppm",),
-    sniff=any_of(Signature((0, b"P6")), Signature((0, b"P3"))),
-)
-RGB = TargetCapabilities(("RGB",))
-Plain = Annotated[bool, Field(description="Writes the samples as text.")]
+FF = FileFormat("ff", media_type="image/x-farbfeld", extensions=("ff",), sniff=Signature((0, b"farbfeld")))
+RGBA = TargetCapabilities(("RGBA",))
+Opaque = Annotated[bool, Field(description="Makes all pixels opaque.")]
 Columns = Annotated[int, Field(ge=1, le=10, description="Number of tiles.")]
 Stamp = Annotated[Raster, InputFile(RASTER, "A picture for the corner of each tile.")]
 
 
-@conversion(PPM, RASTER)
+@conversion(FF, RASTER)
 def decode(data: bytes) -> Raster:
-    return Raster([Frame(Image.open(BytesIO(data), formats=["PPM"]))])
+    size = unpack(">8xII", data[:16])
+    return Raster([Frame(Image.frombytes("RGBA", size, data[16::2]))])  # the high bytes of the samples
 
 
-@conversion(RASTER, PPM, holds=RGB)
-def encode(raster: Raster, *, plain: Plain = False) -> bytes:
+@conversion(RASTER, FF, holds=RGBA)
+def encode(raster: Raster, *, opaque: Opaque = False) -> bytes:
     image = raster.first_frame().image
-    samples = image.tobytes()
-    if plain:
-        return f"P3 {image.width} {image.height} 255\n".encode() + "\n".join(map(str, samples)).encode()
-    return f"P6 {image.width} {image.height} 255\n".encode() + samples
+    if opaque:
+        image.putalpha(255)
+    samples = bytearray(2 * len(image.tobytes()))
+    samples[::2] = samples[1::2] = image.tobytes()
+    return pack(">8sII", b"farbfeld", *image.size) + samples
 
 
-@tool("ppm-tiles", RASTER, title="Cut into tiles", sources=(PPM,), archive=True)
+@tool("ff-tiles", RASTER, title="Cut into tiles", sources=(FF,), archive=True)
 def cut(raster: Raster, *, columns: Columns = 2, stamp: Stamp | None = None) -> ToolResult[Raster]:
     """Cuts a picture into tiles beside each other, with a stamp in their corners."""
-    image = raster.first_frame(RGB).image
-    corner = None if stamp is None else stamp.first_frame(RGB).image
+    image = raster.first_frame(RGBA).image
+    corner = None if stamp is None else stamp.first_frame(RGBA).image
 
     def tiles() -> Iterator[tuple[str, Raster]]:
         for number in range(columns):

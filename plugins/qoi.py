@@ -1,0 +1,54 @@
+"""QOI (Quite OK Image): lossless, with 8 bits per sample."""
+
+from __future__ import annotations
+
+import struct
+
+from PIL import Image
+
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion, ends_with
+from plugins import _samples
+
+MODULES = ("numpy", "imagecodecs._qoi")
+_HEADER = struct.Struct(">4sIIBB")
+_MODES = {3: "RGB", 4: "RGBA"}
+_END = bytes(7) + b"\1"
+
+
+def _sniff(content: Content) -> int:
+    return 8 if content[:4] == b"qoif" and content[12:13] in (b"\3", b"\4") else 0
+
+
+QOI = FileFormat(
+    "qoi",
+    media_type="image/qoi",
+    extensions=("qoi",),
+    sniff=_sniff,
+    is_complete=ends_with(_END),
+    bytes_per_pixel=0.5,
+)
+
+
+@conversion(QOI, RASTER)
+def decode(data: bytes) -> Raster:
+    _, width, height, bands, _ = _HEADER.unpack_from(data)
+    if _END not in data[-2 * len(_END) :]:  # the decoder fills the rest of a truncated picture
+        raise CorruptInput("The file is truncated.")
+    return _samples.to_raster(lambda: _read(data, (width, height), bands), (width, height), _MODES[bands])
+
+
+def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:
+    from imagecodecs import qoi_decode
+
+    array = qoi_decode(data)
+    if array.shape != (*size[::-1], bands):
+        raise CorruptInput("The picture has another size than its header.")
+    return Image.fromarray(array)
+
+
+@conversion(RASTER, QOI, holds=TargetCapabilities(("RGB", "RGBA")))
+def encode(raster: Raster) -> bytes:
+    import numpy as np
+    from imagecodecs import qoi_encode
+
+    return bytes(qoi_encode(np.asarray(raster.first_frame().image)))

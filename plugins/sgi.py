@@ -1,0 +1,175 @@
+"""SGI (Silicon Graphics image), with 8 and 16 bits per sample."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image
+
+from engine import RASTER, Content, CorruptInput, DeepPixels, FileFormat, Raster, TargetCapabilities, conversion
+from plugins import _samples
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODULES = ("numpy",)
+_HEADER = struct.Struct(">HBBHHHHII4x80sI")
+_MAGIC, _START = 0x01DA, 512  # offset of the samples, or of the tables of rows
+_DITHERED, _PALETTE = 1, 3  # kinds of colors: three and two bits in a byte; a palette without a picture
+_STRIP = 256  # rows decompressed at a time
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+
+
+class _Header(NamedTuple):
+    """The header. `size` is the number of bytes of a sample."""
+
+    magic: int
+    compressed: int
+    size: int
+    dimensions: int
+    width: int
+    rows: int
+    planes: int
+    least: int
+    greatest: int
+    name: bytes
+    kind: int
+
+    @property
+    def height(self) -> int:
+        return self.rows if self.dimensions > 1 else 1
+
+    @property
+    def bands(self) -> int:
+        return self.planes if self.dimensions > 2 else 1
+
+    @property
+    def is_consistent(self) -> bool:
+        known = self.magic == _MAGIC and self.compressed <= 1 and self.size in (1, 2) and self.dimensions in (1, 2, 3)
+        return known and self.kind <= _PALETTE
+
+
+def _sniff(content: Content) -> int:
+    return 6 if len(content) >= _HEADER.size and _Header(*_HEADER.unpack(content[: _HEADER.size])).is_consistent else 0
+
+
+SGI = FileFormat(
+    "sgi",
+    media_type="image/x-sgi",
+    extensions=("sgi", "rgb", "rgba", "bw", "int", "inta"),
+    sniff=_sniff,
+    bytes_per_pixel=1,
+)
+
+
+@conversion(SGI, RASTER, memory=32)
+def decode(data: bytes) -> Raster:
+    header = _Header(*_HEADER.unpack_from(data))
+    if header.kind == _PALETTE or header.bands < 1:
+        raise CorruptInput("The SGI file has no picture.")
+    is_dithered = header.kind == _DITHERED and header.bands == 1 and header.size == 1
+    mode = "RGB" if is_dithered else _MODES[min(header.bands, 4)]
+    return _samples.to_raster(
+        lambda: _dithered(_read(data, header)) if is_dithered else _pixels(_read(data, header), mode),
+        (header.width, header.height),
+        mode,
+        deep=header.size == 2,
+    )
+
+
+def _read(data: bytes, header: _Header) -> NDArray[Any]:
+    """The samples: height x width x bands, from the top. Raises CorruptInput."""
+    import numpy as np
+
+    bands, shape = min(header.bands, 4), (header.height, header.width)
+    samples = np.empty((*shape, bands), f"u{header.size}")
+    for band in range(bands):
+        if header.compressed:
+            plane = _decompress(data, header, band)
+        else:
+            count = header.width * header.height
+            start = _START + band * count * header.size
+            plane = _samples.from_buffer(data, f">u{header.size}", count, start).reshape(shape)
+        samples[..., band] = plane[::-1]
+    return samples
+
+
+def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
+    """A plane of run-length encoded rows, from the bottom. Raises CorruptInput.
+
+    The packets of all rows are followed at the same time.
+    """
+    import numpy as np
+
+    count = header.height * header.bands
+    starts = _samples.from_buffer(data, ">u4", count, _START)[band * header.height :][: header.height]
+    plane = np.empty((header.height, header.width), f"u{header.size}")
+    numbers = np.frombuffer(data, f">u{header.size}", len(data) // header.size)
+    for top in range(0, header.height, _STRIP):
+        rows = starts[top : top + _STRIP].astype(np.int64)
+        if (rows % header.size).any():  # numbers at odd bytes
+            numbers, rows = np.frombuffer(data, f">u{header.size}", (len(data) - 1) // 2, 1), rows - 1
+        plane[top : top + len(rows)] = _expand(numbers, rows // header.size, header.width)
+    return plane
+
+
+def _expand(numbers: NDArray[Any], positions: NDArray[np.int64], width: int) -> NDArray[Any]:
+    """The rows of `width` samples whose packets begin at these positions among the numbers. Raises CorruptInput."""
+    import numpy as np
+
+    filled = np.zeros(len(positions), np.int64)
+    row_of = np.arange(len(positions))
+    packets = []
+    while len(row_of):
+        if positions.max() >= len(numbers):
+            raise CorruptInput("The file is truncated.")
+        heads = numbers[positions].astype(np.int64)
+        counts, literal = heads & 0x7F, (heads & 0x80) > 0
+        counts = np.minimum(counts, width - filled[row_of])
+        if not counts.all():
+            raise CorruptInput("A row is too short.")
+        packets.append((row_of, filled[row_of], counts, positions + 1, literal))
+        filled[row_of] += counts
+        goes_on = filled[row_of] < width
+        positions = (positions + 1 + np.where(literal, counts, 1))[goes_on]
+        row_of = row_of[goes_on]
+    rows, columns, counts, sources, literal = (np.concatenate(parts) for parts in zip(*packets, strict=True))
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    places = np.repeat(rows * width + columns, counts) + within
+    taken = np.repeat(sources, counts) + within * np.repeat(literal, counts)
+    if taken.max() >= len(numbers):
+        raise CorruptInput("The file is truncated.")
+    expanded = np.empty(len(filled) * width, numbers.dtype.newbyteorder("="))
+    expanded[places] = numbers[taken]
+    return expanded.reshape(len(filled), width)
+
+
+def _pixels(samples: NDArray[Any], mode: str) -> Image.Image | DeepPixels:
+    samples = samples[..., 0].copy() if mode == "L" else samples
+    return Image.fromarray(samples) if samples.itemsize == 1 else DeepPixels(samples, mode)
+
+
+def _dithered(samples: NDArray[np.uint8]) -> Image.Image:
+    """A picture of bytes with three bits of red and green, and two of blue."""
+    import numpy as np
+
+    return Image.fromarray(np.concatenate([_samples.at_mask(samples, mask) for mask in (0x07, 0x38, 0xC0)], axis=-1))
+
+
+_HOLDS_MODES = ("L", "LA", "RGB", "RGBA")
+
+
+@conversion(RASTER, SGI, memory=16, holds=TargetCapabilities(_HOLDS_MODES, deep_modes=_HOLDS_MODES, max_side=65_535))
+def encode(raster: Raster) -> bytes:
+    """Not compressed: few readers decompress 16 bits."""
+    import numpy as np
+
+    pixels = raster.first_frame().pixels
+    array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
+    planes = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
+    size, (bands, height, width) = array.itemsize, planes.shape
+    dimensions, greatest = 2 if bands == 1 else 3, (1 << 8 * size) - 1
+    header = _HEADER.pack(_MAGIC, 0, size, dimensions, width, height, bands, 0, greatest, b"", 0)
+    return header.ljust(_START, b"\0") + planes[:, ::-1].astype(f">u{size}").tobytes()

@@ -1,0 +1,210 @@
+"""TGA (Truevision Targa). Written with run-length encoding and a footer."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image
+
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
+from plugins import _pillow, _samples
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODULES = ("numpy", "PIL.TgaImagePlugin")
+_HEADER = struct.Struct("<BBBHHBHHHHBB")
+_FOOTER, _FOOTER_SIZE = b"TRUEVISION-XFILE.\0", 26
+_ATTRIBUTES = 494  # offset in the extension area of what the alpha means
+_NO_ALPHA = (0, 1, 2)  # values of it; 2: the data is to be kept, but is no alpha
+_ALPHA, _PREMULTIPLIED = 3, 4
+_PALETTE, _COLORS, _GRAY, _COMPRESSED = 1, 2, 3, 8  # types of pictures; the last is added
+_DEPTHS = {_PALETTE: (8, 15, 16), _COLORS: (15, 16, 24, 32), _GRAY: (1, 8, 16)}  # bits per pixel by type
+_ENTRY_DEPTHS = (15, 16, 24, 32)  # bits per color of a palette
+_MAX_ALPHA_BITS = 8
+_FROM_RIGHT, _FROM_TOP, _INTERLEAVED = 0x10, 0x20, 0xC0  # flags
+_RAW_MODES = {8: ("L", "L"), 16: ("I;16", "I;16"), 24: ("RGB", "BGR"), 32: ("RGBA", "BGRA")}
+
+
+class _Header(NamedTuple):
+    """The header. The palette has `length` colors with `entry` bits, the first with the index `first`.
+
+    `depth` is the number of bits of a pixel.
+    """
+
+    id_size: int
+    has_palette: int
+    kind: int
+    first: int
+    length: int
+    entry: int
+    left: int
+    top: int
+    width: int
+    height: int
+    depth: int
+    flags: int
+
+    @property
+    def type(self) -> int:
+        return self.kind & ~_COMPRESSED
+
+    @property
+    def palette(self) -> int:
+        """The offset of the palette."""
+        return _HEADER.size + self.id_size
+
+    @property
+    def start(self) -> int:
+        """The offset of the pixels."""
+        return self.palette + (self.length * ((self.entry + 7) // 8) if self.has_palette else 0)
+
+    @property
+    def is_consistent(self) -> bool:
+        return (
+            self.has_palette in (0, 1)
+            and self.type in _DEPTHS
+            and self.depth in _DEPTHS[self.type]
+            and (self.entry in _ENTRY_DEPTHS or self.entry == self.has_palette == 0)
+            and (self.type != _PALETTE or (self.has_palette == 1 and self.length > 0))
+            and not self.flags & _INTERLEAVED
+            and self.flags & 0xF <= _MAX_ALPHA_BITS  # some programs write 1 or 4 where there are 8
+            and self.width > 0
+            and self.height > 0
+        )
+
+
+def _read_header(content: Content) -> _Header | None:
+    return _Header(*_HEADER.unpack(content[: _HEADER.size])) if len(content) > _HEADER.size else None
+
+
+def _sniff(content: Content) -> int:
+    header = _read_header(content)
+    if header is None:
+        return 0
+    if content[-len(_FOOTER) :] == _FOOTER and header.type in _DEPTHS:
+        return len(_FOOTER)
+    return 3 if header.is_consistent else 0
+
+
+TGA = FileFormat(
+    "tga",
+    media_type="image/x-tga",
+    extensions=("tga", "icb", "vda", "vst", "targa"),
+    sniff=_sniff,
+    bytes_per_pixel=0.3,
+)
+
+
+@conversion(TGA, RASTER, memory=16)
+def decode(data: bytes) -> Raster:
+    header = _read_header(data)
+    if header is None or header.type not in _DEPTHS or header.depth not in _DEPTHS[header.type]:
+        raise CorruptInput("The type of the picture in the TGA is unknown.")
+    attributes = _alpha_type(data)
+    has_alpha = attributes not in _NO_ALPHA and header.depth in (16, 32)
+    mode = {_PALETTE: "P", _COLORS: "RGBA" if has_alpha else "RGB", _GRAY: "LA" if header.depth == 16 else "L"}[
+        header.type
+    ]
+    return _samples.to_raster(lambda: _read(data, header, attributes), (header.width, header.height), mode)
+
+
+def _alpha_type(data: bytes) -> int | None:
+    """What the extension area says about the alpha. None without one."""
+    if data[-len(_FOOTER) :] != _FOOTER:
+        return None
+    start = int.from_bytes(data[-_FOOTER_SIZE:][:4], "little")
+    return data[start + _ATTRIBUTES] if 0 < start < len(data) - _ATTRIBUTES else None
+
+
+def _read(data: bytes, header: _Header, attributes: int | None) -> Image.Image:
+    import numpy as np
+
+    pixels = _read_pixels(data, header)
+    pixels = pixels if header.flags & _FROM_TOP else pixels[::-1]
+    pixels = np.ascontiguousarray(pixels[:, ::-1] if header.flags & _FROM_RIGHT else pixels)
+    if header.type == _PALETTE:
+        return _with_palette(pixels, _read_palette(data, header))
+    if header.type == _GRAY:
+        gray = pixels.view(np.uint8).reshape(header.height, header.width, 2) if header.depth == 16 else pixels
+        return Image.fromarray(gray)
+    colors = _colors(pixels, header.depth)
+    # Without an extension area, programs may have left the alpha 0.
+    if colors.shape[2] == 4 and (attributes in _NO_ALPHA or (attributes is None and not colors[..., 3].any())):
+        colors = np.ascontiguousarray(colors[..., :3])
+    image = Image.fromarray(colors)
+    if colors.shape[2] == 4 and attributes == _PREMULTIPLIED:
+        image = Image.frombytes("RGBa", image.size, image.tobytes()).convert("RGBA")
+    return image
+
+
+def _read_pixels(data: bytes, header: _Header) -> NDArray[Any]:
+    """The pixels as stored: numbers of 8 or 16 bits, or red, green, blue and alpha. Raises CorruptInput."""
+    import numpy as np
+
+    count, depth = header.width * header.height, (header.depth + 7) // 8 * 8
+    if header.depth == 1:
+        size = (header.width, header.height)
+        bits = _samples.from_buffer(data, "u1", (header.width + 7) // 8 * header.height, header.start)
+        return np.asarray(Image.frombytes("1", size, bits.tobytes()).convert("L"))
+    mode, raw_mode = _RAW_MODES[depth]
+    if header.kind & _COMPRESSED:
+        # As one row, because packets of some programs go on in the next row.
+        row = Image.frombytes(mode, (count, 1), data[header.start :], "tga_rle", raw_mode, 1, depth)
+        array = np.asarray(row)
+    else:
+        stored = _samples.from_buffer(data, "u1", count * depth // 8, header.start)
+        array = np.asarray(Image.frombytes(mode, (count, 1), stored.tobytes(), "raw", raw_mode))
+    return array.reshape(header.height, header.width, *array.shape[2:])
+
+
+def _colors(pixels: NDArray[Any], depth: int) -> NDArray[np.uint8]:
+    """Red, green, blue, and alpha if there is one, of pixels or colors of a palette with this number of bits."""
+    import numpy as np
+
+    if depth > 16:
+        return pixels
+    bands = [_samples.at_mask(pixels, mask) for mask in (0x7C00, 0x03E0, 0x001F)]
+    if depth == 16:
+        bands.append(255 - _samples.at_mask(pixels, 0x8000))  # the bit is set in transparent pixels
+    return np.stack(bands, axis=-1)
+
+
+def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
+    """The colors by index: red, green, blue, and alpha if not all are transparent. Raises CorruptInput."""
+    import numpy as np
+
+    if not header.has_palette or header.entry not in _ENTRY_DEPTHS:
+        raise CorruptInput("The palette of the TGA is missing.")
+    size = (header.entry + 7) // 8
+    stored = _samples.from_buffer(data, "u1", header.length * size, header.palette).reshape(-1, size)
+    colors = _colors(stored.copy().view("<u2")[:, 0], header.entry) if size == 2 else stored[:, [2, 1, 0, 3][:size]]
+    if colors.shape[1] == 4 and (not colors[:, 3].any() or colors[:, 3].all()):
+        colors = colors[:, :3]
+    return np.concatenate((np.zeros((header.first, colors.shape[1]), np.uint8), colors))
+
+
+def _with_palette(indexes: NDArray[Any], colors: NDArray[np.uint8]) -> Image.Image:
+    """The picture. Raises CorruptInput for an index without a color."""
+    if indexes.max() >= len(colors):
+        raise CorruptInput("A color is missing in the palette.")
+    if indexes.itemsize > 1 or len(colors) > 256:
+        return Image.fromarray(colors[indexes])
+    image = Image.fromarray(indexes)
+    image.putpalette(colors[:, :3].tobytes())
+    if colors.shape[1] == 4:
+        image.info["transparency"] = colors[:, 3].tobytes()
+    return image
+
+
+@conversion(RASTER, TGA, holds=TargetCapabilities(("L", "P", "RGB", "RGBA"), max_side=65_535))
+def encode(raster: Raster) -> bytes:
+    image = raster.first_frame().image
+    data = _pillow.encode(image, "TGA", compression="tga_rle")
+    if image.mode != "RGBA":
+        return data
+    pixels = data[:-_FOOTER_SIZE]
+    extension = struct.pack("<H", _ATTRIBUTES + 1).ljust(_ATTRIBUTES, b"\0") + bytes((_ALPHA,))
+    return pixels + extension + struct.pack("<II", len(pixels), 0) + _FOOTER

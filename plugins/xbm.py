@@ -1,0 +1,56 @@
+"""XBM (X BitMap): black and white as C source code."""
+
+from __future__ import annotations
+
+import re
+
+from PIL import Image, ImageChops
+
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
+from plugins import _pillow, _samples
+
+MODULES = ("numpy", "PIL.XbmImagePlugin")
+_MAX_HEADER = 4096  # bytes
+_HEADER = re.compile(
+    rb"\s*(?:/\*.*?\*/\s*)*#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s", re.DOTALL
+)
+_ARRAY = re.compile(rb"\b(char|short)\s[^{};]*\{([^}]*)\}")
+_NUMBER = re.compile(rb"0[xX]([0-9a-fA-F]{1,8})|(\d{1,9})")
+
+
+def _sniff(content: Content) -> int:
+    return 6 if _HEADER.match(content[:_MAX_HEADER]) else 0
+
+
+XBM = FileFormat("xbm", media_type="image/x-xbitmap", extensions=("xbm",), sniff=_sniff, bytes_per_pixel=0.6)
+
+
+@conversion(XBM, RASTER, memory=24)
+def decode(data: bytes) -> Raster:
+    header = _HEADER.match(data[:_MAX_HEADER])
+    if header is None:
+        raise CorruptInput("The header of the XBM is invalid.")
+    width, height = int(header[1]), int(header[2])
+    return _samples.to_raster(lambda: _read(data[header.end() :], width, height), (width, height), "1")
+
+
+def _read(source: bytes, width: int, height: int) -> Image.Image:
+    import numpy as np
+
+    array = _ARRAY.search(source)
+    if array is None:
+        raise CorruptInput("The file is truncated.")
+    kind, bits = ("<u2", 16) if array[1] == b"short" else ("u1", 8)
+    numbers = [int(one[1], 16) if one[1] else int(one[2]) for one in _NUMBER.finditer(array[2])]
+    per_row = (width + bits - 1) // bits
+    if len(numbers) < per_row * height:
+        raise CorruptInput("The picture has too few numbers.")
+    words = np.array(numbers[: per_row * height], np.uint32).astype(kind).reshape(height, per_row)
+    ink = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :width]
+    return Image.fromarray(ink == 0)
+
+
+@conversion(RASTER, XBM, holds=TargetCapabilities(("1",)))
+def encode(raster: Raster) -> bytes:
+    # Pillow takes the ink for white.
+    return _pillow.encode(ImageChops.invert(raster.first_frame().image), "XBM")
