@@ -74,6 +74,9 @@ def test_the_pairs_that_users_expect_are_offered() -> None:
     rasters = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
     sources = rasters | _RAW | {"pdf", "svg", "psd", "eps"}
     expected = {(source, target) for source in sources for target in rasters | {"pdf", "eps", "psd"}}
+    further = {"jp2", "j2k", "jph"}
+    expected |= {(source, target) for source in sources | further for target in further}
+    expected |= {(source, target) for source in further for target in rasters | {"pdf", "eps", "psd"}}
     expected |= {(source, target) for source in ("pdf", "eps", "svg") for target in ("svg", *_TEXTS)}
 
     assert offered == expected
