@@ -83,6 +83,10 @@ Background: TypeAlias = Annotated[
     ),
     AfterValidator(_check_color),
 ]
+Exposure: TypeAlias = Annotated[
+    float,
+    Field(ge=-10, le=10, examples=[1], description="Brightens or darkens pictures with linear light, in stops."),
+]
 Dpi: TypeAlias = Annotated[
     int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
 ]

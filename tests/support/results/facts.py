@@ -137,12 +137,31 @@ def _svg(data: bytes) -> Facts:
     return {"size": (round(float(size[1])), round(float(size[3])))}
 
 
+def _jpeg_2000(data: bytes) -> Facts:
+    """From the header of the codestream, and the box with the resolution in dots per meter."""
+    codestream = data[data.index(b"\xff\x4f\xff\x51") :]
+    width, height = (int.from_bytes(codestream[at : at + 4]) for at in (8, 12))
+    resolution = data.find(b"resc") + 4
+    down, across = (int.from_bytes(data[at : at + 2]) for at in (resolution, resolution + 4))
+    return {
+        "size": (width, height),
+        "count": 1,
+        "alpha": codestream[41] in (2, 4),
+        "depth": codestream[42] + 1,
+        "lossless": codestream[codestream.index(b"\xff\x52") + 13] == 1,
+        "dpi": (round(across / 39.37), round(down / 39.37)) if resolution > 3 else None,
+    }
+
+
 def _no_details(data: bytes) -> Facts:
     return {}
 
 
 _DETAILS: dict[str, Callable[[bytes], Facts]] = {
+    "j2k": _jpeg_2000,
+    "jp2": _jpeg_2000,
     "jpeg": _jpeg,
+    "jph": _jpeg_2000,
     "png": _png,
     "webp": _webp,
     "avif": _avif,

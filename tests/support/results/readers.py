@@ -71,6 +71,13 @@ def _decode_avif(data: bytes) -> NDArray[Any]:
     return array << (4 if has_12_bits else 6)
 
 
+def _decode_jp2(data: bytes) -> NDArray[Any]:
+    """Samples of 8 or 16 bits. Pillow wraps white of 16 bits around."""
+    array: NDArray[Any] = imagecodecs.jpeg2k_decode(data)
+    bits = data[data.index(b"\xff\x4f\xff\x51") + 42] + 1
+    return array if bits == 8 else array << (16 - bits)
+
+
 def _heif(data: bytes) -> Reading:
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in.heic"), Path(folder, "out.jpg")
@@ -139,8 +146,11 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "eps": _eps,
     "gif": _vips,
     "heic": _heif,
+    "j2k": _frames(_decode_jp2),
+    "jp2": _frames(_decode_jp2),
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
+    "jph": _frames(_decode_jp2),
     "pdf": _pdf,
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,

@@ -1,10 +1,12 @@
 """A small generated file of every input format: four quadrants, red and green above blue and gray."""
 
+import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pillow_heif
 from PIL import Image, ImageCms
@@ -14,6 +16,7 @@ from engine.mupdf import pymupdf
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
+SRGB = b"\1\0\0\0\0\0\x10"  # the content of the box colr of JPEG 2000
 COLORS = ((220, 30, 40), (30, 180, 60), (40, 60, 210), (128, 128, 128))
 
 
@@ -47,6 +50,23 @@ def _psd() -> bytes:
     buffer = BytesIO()
     PSDImage.frompil(quadrants()).save(buffer)
     return buffer.getvalue()
+
+
+def boxed(codestream: bytes, *, brand: bytes = b"jp2 ", colors: bytes = SRGB, further: bytes = b"") -> bytes:
+    """A JPEG 2000 file with the codestream of a picture, this content of its box colr, and more boxes in its header."""
+    width, height = (int.from_bytes(codestream[at : at + 4]) for at in (8, 12))
+    channels, depth = codestream[41], codestream[42]
+    header = jp2_box(b"ihdr", struct.pack(">2IH4B", height, width, channels, depth, 7, 0, 0)) + jp2_box(b"colr", colors)
+    start = b"\0\0\0\x0cjP  \r\n\x87\n" + jp2_box(b"ftyp", brand + bytes(4) + brand)
+    return start + jp2_box(b"jp2h", header + further) + jp2_box(b"jp2c", codestream)
+
+
+def jp2_box(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I4s", 8 + len(content), kind) + content
+
+
+def _jph() -> bytes:
+    return boxed(bytes(imagecodecs.htj2k_encode(np.asarray(quadrants()))), brand=b"jph ")
 
 
 def _boxes() -> list[tuple[int, int, tuple[int, int, int]]]:
@@ -114,10 +134,13 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "eps": _eps,
     "gif": _pillow("GIF"),
     "heic": _heic,
+    "j2k": _pillow("JPEG2000", no_jp2=True),
+    "jp2": _pillow("JPEG2000"),
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
     "pcx": _pillow("PCX"),
+    "jph": _jph,
     "pdf": _pdf,
     "pfm": _pfm,
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
