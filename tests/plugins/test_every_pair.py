@@ -71,7 +71,7 @@ def _assert_like(seen: tuple[float, ...], expected: tuple[int, int, int], *, exa
 
 def test_the_pairs_that_users_expect_are_offered() -> None:
     offered = {(plan.source.name, plan.target.name) for plan in _REGISTRY.catalogue()}
-    rasters = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
+    rasters = {"jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
     sources = rasters | _RAW | {"pdf", "svg", "psd", "eps"}
     expected = {(source, target) for source in sources for target in rasters | {"pdf", "eps", "psd"}}
     expected |= {(source, target) for source in ("pdf", "eps", "svg") for target in ("svg", *_TEXTS)}
@@ -82,7 +82,7 @@ def test_the_pairs_that_users_expect_are_offered() -> None:
 def test_pairs_of_risky_formats_are_isolated() -> None:
     shared = {(plan.source.name, plan.target.name) for plan in _PAIRS if not plan.isolated}
 
-    pictures = {"jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff"}
+    pictures = {"jpeg", "jxl", "png", "webp", "avif", "heic", "gif", "bmp", "tiff"}
     assert shared == {(source, target) for source in pictures for target in pictures | {"eps"}}
     plans = [_REGISTRY.plan([tool.accepted[0]] * tool.inputs[0], tool.target, name) for name, tool in _TOOLS]
     assert all(plan.isolated for plan in plans)
@@ -93,7 +93,7 @@ def test_pairs_of_risky_formats_are_isolated() -> None:
     ("target", "options"),
     [
         *(("tiff", {"compression": name}) for name in ("none", "lzw", "deflate", "jpeg")),
-        *((name, {"lossless": True}) for name in ("webp", "avif", "heic")),
+        *((name, {"lossless": True}) for name in ("webp", "avif", "heic", "jxl")),
         ("avif", {"bit_depth": 10}),
         ("jpeg", {"progressive": True, "effort": 9}),
         ("png", {"progressive": True}),

@@ -77,6 +77,14 @@ def _heif(data: bytes) -> Reading:
         return _vips(result.read_bytes())
 
 
+def _jxl(data: bytes) -> Reading:
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in.jxl"), Path(folder, "out.png")
+        source.write_bytes(data)
+        subprocess.run(["djxl", source, result], check=True, capture_output=True)
+        return _vips(result.read_bytes())
+
+
 def _pdf(data: bytes) -> Reading:
     document = pypdfium2.PdfDocument(data)
     page = document[0]
@@ -115,6 +123,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "gif": _vips,
     "heic": _heif,
     "jpeg": _vips,
+    "jxl": _jxl,
     "pdf": _pdf,
     "png": _frames(imagecodecs.apng_decode),
     "psd": _psd,

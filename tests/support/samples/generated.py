@@ -5,6 +5,8 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
+import imagecodecs
+import numpy as np
 import pillow_heif
 from PIL import Image, ImageCms
 from psd_tools import PSDImage
@@ -40,6 +42,10 @@ def _heic() -> bytes:
     buffer = BytesIO()
     pillow_heif.from_pillow(quadrants()).save(buffer, quality=90)
     return buffer.getvalue()
+
+
+def _jxl() -> bytes:
+    return bytes(imagecodecs.jpegxl_encode(np.asarray(quadrants()), 95))
 
 
 def _psd() -> bytes:
@@ -89,6 +95,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "gif": _pillow("GIF"),
     "heic": _heic,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
+    "jxl": _jxl,
     "pdf": _pdf,
     "png": _pillow("PNG"),
     "psd": _psd,
