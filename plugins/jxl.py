@@ -158,7 +158,7 @@ def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False,
         quality=quality,
         lossless=lossless,
         effort=_effort(effort, width * height * len(frames), lossless=lossless),
-        bits=raster.bit_depth or 8,
+        bits=raster.bit_depth or 8 if isinstance(frames[0].pixels, DeepPixels) else 8,
         profile=frames[0].icc_profile,
         hdr=raster.hdr,
         loop_count=raster.loop_count,
@@ -212,7 +212,7 @@ def _effort(effort: int, pixels: int, *, lossless: bool) -> int:
 
 
 @conversion(JPEG, JXL, terminal=True, cost=12, memory=28)
-def from_jpeg(data: bytes, *, metadata: Metadata = "safe", lossless: Lossless = False, effort: Effort = 5) -> bytes:
+def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5) -> bytes:
     """Keeps the coefficients of the JPEG, from which its bytes can be made again."""
     from plugins._jxl.writer import write_jpeg
 
@@ -230,7 +230,7 @@ def from_jpeg(data: bytes, *, metadata: Metadata = "safe", lossless: Lossless = 
         "jpeg_reencoded", "JPEG XL cannot hold the coding of this JPEG. Its pixels were encoded again."
     )
     raster = filters.metadata(jpeg.decode(data), {"metadata": metadata})
-    return encode(raster, {"lossless": lossless, "effort": effort})
+    return encode(raster, {"effort": effort})
 
 
 @conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2)

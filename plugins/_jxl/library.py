@@ -35,7 +35,7 @@ UINT8, UINT16 = 2, 3
 """Types of samples."""
 ALPHA, BLACK = 0, 4
 """Types of extra channels."""
-EFFORT, BROTLI_EFFORT = 0, 32
+EFFORT, COMPRESS_BOXES = 0, 33
 """Settings of frames."""
 DEPTH_OF_CODESTREAM = 1
 """Samples of 16 bits that hold numbers of the depth in the header."""

@@ -152,6 +152,8 @@ def write_jpeg(data: bytes, effort: int) -> bytes | None:
     with _encoder(effort) as (handle, settings):
         if LIBRARY.JxlEncoderStoreJPEGMetadata(handle, 1) != library.SUCCESS:
             return None
+        # Few readers of metadata decompress them.
+        _check(LIBRARY.JxlEncoderFrameSettingsSetOption(settings, library.COMPRESS_BOXES, 0))
         if LIBRARY.JxlEncoderAddJPEGFrame(settings, data, len(data)) != library.SUCCESS:
             return None
         try:

@@ -17,20 +17,13 @@ from engine.registry import load_registry
 from engine.verification import verify
 from plugins import jxl
 from tests.support.results.conversions import codes, convert, opened
+from tests.support.results.readers import decode_jxl
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.rasters import ink_profile, only, photo, raster_of, swapped_profile, with_16_bits
 
 _REGISTRY = load_registry()
 _FILES = sorted((CORPUS.parent / "formats" / "jxl").glob("*.jxl"))
-
-
-def _djxl(data: bytes, folder: Path, extension: str = "png") -> bytes:
-    """The file as djxl decodes it."""
-    source, result = folder / "in.jxl", folder / f"out.{extension}"
-    source.write_bytes(data)
-    subprocess.run(["djxl", source, result], check=True, capture_output=True)
-    return result.read_bytes()
 
 
 def _cjxl(data: bytes, folder: Path, *options: str, extension: str = "png") -> bytes:
@@ -50,7 +43,7 @@ def test_real_files_are_decoded_as_by_djxl(file: Path, tmp_path: Path) -> None:
 
     result = convert(data, "png", metadata="all")
 
-    assert np.abs(_samples(result.data) - _samples(_djxl(data, tmp_path))).max() <= 1
+    assert np.abs(_samples(result.data) - _samples(decode_jxl(data))).max() <= 1
     assert codes(result) == set()
 
 
@@ -74,7 +67,7 @@ def test_lossless_keeps_every_sample(mode: str, bits: int, tmp_path: Path) -> No
     assert not back.lossy
     assert back.source_bit_depth == (bits if bits > 8 else 16)
     if bits in (8, 16):
-        assert np.array_equal(_samples(_djxl(data, tmp_path)), expected)
+        assert np.array_equal(_samples(decode_jxl(data)), expected)
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 9])
@@ -130,7 +123,7 @@ def test_profiles_are_kept_and_colors_stay_in_them(lossless: bool, tmp_path: Pat
     # The encoder writes what the profile says as numbers, if it needs to understand it.
     assert back.icc_profile == profile if lossless else back.icc_profile
     assert np.abs(np.asarray(back.image, int) - np.asarray(quadrants(), int)).mean() < 3
-    assert opened(_djxl(data, tmp_path)).info["icc_profile"]
+    assert opened(decode_jxl(data)).info["icc_profile"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +141,7 @@ def test_colors_by_code_points_become_a_profile(space: str, tmp_path: Path) -> N
 
     result = convert(data, "jpeg", quality=100, subsampling="4:4:4")
 
-    with Image.open(BytesIO(_djxl(data, tmp_path))) as image:
+    with Image.open(BytesIO(decode_jxl(data))) as image:
         assert image.info["icc_profile"]
         expected = ImageCms.profileToProfile(
             image.convert("RGB"),
@@ -215,7 +208,7 @@ def test_animations_keep_frames_timing_and_loops(loop: int, tmp_path: Path) -> N
     for frame, drawn, duration in zip(back.frames, frames, durations, strict=True):
         assert frame.duration == duration
         assert np.array_equal(np.asarray(frame.image)[..., 3], np.asarray(drawn)[..., 3])
-    animation = opened(_djxl(data, tmp_path, "apng"))
+    animation = opened(decode_jxl(data, "apng"))
     assert animation.n_frames == 4  # type: ignore[attr-defined]
     again = opened(convert(data, "webp").data)
     assert (again.n_frames, again.info["loop"]) == (4, loop)  # type: ignore[attr-defined]
@@ -258,7 +251,7 @@ def test_orientation_is_applied_and_reset(orientation: int, tmp_path: Path) -> N
 
     result = convert(data, "png", metadata="all")
 
-    assert np.abs(_samples(result.data) - _samples(_djxl(data, tmp_path))).max() <= 1
+    assert np.abs(_samples(result.data) - _samples(decode_jxl(data))).max() <= 1
     read = opened(result.data).getexif()
     assert (read.get(0x0112, 1), read[0x010F]) == (1, "Maker")
 

@@ -179,7 +179,7 @@ def test_options_that_need_pixels_decode() -> None:
         assert b"jbrd" not in result.data[:200]
         assert codes(result) == set()
         assert convert(kept, "jpeg", **options).data != data
-    direct: list[dict[str, OptionValue]] = [{"effort": 9}, {"lossless": True}, {"metadata": "none"}]
+    direct: list[dict[str, OptionValue]] = [{"effort": 9}, {"metadata": "none"}]
     for options in direct:
         assert b"jbrd" in convert(data, "jxl", **options).data[:200]
     assert opened(convert(kept, "jpeg", width=30).data).size == (30, 21)
@@ -208,13 +208,13 @@ def test_a_coding_that_jpeg_xl_cannot_hold_is_told() -> None:
     assert codes(arithmetic) == {"jpeg_reencoded"}
     assert codes(convert(_jpegtran(_GENERATED["4:2:0"], "-progressive", "-restart", "1"), "jxl")) == {"jpeg_reencoded"}
     assert codes(inks) == {"jpeg_reencoded", "color_converted", "location_removed"}
+    (frame,) = jxl.decode(arithmetic.data).frames
+    expected = np.asarray(Image.open(BytesIO(_arithmetic())), int)
+    assert np.abs(np.asarray(frame.image, int) - expected).mean() < 3
     kept = convert(_inks(), "jxl", lossless=True)
-    assert "color_converted" not in codes(kept)
+    assert codes(kept) == {"location_removed"}
     (frame,) = jxl.decode(kept.data).frames
     assert frame.image.mode == "CMYK"
-    expected = np.asarray(Image.open(BytesIO(_arithmetic())), int)
-    (frame,) = jxl.decode(convert(_arithmetic(), "jxl", lossless=True).data).frames
-    assert np.array_equal(np.asarray(frame.image), expected)
 
 
 @pytest.mark.parametrize("length", [0.3, 0.6, 0.95])

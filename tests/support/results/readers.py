@@ -69,6 +69,12 @@ def _decode_avif(data: bytes) -> NDArray[Any]:
     return array << (4 if has_12_bits else 6)
 
 
+def _decode_jxl(data: bytes) -> NDArray[Any]:
+    """Samples of 8 or 16 bits, from fewer if the largest one has the highest bit."""
+    array: NDArray[Any] = imagecodecs.jpegxl_decode(data)
+    return array if array.dtype == np.uint8 else array << (16 - int(array.max()).bit_length())
+
+
 def _heif(data: bytes) -> Reading:
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in.heic"), Path(folder, "out.jpg")
@@ -77,12 +83,13 @@ def _heif(data: bytes) -> Reading:
         return _vips(result.read_bytes())
 
 
-def _jxl(data: bytes) -> Reading:
+def decode_jxl(data: bytes, extension: str = "png", *options: str) -> bytes:
+    """A JPEG XL file as djxl writes it in the format of this extension, such as apng for an animation."""
     with TemporaryDirectory() as folder:
-        source, result = Path(folder, "in.jxl"), Path(folder, "out.png")
+        source, result = Path(folder, "in.jxl"), Path(folder, f"out.{extension}")
         source.write_bytes(data)
-        subprocess.run(["djxl", source, result], check=True, capture_output=True)
-        return _vips(result.read_bytes())
+        subprocess.run(["djxl", source, result, *options], check=True, capture_output=True)
+        return result.read_bytes()
 
 
 def _pdf(data: bytes) -> Reading:
@@ -123,7 +130,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "gif": _vips,
     "heic": _heif,
     "jpeg": _vips,
-    "jxl": _jxl,
+    "jxl": _frames(_decode_jxl),
     "pdf": _pdf,
     "png": _frames(imagecodecs.apng_decode),
     "psd": _psd,
