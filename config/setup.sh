@@ -26,6 +26,7 @@ tesseract-ocr          recognizes English text; tesseract-ocr-deu is for German,
 test_packages='
 chromium-headless-shell  opens the web pages
 libheif-examples         reads HEIC independently
+libjxl-tools             reads and writes JPEG XL independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers

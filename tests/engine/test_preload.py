@@ -34,6 +34,6 @@ def test_every_codec_is_warmed_up_and_leaves_no_thread() -> None:
 
     warmed_up, threads = json.loads(done.stdout)
     assert warmed_up == dict.fromkeys(
-        ["avif", "bmp", "eps", "gif", "heic", "j2k", "jp2", "jpeg", "jph", "pdf", "png", "psd", "tiff", "webp"]
+        ["avif", "bmp", "eps", "gif", "heic", "j2k", "jp2", "jpeg", "jph", "jxl", "pdf", "png", "psd", "tiff", "webp"]
     )
     assert len({*threads}) == 1  # threads would not survive the fork

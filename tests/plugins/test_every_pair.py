@@ -109,7 +109,7 @@ def test_pairs_of_risky_formats_are_isolated() -> None:
     ("target", "options"),
     [
         *(("tiff", {"compression": name}) for name in ("none", "lzw", "deflate", "jpeg")),
-        *((name, {"lossless": True}) for name in ("webp", "avif", "heic")),
+        *((name, {"lossless": True}) for name in ("webp", "avif", "heic", "jxl")),
         ("avif", {"bit_depth": 10}),
         ("jpeg", {"progressive": True, "effort": 9}),
         ("png", {"progressive": True}),

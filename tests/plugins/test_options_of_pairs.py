@@ -20,8 +20,10 @@ from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult, run
 from engine.planner import Plan
 from engine.registry import load_registry
+from plugins.jxl import JXL
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts
+from tests.support.results.readers import decode_jxl
 from tests.support.samples.generated import sample, samples_with_traits, saved
 from tests.support.samples.pairs import sample_of
 from tests.support.samples.pdf_documents import without_object_streams
@@ -30,9 +32,9 @@ from tests.support.samples.rasters import photo
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}
-_DEPTHS |= {"jp2": (8, 10, 12, 16), "j2k": (8, 10, 12, 16), "jph": (8, 16)}  # others have 8 bits
-_SLOW = ("eps", "heic")  # to write
-_HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
+_DEPTHS |= {"jp2": (8, 10, 12, 16), "j2k": (8, 10, 12, 16), "jph": (8, 16), "jxl": (8, 10, 12, 16)}  # others have 8 bits
+_SLOW = ("eps", "heic", "jxl")  # to write
+_HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def _lossless(pair: Pair) -> None:
 
 
 def _pixels(data: bytes) -> list[NDArray[Any]]:
+    data = decode_jxl(data, "apng", "--bits_per_sample=8") if JXL.sniff(data) else data
     image = Image.open(BytesIO(data))
     frames = []
     for index in range(getattr(image, "n_frames", 1)):

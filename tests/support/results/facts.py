@@ -1,8 +1,11 @@
 """What can be seen of a result without its pixels, and the colors of its corners. Options are tested by both."""
 
 import re
+import subprocess
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,6 +86,28 @@ def _avif(data: bytes) -> Facts:
 def _heic(data: bytes) -> Facts:
     info = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False).info
     return {"depth": info["bit_depth"], "lossless": info.get("chroma") == 444}
+
+
+def _jxl(data: bytes) -> Facts:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "in.jxl")
+        file.write_bytes(data)
+        told = subprocess.run(["jxlinfo", "-v", file], capture_output=True, text=True, check=True).stdout
+    described = re.search(r"(\d+)x(\d+), .*?(lossless|lossy), (\d+)-bit ", told)
+    assert described
+    exif = Image.Exif()
+    start = data.find(b"Exif\0\0\0\0")
+    exif.load(b"Exif\0\0" + data[start + 8 :] if start > 0 else b"")
+    return {
+        "size": (int(described[1]), int(described[2])),
+        "count": told.count("\nframe: ") or 1,
+        "dpi": None,
+        "alpha": "type: Alpha" in told,
+        "camera": exif.get(_MAKE),
+        "position": bool(exif.get_ifd(_GPS)),
+        "depth": int(described[4]),
+        "lossless": described[3] == "lossless" and b"jbrd" not in data,
+    }
 
 
 def _psd(data: bytes) -> Facts:
@@ -166,6 +191,7 @@ _DETAILS: dict[str, Callable[[bytes], Facts]] = {
     "webp": _webp,
     "avif": _avif,
     "heic": _heic,
+    "jxl": _jxl,
     "gif": _no_details,
     "bmp": _no_details,
     "psd": _psd,

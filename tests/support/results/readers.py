@@ -78,12 +78,27 @@ def _decode_jp2(data: bytes) -> NDArray[Any]:
     return array if bits == 8 else array << (16 - bits)
 
 
+def _decode_jxl(data: bytes) -> NDArray[Any]:
+    """Samples of 8 or 16 bits, from fewer if the largest one has the highest bit."""
+    array: NDArray[Any] = imagecodecs.jpegxl_decode(data)
+    return array if array.dtype == np.uint8 else array << (16 - int(array.max()).bit_length())
+
+
 def _heif(data: bytes) -> Reading:
     with TemporaryDirectory() as folder:
         source, result = Path(folder, "in.heic"), Path(folder, "out.jpg")
         source.write_bytes(data)
         subprocess.run(["heif-convert", "-q", "100", source, result], check=True, capture_output=True)
         return _vips(result.read_bytes())
+
+
+def decode_jxl(data: bytes, extension: str = "png", *options: str) -> bytes:
+    """A JPEG XL file as djxl writes it in the format of this extension, such as apng for an animation."""
+    with TemporaryDirectory() as folder:
+        source, result = Path(folder, "in.jxl"), Path(folder, f"out.{extension}")
+        source.write_bytes(data)
+        subprocess.run(["djxl", source, result, *options], check=True, capture_output=True)
+        return result.read_bytes()
 
 
 def _pdf(data: bytes) -> Reading:
@@ -151,6 +166,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "jph": _frames(_decode_jp2),
+    "jxl": _frames(_decode_jxl),
     "pdf": _pdf,
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,

@@ -46,6 +46,10 @@ def _heic() -> bytes:
     return buffer.getvalue()
 
 
+def _jxl() -> bytes:
+    return bytes(imagecodecs.jpegxl_encode(np.asarray(quadrants()), 95))
+
+
 def _psd() -> bytes:
     buffer = BytesIO()
     PSDImage.frompil(quadrants()).save(buffer)
@@ -141,6 +145,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
     "pcx": _pillow("PCX"),
     "jph": _jph,
+    "jxl": _jxl,
     "pdf": _pdf,
     "pfm": _pfm,
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),

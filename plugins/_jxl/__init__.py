@@ -1,0 +1,1 @@
+"""JPEG XL, read and written by libjxl."""

@@ -1,0 +1,252 @@
+"""JPEG XL files read by libjxl: the header, the frames, and the JPEG inside."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ctypes import byref, c_size_t
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from engine import HDR_TRANSFERS, MAX_FRAMES, CorruptInput, HdrColors, Size, TooLarge, check_size
+from plugins._jxl import library
+from plugins._jxl.library import LIBRARY
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MAX_BOX = 32 << 20  # bytes of EXIF or XMP after decompression
+_FIRST_SPACE = 1 << 20  # bytes
+_D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
+_DISPLAY_P3 = 12  # code point of H.273
+_DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says nothing about a picture
+
+
+@dataclass
+class Header:
+    """What the header of a file says. `size` is that of the upright picture.
+
+    `bits` are those of a sample, at most 16; `is_deep` is about what they are decoded to. `mode` names the bands as
+    Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and `hdr`
+    describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to be
+    asked for them. `durations` of the frames are in milliseconds. `exif` starts at the header of its TIFF structure.
+    """
+
+    size: Size = (0, 0)
+    orientation: int = 1
+    bits: int = 8
+    mode: str = "RGB"
+    inks: int | None = None
+    lossy: bool = False
+    profile: bytes | None = None
+    converts: bool = False
+    hdr: HdrColors | None = None
+    animated: bool = False
+    loop_count: int = 0
+    durations: list[float] = field(default_factory=list)
+    boxes: dict[bytes, bytes] = field(default_factory=dict)
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether a sample has more than 8 bits."""
+        return self.bits > 8
+
+
+@contextmanager
+def _decoder(data: bytes, events: int) -> Iterator[Any]:
+    handle = LIBRARY.JxlDecoderCreate(None)
+    try:
+        LIBRARY.JxlDecoderSubscribeEvents(handle, events)
+        LIBRARY.JxlDecoderSetUnpremultiplyAlpha(handle, 1)
+        LIBRARY.JxlDecoderSetDecompressBoxes(handle, 1)
+        LIBRARY.JxlDecoderSetInput(handle, data, len(data))
+        LIBRARY.JxlDecoderCloseInput(handle)
+        yield handle
+    finally:
+        LIBRARY.JxlDecoderDestroy(handle)
+
+
+def _next_event(handle: Any) -> int:
+    """What the decoder has found. Raises CorruptInput."""
+    event: int = LIBRARY.JxlDecoderProcessInput(handle)
+    if event == library.ERROR:
+        raise CorruptInput("The JPEG XL file is damaged.")
+    if event == library.NEED_MORE_INPUT:
+        raise CorruptInput("The JPEG XL file is truncated.")
+    return event
+
+
+def _check(status: int) -> None:
+    if status != library.SUCCESS:
+        raise CorruptInput("The JPEG XL file is damaged.")
+
+
+def read_header(data: bytes) -> Header:
+    """Reads everything but the pixels. Raises CorruptInput, and TooLarge for a picture with too many pixels."""
+    header, info = Header(), library.BasicInfo()
+    ticks: list[int] = []
+    box: _Space | None = None
+    with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
+        while True:
+            event = _next_event(handle)
+            if box is not None and event != library.NEED_BOX_SPACE:
+                header.boxes.setdefault(box.name, box.content(LIBRARY.JxlDecoderReleaseBoxBuffer(handle)))
+                box = None
+            if event == library.BASIC_INFO:
+                _check(LIBRARY.JxlDecoderGetBasicInfo(handle, byref(info)))
+                _read_info(handle, header, info)
+            elif event == library.COLORS:
+                _read_colors(handle, header, info)
+            elif event == library.FRAME and len(ticks) <= MAX_FRAMES:  # one more than the limit is enough to refuse
+                frame = library.FrameHeader()
+                _check(LIBRARY.JxlDecoderGetFrameHeader(handle, byref(frame)))
+                ticks.append(frame.duration)
+            elif event == library.BOX:
+                name = ctypes.create_string_buffer(4)
+                LIBRARY.JxlDecoderGetBoxType(handle, name, 1)
+                if name.raw in (b"Exif", b"xml "):
+                    box = _Space(name.raw)
+                    LIBRARY.JxlDecoderSetBoxBuffer(handle, *box.grow(0))
+                else:
+                    header.boxes.setdefault(name.raw, b"")
+            elif event == library.NEED_BOX_SPACE and box is not None:
+                LIBRARY.JxlDecoderSetBoxBuffer(handle, *box.grow(LIBRARY.JxlDecoderReleaseBoxBuffer(handle)))
+            elif event == library.SUCCESS:
+                break
+    if not ticks:
+        raise CorruptInput("The JPEG XL file has no picture.")
+    header.animated = bool(info.have_animation) and len(ticks) > 1
+    header.durations = _milliseconds(ticks, info.animation) if header.animated else [0.0] * len(ticks)
+    header.lossy = not info.uses_original_profile or b"jbrd" in header.boxes
+    return header
+
+
+class _Space:
+    """Memory that grows while the decoder writes bytes of an unknown number into it."""
+
+    def __init__(self, name: bytes = b"") -> None:
+        self.name = name
+        self._buffer = bytearray()
+
+    def grow(self, unused: int) -> tuple[Any, int]:
+        """The address and size of more memory, of which `unused` bytes were there before. Raises TooLarge."""
+        used = len(self._buffer) - unused
+        size = max(_FIRST_SPACE, 2 * len(self._buffer))
+        if self.name and size > 2 * _MAX_BOX:
+            message = f"The metadata of the file exceeds {_MAX_BOX} bytes after decompression."
+            raise TooLarge(message, reason="bytes", details={"max_bytes": _MAX_BOX})
+        self._buffer = self._buffer[:used] + bytearray(size - used)
+        return (ctypes.c_uint8 * (size - used)).from_buffer(self._buffer, used), size - used
+
+    def content(self, unused: int) -> bytes:
+        """What was written, up to the last `unused` bytes."""
+        return bytes(self._buffer[: len(self._buffer) - unused])
+
+
+def _read_info(handle: Any, header: Header, info: library.BasicInfo) -> None:
+    check_size(info.width, info.height)
+    header.orientation = info.orientation
+    header.size = (info.height, info.width) if info.orientation >= 5 else (info.width, info.height)
+    header.bits = 16 if info.exponent_bits else min(info.bits, 16)
+    header.mode = ("L" if info.color_channels == 1 else "RGB") + ("A" if info.alpha_bits else "")
+    header.loop_count = info.animation.loops if info.have_animation else 0
+    for index in range(info.extra_channels):
+        channel = library.ExtraChannel()
+        _check(LIBRARY.JxlDecoderGetExtraChannelInfo(handle, index, byref(channel)))
+        if channel.kind == library.BLACK and info.color_channels == 3:
+            header.inks = index
+
+
+def _milliseconds(ticks: Sequence[int], animation: library.Animation) -> list[float]:
+    factor = 1000 * animation.ticks_denominator / max(1, animation.ticks_numerator)
+    return [duration * factor for duration in ticks]
+
+
+def _read_colors(handle: Any, header: Header, info: library.BasicInfo) -> None:
+    colors = library.Colors()
+    original = library.ORIGINAL_COLORS
+    if LIBRARY.JxlDecoderGetColorAsEncodedProfile(handle, original, byref(colors)) != library.SUCCESS:
+        header.profile, header.converts = _profile(handle, original), not info.uses_original_profile
+        return
+    primaries = _primaries(colors)
+    if colors.transfer in HDR_TRANSFERS and primaries:
+        levels = None if info.intensity_target >= _DEFAULT_INTENSITY else (float(info.intensity_target), 0.0)
+        header.hdr = HdrColors(primaries, colors.transfer, levels)
+    elif (primaries, colors.transfer) != (_SRGB, _SRGB_TRANSFER):
+        header.profile = _profile(handle, library.DATA_COLORS)
+
+
+def _primaries(colors: library.Colors) -> int | None:
+    """The code point of H.273 for primaries and white point. None without."""
+    if colors.white_point != _D65:
+        return None
+    if colors.space == library.GRAY:
+        return _SRGB
+    return {_SRGB: _SRGB, _P3: _DISPLAY_P3, 9: 9}.get(int(colors.primaries))
+
+
+def _profile(handle: Any, target: int) -> bytes | None:
+    size = c_size_t()
+    if LIBRARY.JxlDecoderGetICCProfileSize(handle, target, byref(size)) != library.SUCCESS or not size.value:
+        return None
+    profile = ctypes.create_string_buffer(size.value)
+    _check(LIBRARY.JxlDecoderGetColorAsICCProfile(handle, target, profile, size))
+    return profile.raw
+
+
+def read_frames(data: bytes, header: Header, indexes: Sequence[int]) -> Iterator[NDArray[Any]]:
+    """Yields the frames at ascending `indexes`: arrays of height x width x bands, with 8 or 16 bits per sample.
+
+    The last band of CMYK is black; of all inks, 0 is the most.
+    """
+    with _decoder(data, library.COLORS | library.FULL_IMAGE) as handle:
+        steps = accumulate(indexes, lambda _, index: index)
+        position = 0
+        for index in steps:
+            LIBRARY.JxlDecoderSkipFrames(handle, index - position)
+            position = index + 1
+            yield _read_frame(handle, header)
+
+
+def _read_frame(handle: Any, header: Header) -> NDArray[Any]:
+    import numpy as np
+
+    width, height = header.size
+    kind, number = (library.UINT16, np.uint16) if header.is_deep else (library.UINT8, np.uint8)
+    pixels: NDArray[np.uint8 | np.uint16] = np.empty((height, width, len(header.mode)), number)
+    black = np.empty((height, width, 1 if header.inks is not None else 0), number)
+    while (event := _next_event(handle)) != library.FULL_IMAGE:
+        if event == library.COLORS and header.converts:
+            LIBRARY.JxlDecoderSetCms(handle, library.color_management())
+            LIBRARY.JxlDecoderSetOutputColorProfile(handle, None, header.profile, len(header.profile or b""))
+        elif event == library.NEED_IMAGE:
+            layout = library.PixelFormat(pixels.shape[2], kind, 0, 0)
+            _check(LIBRARY.JxlDecoderSetImageOutBuffer(handle, byref(layout), pixels.ctypes.data, pixels.nbytes))
+            if header.inks is not None:
+                layout = library.PixelFormat(1, kind, 0, 0)
+                _check(
+                    LIBRARY.JxlDecoderSetExtraChannelBuffer(
+                        handle, byref(layout), black.ctypes.data, black.nbytes, header.inks
+                    )
+                )
+        elif event == library.SUCCESS:
+            raise CorruptInput("The JPEG XL file has fewer frames than its header says.")
+    return np.concatenate((pixels, black), axis=2) if header.inks is not None else pixels
+
+
+def read_jpeg(data: bytes) -> bytes | None:
+    """The JPEG file from which the file was made, with all its bytes. None if it was made from none."""
+    space = _Space()
+    with _decoder(data, library.JPEG_FOUND | library.FULL_IMAGE) as handle:
+        event = _next_event(handle)
+        if event != library.JPEG_FOUND:
+            return None
+        LIBRARY.JxlDecoderSetJPEGBuffer(handle, *space.grow(0))
+        while (event := _next_event(handle)) == library.NEED_JPEG_SPACE:
+            LIBRARY.JxlDecoderSetJPEGBuffer(handle, *space.grow(LIBRARY.JxlDecoderReleaseJPEGBuffer(handle)))
+        if event != library.FULL_IMAGE:
+            raise CorruptInput("The JPEG in the JPEG XL file is damaged.")
+        return space.content(LIBRARY.JxlDecoderReleaseJPEGBuffer(handle))
