@@ -22,11 +22,13 @@ from storage.tables import jobs
 
 TRIVIAL = Workload("64x48 PNG to BMP", "trivial.png", (64, 48), "PNG", "bmp", 80)
 
+FULL_QUEUE = 2_000
+"""Jobs that wait when the latency of further ones is measured."""
+
 _ACCOUNTS = 3
 _CONNECTIONS = 16
 _DURABLE = ("fsync=on", "full_page_writes=on")
 _STATEMENTS = "SELECT SUM(calls) FROM pg_stat_statements WHERE query NOT ILIKE '%pg_stat%'"
-_FULL_QUEUE = 2_000  # jobs that wait when the latency of further ones is measured
 _RATE = 20.0  # of those, per second
 _POLL_INTERVAL = 0.1  # seconds
 _COLUMNS = (
@@ -93,7 +95,7 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
     accepted = [one for one in responses if one.status == HTTPStatus.ACCEPTED]
     used = (now - before for now, before in zip(_used(running, postgres), (cpu, database_cpu, statements), strict=True))
     begun, last = min(one.sent_at for one in responses), max(one.received_at for one in responses)
-    while database.read_blocking(jobs.read_state).waiting < _FULL_QUEUE:
+    while database.read_blocking(jobs.read_state).waiting < FULL_QUEUE:
         _submit(replace(plan, seconds=1))
     beside = _submit(replace(plan, concurrency=0, rate=_RATE))
     return _Result(
