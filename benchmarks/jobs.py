@@ -68,7 +68,7 @@ def measure(seconds: float) -> list[Report]:
             "SQLite": _measure(folder, seconds, None),
             "PostgreSQL": _measure(folder, seconds, postgres),
         }
-    rows = [(name, *_figures(result)) for name, result in results.items()]
+    rows: list[Row] = [(name, *_figures(result)) for name, result in results.items()]
     title = f"{TRIVIAL.title}, {_ACCOUNTS} accounts, {_CONNECTIONS} connections for {seconds:g} s"
     return [Report(title, _COLUMNS, tuple(rows)), Report("Requirements", COLUMNS, tuple(_requirements(results)))]
 
@@ -89,11 +89,12 @@ def _measure(folder: Path, seconds: float, postgres: PostgresServer | None) -> _
 def _run(plan: LoadPlan, running: Server, database: Database, postgres: PostgresServer | None) -> _Result:
     _submit(replace(plan, seconds=1))
     _wait_until_empty(database)
-    cpu, database_cpu, statements = _used(running, postgres)
+    before = _used(running, postgres)
     responses = _submit(plan)
     ended = _wait_until_empty(database)
     accepted = [one for one in responses if one.status == HTTPStatus.ACCEPTED]
-    used = (now - before for now, before in zip(_used(running, postgres), (cpu, database_cpu, statements), strict=True))
+    used = [now - then for now, then in zip(_used(running, postgres), before, strict=True)]
+    cpu, database_cpu, statements = (amount / len(accepted) for amount in used)
     begun, last = min(one.sent_at for one in responses), max(one.received_at for one in responses)
     while database.read_blocking(jobs.read_state).waiting < FULL_QUEUE:
         _submit(replace(plan, seconds=1))
@@ -101,7 +102,9 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
     return _Result(
         len(accepted) / (last - begun),
         len(accepted) / (ended - begun),
-        *(amount / len(accepted) for amount in used),
+        cpu,
+        database_cpu,
+        statements,
         tuple(one.seconds for one in accepted),
         tuple(one.seconds for one in beside if one.status == HTTPStatus.ACCEPTED),
         sum(one.status != HTTPStatus.ACCEPTED for one in (*responses, *beside)),

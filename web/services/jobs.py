@@ -131,6 +131,18 @@ class Jobs:
         await self._files.discard(cancelled.blobs)
         return cancelled, False
 
+    async def run(self) -> None:
+        """Acts upon what other servers tell, until cancelled. What is lost is found within a second without it."""
+        await self._database.listen(jobs.CHANNEL, self._hear)
+
+    def _hear(self, message: str) -> None:
+        state, _, job_id = message.partition(" ")
+        if state == "queued":
+            self.on_accept()
+        elif state == "cancelled":
+            self.on_cancel(job_id)
+        self.changes.tell(job_id)
+
     def tell_ended(self, job_id: str) -> None:
         """Tells clients that wait for a job, and receivers, that this process has ended it."""
         self.changes.tell(job_id)
