@@ -115,21 +115,30 @@ class Jobs:
             return await watcher.end_of_job(seconds)
 
     async def end(self, account_id: str, job_id: str) -> tuple[Job, bool]:
-        """Cancels a job that waits or runs, or deletes one that has ended with the file that it has made.
+        """Cancels a job that waits or runs, or deletes one that has ended.
 
         Returns the job, and whether it was deleted. Raises NotFound.
         """
+        if (cancelled := await self.cancel(account_id, job_id)) is not None:
+            return cancelled, False
+        return await self.delete(account_id, job_id), True
+
+    async def cancel(self, account_id: str, job_id: str) -> Job | None:
+        """Cancels a job that waits or runs. Returns None if it has ended. Raises NotFound."""
         cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
-        if cancelled is None:
-            job = await self._database.run(jobs.delete, account_id, job_id)
-            if job.file_id is not None:
-                with suppress(NotFound):
-                    await self._files.delete(account_id, job.file_id)
-            return job, True
-        self.on_cancel(job_id)
-        self.tell_ended(job_id)
-        await self._files.discard(cancelled.blobs)
-        return cancelled, False
+        if cancelled is not None:
+            self.on_cancel(job_id)
+            self.tell_ended(job_id)
+            await self._files.discard(cancelled.blobs)
+        return cancelled
+
+    async def delete(self, account_id: str, job_id: str) -> Job:
+        """Deletes a job that has ended, with the file that it has made. Raises NotFound, and JobLost if it has not."""
+        job = await self._database.run(jobs.delete, account_id, job_id)
+        if job.file_id is not None:
+            with suppress(NotFound):
+                await self._files.delete(account_id, job.file_id)
+        return job
 
     async def run(self) -> None:
         """Acts upon what other servers tell, until cancelled. What is lost is found within a second without it."""
