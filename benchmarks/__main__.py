@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, compression, growth, memory, pairs, peers, quality, scaling, server, soak
+from benchmarks import cluster, compression, growth, jobs, memory, pairs, peers, quality, scaling, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -119,6 +119,16 @@ def run_scaling(
 ) -> None:
     """Throughput of a server with one process and with several, on SQLite and on PostgreSQL."""
     publish("scaling", scaling.measure(rounds, seconds, processes), json_file, readme=readme)
+
+
+@cli.command("jobs")
+def run_jobs(
+    seconds: Annotated[float, typer.Option(help="Duration of each load.")] = 5,
+    json_file: Json = None,
+    readme: Readme = False,
+) -> None:
+    """Jobs that are accepted, claimed and finished per second, and the latency of requests beside a full queue."""
+    publish("jobs", jobs.measure(seconds), json_file, readme=readme)
 
 
 @cli.command("growth")

@@ -35,7 +35,8 @@ class LoadPlan:
     """Load for `seconds`: `rate` requests per second, or else `concurrency` requests at any time.
 
     Requests are distributed over the API keys. Each key is used from its own IP address. `file` is the path of the file
-    to convert, posted after the form fields; without one, requests are GET requests. Empty keys are not sent.
+    to convert, posted after the form fields; without one, requests are GET requests. Empty keys are not sent. `headers`
+    are lines without their ends.
     """
 
     url: str
@@ -45,6 +46,7 @@ class LoadPlan:
     rate: float = 0.0
     concurrency: int = 0
     fields: tuple[tuple[str, str], ...] = (("output_format", "webp"),)
+    headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Client:
         self.address = (str(_FIRST_ADDRESS + number), 0)
         self.idle: list[Connection] = []
         key = plan.keys[number]
-        headers = f"Host: {parts.netloc}\r\n" + (f"Authorization: Bearer {key}\r\n" if key else "")
+        lines = (f"Host: {parts.netloc}", *plan.headers, *([f"Authorization: Bearer {key}"] if key else []))
+        headers = "".join(f"{line}\r\n" for line in lines)
         self.request = f"GET {parts.path} HTTP/1.1\r\n{headers}\r\n".encode()
         if plan.file:
             body = _form(plan.fields, Path(plan.file).read_bytes())

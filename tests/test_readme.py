@@ -11,18 +11,22 @@ import tomllib
 from collections.abc import Callable, Iterator
 from inspect import Parameter, signature
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import typer
 from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
+from benchmarks.processes import free_port
 from config.settings import Settings, variable
 from engine import FileFormat, Loss, hookspecs
 from engine.conversions import conversion
 from engine.registry import load_registry
 from tests.support.readme import ROOT, Document, documents, read
+from tests.support.servers.in_process import eventually
 from web.api.error_catalogue import WARNING_CATALOGUE
+from web.services.webhook_samples import WEBHOOK_SAMPLES
 
 pytestmark = pytest.mark.slow
 
@@ -39,10 +43,11 @@ _TESTS = read("tests/README.md")
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
 # In the same folder, in this order.
 _EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS.without(_TOOL), _SANDBOX]
+_JOBS = next(block.splitlines() for block in _README.blocks("sh") if "WEBHOOK_SECRET" in block)
 _SAMPLES = 3  # commands that make the files of the others
 _COMMANDS = [
     # Once each: those that are in several documents, such as `convertd doctor`, change nothing.
-    *dict.fromkeys(command for document in _EXECUTED for command in document.commands())
+    *dict.fromkeys(command for document in _EXECUTED for command in document.commands() if command not in _JOBS)
 ][len(_SET_UP) + _SAMPLES :]
 
 
@@ -75,13 +80,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
     """Runs commands in the folder while `convertd serve` runs, which exits with 0 at the end. Makes the samples."""
     serve = (folder / ".venv" / "bin" / "convertd", "serve", "--port", "0")
-    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+    environment, port = {**os.environ, "CONVERTD_URL_ALLOW": "127.0.0.0/8"}, str(free_port())
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment) as server:
         assert server.stderr is not None
         listening = next(found for line in server.stderr if (found := re.search(r"listening on http://(\S+?);", line)))
-        environment = dict(os.environ)
+        environment["PORT"] = port
 
         def run(command: str) -> bytes:
-            here = command.replace("localhost:8000", listening[1])
+            here = command.replace("localhost:8000", listening[1]).replace("127.0.0.1:8080", f"127.0.0.1:{port}")
             here = re.sub(r"^curl ", "curl --fail --no-progress-meter ", here)
             if (exported := re.fullmatch(r"export (\w+)=\$\((.*)\)", here)) is not None:
                 environment[exported[1]] = run(exported[2]).decode().strip()
@@ -107,6 +113,33 @@ def test_the_commands_work(folder: Path, shell: Callable[[str], bytes]) -> None:
             assert registry.identify(folder / saved[1]) == registry.format(saved[1].rpartition(".")[2])
         elif command.startswith("curl"):
             assert "data" in json.loads(printed)
+
+
+def test_the_ends_of_jobs_arrive_at_a_webhook(folder: Path, shell: Callable[[str], bytes]) -> None:
+    first, *others = _JOBS
+    shell("export CONVERTD_API_KEY=$(.venv/bin/convertd account create --email hooks@example.com --name Hooks)")
+    shell(first)
+    variables = dict(line.split("=", 1) for line in shell("env -0").decode().split("\0") if line)
+    with (
+        (folder / "received.txt").open("w") as received,
+        subprocess.Popen(
+            [sys.executable, "-c", WEBHOOK_SAMPLES["Python"]],
+            env=variables,
+            stdout=received,
+            stderr=subprocess.DEVNULL,
+        ) as running,
+    ):
+        for command in others:
+            shell(command)
+        jobs = (folder / "jobs.txt").read_text().split()
+        ended = {f"job.completed {{'job_id': '{job}'" for job in jobs}
+        try:
+            assert len(jobs) == 2
+            assert eventually(lambda: all(text in (folder / "received.txt").read_text() for text in ended), 30)
+        finally:
+            running.kill()
+    with ZipFile(folder / "photos.zip") as archive:
+        assert sorted(archive.namelist()) == ["mark.webp", "photo.webp"]
 
 
 def test_the_client_example_works(shell: Callable[[str], bytes]) -> None:

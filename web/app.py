@@ -98,7 +98,8 @@ async def listening(
         metrics_listener = metrics_server.start_server_metrics(services, listeners.metrics)
     working = (services.maintenance, services.request_log, services.readiness)
     background = [
-        asyncio.create_task(service.run()) for service in (*working, services.jobs.changes, services.job_runner)
+        asyncio.create_task(service.run())
+        for service in (*working, services.jobs, services.jobs.changes, services.job_runner)
     ]
     if services.process.count > 1:
         background.append(asyncio.create_task(metrics_server.keep_sampled(services)))

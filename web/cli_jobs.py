@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from convertd_client import Client, Job
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobIds = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids of jobs.")]
 Server = Annotated[str | None, typer.Option("--remote", metavar="URL", help="The server. The default is CONVERTD_URL.")]
 Status = Annotated[
     str | None, typer.Option(help="Only jobs that are queued, processing, completed, failed or cancelled.")
 ]
 Tag = Annotated[str | None, typer.Option(help="Only jobs with this tag.")]
 Limit = Annotated[int, typer.Option(min=1, max=100, help="The number of jobs.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Download the result to this file.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Download the result, or a ZIP of several, to this file."),
+]
 
 cli = typer.Typer(add_completion=False, help="Conversions that a server runs in the background.", no_args_is_help=True)
 
@@ -54,20 +58,21 @@ def show(job_id: JobId, server: Server = None) -> None:
 
 
 @cli.command()
-def wait(job_id: JobId, output: Output = None, server: Server = None) -> None:
-    """Wait until a job has ended, and download its result."""
+def wait(job_ids: JobIds, output: Output = None, server: Server = None) -> None:
+    """Wait until jobs have ended, and download the result, or those of several jobs as a ZIP."""
     with _client(server) as client:
-        job = client.wait(job_id)
-        if job.status != "completed" or job.result is None:
-            exit_with(f"{job_id} is {job.status}: {_outcome(job)}", FAILED)
+        ended = [client.wait(job_id) for job_id in job_ids]
+        done = [job for job in ended if job.status == "completed" and job.result is not None]
+        for job in ended:
+            if job not in done:
+                print_message(f"{job.job_id} is {job.status}: {_outcome(job)}")
         if output is None:
-            return print(job.result.get("file_id", job_id))
-        if "file_id" not in job.result:
-            exit_with("the results of a batch are downloaded one by one, or as an archive", WRONG_USAGE)
-        try:
-            client.download(job.result["file_id"], to=output)
-        except OSError as error:
-            exit_with(f"cannot write {output}: {error.strerror}", FAILED)
+            for job in done:
+                print((job.result or {}).get("file_id", job.job_id))
+        elif done:
+            _download(client, done, output, as_zip=len(ended) > 1)
+        if len(done) < len(ended):
+            raise typer.Exit(FAILED)
 
 
 @cli.command()
@@ -76,6 +81,20 @@ def cancel(job_id: JobId, server: Server = None) -> None:
     with _client(server) as client:
         job = client.end_job(job_id)
         print_message(f"{job_id} is {'deleted' if job.deleted else job.status}.")
+
+
+def _download(client: Client, jobs: list[Job], output: Path, *, as_zip: bool) -> None:
+    """Downloads the results of completed jobs. Exits if they are not files, or the output cannot be written."""
+    files = [str((job.result or {}).get("file_id", "")) for job in jobs]
+    if not all(files):
+        exit_with("the results of a batch are downloaded one by one, or as an archive", WRONG_USAGE)
+    try:
+        if as_zip:
+            client.download_files(files, to=output)
+        else:
+            client.download(files[0], to=output)
+    except OSError as error:
+        exit_with(f"cannot write {output}: {error.strerror}", FAILED)
 
 
 def _outcome(job: Job) -> str:

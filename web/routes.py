@@ -15,6 +15,7 @@ from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.dashboard_jobs import JobAction, JobDownload, JobsPage
 from web.handlers.dashboard_webhooks import (
     NewWebhook,
     OwnSecretAction,
@@ -120,6 +121,9 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/(sign-in|sign-out)", Session),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
+    ("/dashboard/jobs", JobsPage),
+    ("/dashboard/jobs/([^/]+)/(cancel|delete)", JobAction),
+    ("/dashboard/jobs/([^/]+)/download", JobDownload),
     ("/dashboard/webhooks", WebhooksPage),
     ("/dashboard/webhooks/new", NewWebhook),
     ("/dashboard/webhooks/secret", OwnSecretAction),

@@ -2,8 +2,10 @@
 
 import errno
 import sqlite3
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import peewee
@@ -11,10 +13,21 @@ import peewee
 from storage.errors import DatabaseBusy
 
 TIMEOUT = 5  # seconds for the write lock of SQLite, and until PostgreSQL acknowledges what was sent
-_CONNECT_TIMEOUT = 3  # seconds
 
 _SQLITE = "sqlite:///"
 _POSTGRESQL = "postgresql://"
+POSTGRESQL_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "connect_timeout": 3,  # seconds
+        "tcp_user_timeout": TIMEOUT * 1000,  # milliseconds
+        "keepalives_idle": TIMEOUT,
+        "keepalives_interval": 1,
+        "keepalives_count": TIMEOUT,
+        "application_name": "convertd",
+    }
+)
+"""The options of connections, which fail soon if the network delivers nothing."""
+
 _DISK_FULL = "53100"  # SQLSTATE
 _CANCELED = "57014"  # SQLSTATE of a statement that takes longer than the limit
 
@@ -60,16 +73,8 @@ def open_sqlite_reader(path: Path, timeout: float = TIMEOUT) -> peewee.SqliteDat
 
 
 def open_postgresql(url: str) -> peewee.PostgresqlDatabase:
-    """Opens a connection, for one thread at a time. It fails soon if the network delivers nothing."""
-    options: dict[str, Any] = {
-        "connect_timeout": _CONNECT_TIMEOUT,
-        "tcp_user_timeout": TIMEOUT * 1000,  # milliseconds
-        "keepalives_idle": TIMEOUT,
-        "keepalives_interval": 1,
-        "keepalives_count": TIMEOUT,
-        "application_name": "convertd",
-    }
-    return peewee.PostgresqlDatabase(url, thread_safe=False, prefer_psycopg3=True, **options)
+    """Opens a connection, for one thread at a time."""
+    return peewee.PostgresqlDatabase(url, thread_safe=False, prefer_psycopg3=True, **POSTGRESQL_OPTIONS)
 
 
 def limit_statements(connection: peewee.Database, seconds: float) -> None:

@@ -43,6 +43,7 @@ class Database:
     """
 
     def __init__(self, url: str, *, timeout: float | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._url = url
         self._writes: SqliteWriter | ConnectionPool
         self._look_ups: peewee.SqliteDatabase | None
         self._timeout = timeout
@@ -104,6 +105,16 @@ class Database:
                 if not is_busy(error):
                     raise
         return await self._run(Mode.STATEMENT, lambda transaction: function(transaction, *args, **kwargs))
+
+    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
+        """Calls `hear` with the messages of a channel, which transactions of all servers send, until cancelled.
+
+        A lost connection is opened again; messages are lost meanwhile. SQLite has none.
+        """
+        if isinstance(self._writes, ConnectionPool):
+            from storage.database.listener import listen  # noqa: PLC0415, only PostgreSQL needs its library
+
+            await listen(self._url, channel, hear)
 
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs

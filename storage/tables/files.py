@@ -5,11 +5,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
-from peewee import Case, fn
 from pydantic import Field
 
 from storage.database.pages import Page, read_page
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns, insert
 from storage.errors import NotFound
 from storage.field_types import BatchId, FileId, Timestamp
 from storage.ids import is_id, new_id
@@ -67,6 +66,18 @@ class File:
     failure: Annotated[str | None, Field(exclude=True)]
 
 
+_NAMES = (*(field.name for field in fields(File)), "place", "result_size")
+_COLUMNS = {name: getattr(models.File, name).column_name for name in _NAMES}
+INSERT_FILE = insert("file", *_COLUMNS.values())
+# Files with a `source_file` share its upload. The second number is that of results of release 1.0 without a size.
+SUM_SIZES = Statement(
+    "SELECT CAST(COALESCE(SUM(CASE WHEN source IS NOT NULL AND source_file IS NULL THEN original_size ELSE 0 END"
+    " + COALESCE(result_size, 0)), 0) + COALESCE((SELECT bytes FROM lane WHERE account = :account), 0) AS BIGINT),"
+    " COUNT(CASE WHEN outcome IS NOT NULL AND result_size IS NULL THEN 1 END)"
+    " FROM file WHERE account = :account AND expires_at > :now"
+)
+
+
 def add(transaction: Transaction, /, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
     """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
     row = {
@@ -77,24 +88,20 @@ def add(transaction: Transaction, /, account: str, original: SourceFile, retenti
         "created_at": transaction.now,
         "expires_at": transaction.now + retention,
     }
-    transaction.insert(models.File.insert(row))
-    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(File)}
-    return File(**values)
+    values: dict[str, Any] = {name: row.get(name) for name in _COLUMNS}
+    transaction.execute_statement(INSERT_FILE, **{_COLUMNS[name]: value for name, value in values.items()})
+    return File(**{field.name: values[field.name] for field in fields(File)})
 
 
 def stored_bytes(transaction: Transaction, account: str) -> int:
     """Returns the size of the account's stored uploads and results in bytes, with the inputs of jobs."""
-    table = models.File
-    own = _own(transaction, account)
-    # Files with a `source_file_id` share its upload.
-    has_upload = table.source.is_null(False) & table.source_file_id.is_null()
-    uploads = fn.SUM(Case(None, [(has_upload, table.original_size)], 0))
-    inputs = models.Lane.select(models.Lane.bytes).where(models.Lane.account == account)
-    sums = table.select(uploads, fn.SUM(table.result_size), inputs).where(own)
-    ((uploaded, converted, waiting),) = transaction.rows(sums)
-    without_size = table.select(table.outcome).where(own & table.outcome.is_null(False) & table.result_size.is_null())
-    earlier = sum(int(json.loads(outcome)["size"]) for (outcome,) in transaction.rows(without_size))
-    return int(uploaded or 0) + int(converted or 0) + int(waiting or 0) + earlier
+    ((stored, without_size),) = transaction.execute_statement(SUM_SIZES, account=account, now=transaction.now)
+    if without_size:
+        table = models.File
+        earlier = _own(transaction, account) & table.outcome.is_null(False) & table.result_size.is_null()
+        outcomes = transaction.rows(table.select(table.outcome).where(earlier))
+        return int(stored) + sum(int(json.loads(outcome)["size"]) for (outcome,) in outcomes)
+    return int(stored)
 
 
 def add_processed(
@@ -142,10 +149,12 @@ def list_page(
     return read_page(transaction, File, query, table.created_at, table.file_id, limit=limit, cursor=cursor)
 
 
-def find_by_result(transaction: Transaction, account: str, blob: str) -> File | None:
-    """Returns the account's file with this result, or None: after CommitUnknown, whether the result was saved."""
-    own = (models.File.result == blob) & (models.File.account == account)
-    return next(iter(select(transaction, own)), None)
+def find_by_result(transaction: Transaction, account: str, blob: str) -> File:
+    """Returns the account's file with this result. Raises NotFound."""
+    found = select(transaction, (models.File.result == blob) & (models.File.account == account))
+    if not found:
+        raise NotFound("file")
+    return found[0]
 
 
 def mark_processed(

@@ -51,20 +51,26 @@ class ClaimedJob:
         return hold_ids(self.id, self.holds)
 
 
+# A lane whose count is wrong must not keep others from their turn. Not EXISTS, which PostgreSQL may turn into a join
+# that reads all queued jobs.
+_READY_LANE = (
+    "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
+    " AND (SELECT 1 FROM job WHERE job.account = lane.account AND job.state = 'queued' LIMIT 1) IS NOT NULL"
+)
 _OWN_RUN = "id = :job AND state = 'processing' AND fence = :fence"
 TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
     " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
-    " WHERE state = 'queued' AND account = (SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
-    f" ORDER BY served, account LIMIT 1{LOCKED_ROWS}) ORDER BY number LIMIT 1{LOCKED_ROWS})"
+    f" WHERE state = 'queued' AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
+    f" ORDER BY number LIMIT 1{LOCKED_ROWS})"
     " RETURNING id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
 )
 SERVE_LANE = Statement(
     "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
 )
-FIND_READY_LANE = Statement("SELECT account FROM lane WHERE waiting > 0 AND running < max_running LIMIT 1")
+FIND_READY_LANE = Statement(f"{_READY_LANE} LIMIT 1")
 FIND_DUE = Statement(
-    "SELECT 1 WHERE EXISTS (SELECT 1 FROM lane WHERE waiting > 0 AND running < max_running)"
+    f"SELECT 1 WHERE EXISTS ({_READY_LANE})"
     " OR EXISTS (SELECT 1 FROM job WHERE state = 'processing' AND lease_until <= :now)"
 )
 END_RUN = Statement(

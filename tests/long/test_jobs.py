@@ -1,10 +1,14 @@
-"""Servers and their workers are killed while jobs run: every job ends, and is charged once if it is completed."""
+"""Servers and their workers are killed while jobs run: every job ends, is charged once if it is completed, and is told.
+
+A webhook gets a message about each end at least once, under one id.
+"""
 
 import asyncio
+import json
 import os
 import random
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -17,16 +21,19 @@ import pytest
 from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.processes import ConvertdServer, process_tree, send_signal
 from storage.database import Database, Transaction
-from storage.tables import models
+from storage.tables import models, webhooks
+from storage.tables.webhooks import EVENTS
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts, sqlite_url
+from tests.support.servers.receiver import Receiver
 
 pytestmark = pytest.mark.long
 
 R = TypeVar("R")
 
 JOBS, ACCOUNTS = 10_000, 50
+REACHABLE = {"CONVERTD_URL_ALLOW": "127.0.0.0/8"}
 KILL_INTERVAL = 5.0  # seconds
 LONGEST = 1_800.0  # seconds until all jobs have ended
 _CLIENTS = 16
@@ -100,9 +107,30 @@ def unfinished(url: str) -> int:
     return found["queued"] + found["processing"]
 
 
-async def run_jobs(url: str, servers: Sequence[ConvertdServer], disturb: Callable[[], None] | None) -> Counter[str]:
+def add_webhooks(url: str, receiver: Receiver) -> None:
+    """Creates a webhook for each account."""
+
+    def add(transaction: Transaction) -> None:
+        for (account,) in transaction.rows(models.Account.select(models.Account.id)):
+            webhooks.add(transaction, account, receiver.url, EVENTS)
+
+    read(url, add)
+
+
+def messages(receiver: Receiver) -> Mapping[str, set[str]]:
+    """The ids of the messages that have arrived about each job."""
+    found = defaultdict[str, set[str]](set)
+    for request in [*receiver.requests]:
+        found[json.loads(request.body)["data"]["job_id"]].add(request.headers["webhook-id"])
+    return found
+
+
+async def run_jobs(
+    url: str, servers: Sequence[ConvertdServer], receiver: Receiver, disturb: Callable[[], None] | None
+) -> Counter[str]:
     """Runs the jobs of all accounts while processes are killed. `disturb` is called twice meanwhile."""
     keys, killer = create_accounts(url, ACCOUNTS), Killer(servers)
+    add_webhooks(url, receiver)
     killing = asyncio.create_task(killer.run())
     submitting = asyncio.create_task(submit_all([server.api for server in servers], keys, JOBS))
     deadline, disturbances = monotonic() + LONGEST, 0
@@ -118,9 +146,11 @@ async def run_jobs(url: str, servers: Sequence[ConvertdServer], disturb: Callabl
     return killer.killed
 
 
-def check(url: str, servers: Sequence[ConvertdServer], blobs: Path) -> None:
-    """Every job has ended, the completed ones are charged, and nothing is left of the others."""
+def check(url: str, servers: Sequence[ConvertdServer], receiver: Receiver, blobs: Path) -> None:
+    """Every job has ended and is told, the completed ones are charged, and nothing is left of the others."""
     found = states(url)
+    assert eventually(lambda: len(messages(receiver)) == JOBS, 120), len(messages(receiver))
+    assert {len(ids) for ids in messages(receiver).values()} == {1}
     assert found["completed"] + found["failed"] == JOBS
     assert charged(url) == found["completed"] > JOBS * 0.95
     lane = models.Lane
@@ -141,11 +171,11 @@ def check(url: str, servers: Sequence[ConvertdServer], blobs: Path) -> None:
 
 
 def test_servers_and_workers_are_killed_with_sqlite(tmp_path: Path) -> None:
-    with ConvertdServer(tmp_path) as server:
+    with Receiver() as receiver, ConvertdServer(tmp_path, REACHABLE) as server:
         url = sqlite_url(tmp_path)
-        killed = asyncio.run(run_jobs(url, [server], None))
+        killed = asyncio.run(run_jobs(url, [server], receiver, None))
         assert min(killed["server"], killed["worker"]) > 0
-        check(url, [server], tmp_path / "blobs")
+        check(url, [server], receiver, tmp_path / "blobs")
 
 
 def test_servers_and_workers_are_killed_with_postgresql(tmp_path: Path) -> None:
@@ -153,9 +183,9 @@ def test_servers_and_workers_are_killed_with_postgresql(tmp_path: Path) -> None:
     binaries = find_binaries()
     assert binaries is not None, "PostgreSQL is not installed here"
     blobs = tmp_path / "blobs"
-    with PostgresServer(binaries) as postgres:
-        settings = {"CONVERTD_DATABASE_URL": postgres.url, "CONVERTD_BLOB_URL": blobs.as_uri()}
+    with Receiver() as receiver, PostgresServer(binaries) as postgres:
+        settings = {"CONVERTD_DATABASE_URL": postgres.url, "CONVERTD_BLOB_URL": blobs.as_uri(), **REACHABLE}
         with ConvertdServer(tmp_path / "one", settings) as one, ConvertdServer(tmp_path / "two", settings) as two:
-            killed = asyncio.run(run_jobs(postgres.url, [one, two], postgres.restart))
+            killed = asyncio.run(run_jobs(postgres.url, [one, two], receiver, postgres.restart))
             assert min(killed["server"], killed["worker"]) > 0
-            check(postgres.url, [one, two], blobs)
+            check(postgres.url, [one, two], receiver, blobs)

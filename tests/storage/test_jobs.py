@@ -107,6 +107,16 @@ def test_accounts_take_turns(database: Database) -> None:
     assert Counter(claimed[:7]) == dict(zip(owners, (3, 3, 1), strict=True))
 
 
+def test_a_lane_without_a_job_delays_nobody(database: Database, account: str) -> None:
+    lane, empty = models.Lane, open_account(database).id
+    row = {"account": empty, "waiting": 1, "running": 0, "max_running": 2, "served": -1, "bytes": 0}
+    database.run_blocking(lambda transaction: transaction.insert(lane.insert(row)))
+    assert not database.run_blocking(job_runs.any_due)
+    assert database.run_blocking(job_runs.claim, OWNER, LEASE, 1) == ([], False)
+    job = accept(database, account)
+    assert [claimed.id for claimed in claim(database)] == [job.job_id]
+
+
 def test_a_newcomer_does_not_wait_for_those_who_were_served(database: Database) -> None:
     busy, new = open_account(database, 100).id, open_account(database).id
     for _ in range(20):

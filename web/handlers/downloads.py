@@ -50,9 +50,14 @@ class BatchArchive(BaseHandler):
         The ZIP is made while it is sent, and has no files that are not converted. Results of the same name are
         numbered. Returns 404 with the reason `not_processed` for a batch without results.
         """
-        batch = await self.services.batches.find(self.client().id, batch_id)
-        entries = archive_entries(stored.file for stored in batch.files if stored.result is not None)
-        await send_archive(self, f"{batch_id}.zip", entries)
+        await send_batch(self, self.client().id, batch_id)
+
+
+async def send_batch(handler: BaseHandler, account: str, batch_id: str) -> None:
+    """Sends the results of a batch of the account as a ZIP. Raises NotFound."""
+    batch = await handler.services.batches.find(account, batch_id)
+    entries = archive_entries(stored.file for stored in batch.files if stored.result is not None)
+    await send_archive(handler, f"{batch_id}.zip", entries)
 
 
 class FileLinks(BaseHandler):

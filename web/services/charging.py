@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic
+from typing import Protocol
 
 from engine.errors import ConversionError
 from storage.database import Database, Transaction
@@ -22,8 +23,12 @@ from web.services.releases import LEASE, Releases, retry_while_busy
 SETTLE_TIMEOUT = 7.0  # seconds after which no further attempt is made to find out whether a charge was committed
 STANDSTILL = 1.0  # seconds; after a commit that took longer without an answer, only one attempt is made
 
-SaveResult = Callable[[Transaction], ResponseData]
-"""Saves the rows of a result and returns the response. Idempotent."""
+
+class SaveResult(Protocol):
+    """Saves the rows of a result, unless they are `saved`, and returns the response."""
+
+    def __call__(self, transaction: Transaction, /, *, saved: bool = ...) -> ResponseData: ...
+
 
 Finish = Callable[[Transaction, ResponseData], None]
 """Saves what else depends on the success of an operation: the response to a repeated request, or the end of a job."""
@@ -136,7 +141,7 @@ def _store_response(claim: Claim, transaction: Transaction, response: ResponseDa
 
 
 def _read_settled(transaction: Transaction, hold: Hold, save: SaveResult | None) -> tuple[int, ResponseData | None]:
-    return ledger.balance(transaction, hold.account), save(transaction) if save else None
+    return ledger.balance(transaction, hold.account), save(transaction, saved=True) if save else None
 
 
 def _release(

@@ -88,7 +88,7 @@ class Files:
 
     async def check_not_full(self, account: Account, size: int = 1) -> None:
         """Raises StorageFull if `size` more bytes cannot be stored."""
-        await self._database.read(_check_quota, account, size)
+        await self._database.read(check_quota, account, size)
 
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
@@ -191,23 +191,25 @@ class Files:
     def result_saver(self, request: ConversionRequest, source: FileFormat, outcome: Outcome, blob: str) -> SaveResult:
         """Returns a function that saves the result in the row of the request's stored file, or as a new file.
 
-        The function raises StorageFull if the result exceeds the account's storage quota.
+        The function raises StorageFull if the result exceeds the account's storage quota. If the result is `saved`
+        already, it only returns the response.
         """
         result = StoredResult(blob, outcome.processed_size, json.dumps(to_json(outcome)))
 
-        def save(transaction: Transaction) -> ResponseData:
+        def save(transaction: Transaction, *, saved: bool = False) -> ResponseData:
             account, file = request.account.id, request.file
-            saved = files.find_by_result(transaction, account, blob)
-            if saved is None:
-                _check_quota(transaction, request.account, result.size)
+            if saved:
+                made = files.find_by_result(transaction, account, blob)
+            else:
+                check_quota(transaction, request.account, result.size)
                 if file is not None:
                     original = _conversion_source(file)
-                    saved = files.mark_processed(transaction, account, file.file_id, original, result, self.retention)
+                    made = files.mark_processed(transaction, account, file.file_id, original, result, self.retention)
                 else:
                     name = request.original_name
                     original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)
-                    saved = files.add_processed(transaction, account, original, result, self.retention)
-            return ResponseData(to_json(ConversionResult(saved, outcome)), saved.file_id)
+                    made = files.add_processed(transaction, account, original, result, self.retention)
+            return ResponseData(to_json(ConversionResult(made, outcome)), made.file_id)
 
         return save
 
@@ -262,11 +264,11 @@ def _referenced(transaction: Transaction, blobs: Sequence[str]) -> frozenset[str
 
 
 def _add(transaction: Transaction, account: Account, source: SourceFile, add: AddRow) -> File:
-    _check_quota(transaction, account, source.original_size, param="file")
+    check_quota(transaction, account, source.original_size, param="file")
     return add(transaction, source)
 
 
-def _check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
+def check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
     """Raises StorageFull if `size` more bytes would exceed the account's storage quota."""
     stored = files.stored_bytes(transaction, account.id)
     if stored + size > account.tier.max_stored:

@@ -1,7 +1,7 @@
 """Changes of jobs, for clients that wait for them.
 
-Those by this process are found at once, those by other servers within a second. All jobs that are waited for are read
-together.
+Those by this process are found at once, and with PostgreSQL those by other servers, otherwise within a second. All jobs
+that are waited for are read together.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class Watcher:
 
 
 class JobChanges:
-    """Reads jobs that clients wait for, every second and when this process has changed one."""
+    """Reads jobs that clients wait for, every second and when it is told that one has changed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -68,7 +68,7 @@ class JobChanges:
         self._closed = False
 
     def tell(self, job_id: str) -> None:
-        """Tells that this process has changed a job."""
+        """Tells that a job has changed."""
         if job_id in self._watchers:
             self._due.set()
 

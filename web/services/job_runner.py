@@ -114,7 +114,7 @@ class JobRunner:
 
     def _cancel(self, job_id: str) -> None:
         """Kills a job that has ended in the database, if it runs here."""
-        if job_id in self._tasks:
+        if job_id in self._tasks and job_id not in self._lost:
             self._lost.add(job_id)
             self._tasks[job_id][1].cancel()
 

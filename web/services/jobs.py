@@ -23,7 +23,7 @@ from web.services.charging import reserve
 from web.services.conversion_request import ConversionRequest, RemoteFile
 from web.services.conversions import Conversions
 from web.services.deliveries import Deliveries
-from web.services.files import Files
+from web.services.files import Files, check_quota
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.job_changes import JobChanges
 from web.services.job_requests import StoredRequest
@@ -92,7 +92,7 @@ class Jobs:
         if isinstance(request, BatchRequest):
             job, contents = await self._batch_job(request), list[WorkFile]()
         else:
-            job, contents = await self._conversion_job(request), request.contents
+            job, contents = self._conversion_job(request), request.contents
         attempt = None
         if request.idempotency is not None:
             parameters = request.parameters(job.output_format)
@@ -115,28 +115,49 @@ class Jobs:
             return await watcher.end_of_job(seconds)
 
     async def end(self, account_id: str, job_id: str) -> tuple[Job, bool]:
-        """Cancels a job that waits or runs, or deletes one that has ended with the file that it has made.
+        """Cancels a job that waits or runs, or deletes one that has ended.
 
         Returns the job, and whether it was deleted. Raises NotFound.
         """
+        if (cancelled := await self.cancel(account_id, job_id)) is not None:
+            return cancelled, False
+        return await self.delete(account_id, job_id), True
+
+    async def cancel(self, account_id: str, job_id: str) -> Job | None:
+        """Cancels a job that waits or runs. Returns None if it has ended. Raises NotFound."""
         cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
-        if cancelled is None:
-            job = await self._database.run(jobs.delete, account_id, job_id)
-            if job.file_id is not None:
-                with suppress(NotFound):
-                    await self._files.delete(account_id, job.file_id)
-            return job, True
-        self.on_cancel(job_id)
-        self.tell_ended(job_id)
-        await self._files.discard(cancelled.blobs)
-        return cancelled, False
+        if cancelled is not None:
+            self.on_cancel(job_id)
+            self.tell_ended(job_id)
+            await self._files.discard(cancelled.blobs)
+        return cancelled
+
+    async def delete(self, account_id: str, job_id: str) -> Job:
+        """Deletes a job that has ended, with the file that it has made. Raises NotFound, and JobLost if it has not."""
+        job = await self._database.run(jobs.delete, account_id, job_id)
+        if job.file_id is not None:
+            with suppress(NotFound):
+                await self._files.delete(account_id, job.file_id)
+        return job
+
+    async def run(self) -> None:
+        """Acts upon what other servers tell, until cancelled. What is lost is found within a second without it."""
+        await self._database.listen(jobs.CHANNEL, self._hear)
+
+    def _hear(self, message: str) -> None:
+        state, _, job_id = message.partition(" ")
+        if state == "queued":
+            self.on_accept()
+        elif state == "cancelled":
+            self.on_cancel(job_id)
+        self.changes.tell(job_id)
 
     def tell_ended(self, job_id: str) -> None:
         """Tells clients that wait for a job, and receivers, that this process has ended it."""
         self.changes.tell(job_id)
         self._sender.wake()
 
-    async def _conversion_job(self, request: ConversionRequest) -> NewJob:
+    def _conversion_job(self, request: ConversionRequest) -> NewJob:
         source = None
         if request.remote:  # the job finds out their format
             target = self._conversions.target(request)
@@ -144,20 +165,17 @@ class Jobs:
             plan = self._conversions.plan(request)
             source, target = plan.source.name, plan.target.name
         is_stored = request.file is not None
-        size = 0 if is_stored else request.size
-        await self._files.check_not_full(request.account, size + 1)
         return NewJob(
             **_common(request),
             operation=request.operation,
             input_format=source,
             output_format=target,
             inputs=0 if is_stored else len(request.uploads),
-            size=size,
+            size=0 if is_stored else request.size,
         )
 
     async def _batch_job(self, request: BatchRequest) -> NewJob:
         target = await self._batches.check(request)
-        await self._files.check_not_full(request.account)
         count = len(request.file_ids)
         return NewJob(
             **_common(request), operation="batch", input_format=None, output_format=target, holds=count, total=count
@@ -169,7 +187,7 @@ class Jobs:
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents)
         try:
-            accepted = await self._database.run(_accept, job, account.key_id, attempt)
+            accepted = await self._database.run(_accept, account, job, attempt)
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
@@ -212,18 +230,21 @@ def _announce(transaction: Transaction, job: Job) -> Job:
 
 
 def _accept(
-    transaction: Transaction, job: NewJob, key_id: str, attempt: _Attempt | None
+    transaction: Transaction, account: Account, job: NewJob, attempt: _Attempt | None
 ) -> AcceptedJob | InProgress | Replay | KeyMismatch:
     """Holds the credits of the job, or as many as the account has, at least one, and queues it."""
     if attempt is not None:
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome
+    check_quota(transaction, account, job.size + 1)
     held = balance = 0
     for hold in hold_ids(job.id, job.holds):
         try:
             credits = CREDITS_PER_CONVERSION
-            balance = reserve(transaction, job.account, credits, key_id, hold, owner=UNOWNED, lifetime=FOREVER).balance
+            balance = reserve(
+                transaction, job.account, credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
+            ).balance
             held += 1
         except NoCredits:
             if not held:

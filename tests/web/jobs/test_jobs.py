@@ -17,6 +17,7 @@ from storage.tables import models
 from storage.tables.jobs import MAX_UNFINISHED
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor, SwitchedExecutor
 from tests.support.requests import http
+from tests.support.requests.account_requests import signed_in
 from tests.support.requests.jobs import ASYNC, Site
 from tests.support.samples.forms import picture
 from tests.support.samples.generated import sample
@@ -40,6 +41,16 @@ def test_jobs_are_cancelled_while_they_wait_or_run(site: Site) -> None:
     assert site.end(jobs[2])["deleted"]
     assert site.send("GET", f"/jobs/{jobs[2]['job_id']}").status_code == 404
     assert site.send("DELETE", f"/jobs/{jobs[2]['job_id']}").status_code == 404
+
+
+def test_jobs_are_cancelled_on_the_dashboard(site: Site) -> None:
+    site.executor.executor = EndlessExecutor()
+    jobs = [site.submit() for _ in range(3)]
+    with signed_in(site.server, site.key) as client:
+        assert "queued, 0 ahead" in client.get("/dashboard/jobs").text
+        for job in jobs:
+            assert client.post(f"/dashboard/jobs/{job['job_id']}/cancel").status_code == 303
+    assert [site.get(job)["status"] for job in jobs] == ["cancelled"] * 3
 
 
 def test_a_job_of_the_same_process_is_killed_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.requests import http
 from tests.support.requests.account_requests import posted, signed_in
 from tests.support.requests.checks import problem
 from tests.support.requests.log_lines import captured_log, entry_of
-from tests.support.samples.forms import BROWSER_HEADERS
+from tests.support.samples.forms import BROWSER_HEADERS, picture
 from tests.support.servers.in_process import Running, Servers
 
 
@@ -238,3 +239,52 @@ class TestDashboard:
         server.request("POST", "/account/keys", key, json={"name": "<img src=x onerror=alert(1)>"})
         with signed_in(server, key) as client:
             assert "<img" not in client.get("/dashboard").text
+
+
+class TestJobs:
+    def test_jobs_are_listed_downloaded_and_deleted(self, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("web.handlers.dashboard_jobs._SHOWN", 1)
+        key, stranger = server.account(), server.account()
+        jobs = [submitted(server, key, tag=tag) for tag in ("<older>", "newer")]
+        with signed_in(server, key) as client:
+            newest = client.get("/dashboard/jobs").text
+            assert jobs[1]["job_id"] in newest
+            assert jobs[0]["job_id"] not in newest
+            older = client.get(unescape(re.findall(r'href="(/dashboard/jobs\?cursor=[^"]+)"', newest)[0])).text
+            assert "&lt;older&gt;" in older
+            assert jobs[1]["job_id"] not in older
+            download = f"/dashboard/jobs/{jobs[0]['job_id']}/download"
+            saved = client.get(download)
+            assert saved.headers["Content-Disposition"].startswith("attachment")
+            assert saved.content.startswith(b"RIFF")
+            with signed_in(server, stranger) as other:
+                assert other.get(download).status_code == 404
+                for action in ("cancel", "delete"):
+                    assert other.post(f"/dashboard/jobs/{jobs[0]['job_id']}/{action}").status_code == 404
+            assert http.get(server.url + download).status_code == 303
+            # The button is of a page from before the end: it must not delete the result.
+            assert client.post(f"/dashboard/jobs/{jobs[0]['job_id']}/cancel").status_code == 303
+            assert client.get(download).status_code == 200
+            assert client.post(f"/dashboard/jobs/{jobs[0]['job_id']}/delete").status_code == 303
+            assert client.get(download).status_code == 404
+            assert client.get("/dashboard/jobs?cursor=x").status_code == 400
+
+    def test_the_result_of_a_batch_is_a_zip(self, server: Running) -> None:
+        key = server.account()
+        batch = server.request("POST", "/batch", key, json={"output_format": "webp"}).json()["data"]["batch_id"]
+        file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
+        body, headers = {"output_format": "webp", "file_ids": [file]}, {"Prefer": "respond-async, wait=60"}
+        response = server.request("POST", f"/batch/{batch}/convert", key, json=body, headers=headers)
+        assert response.status_code == 200, response.text
+        job = response.json()["data"]
+        with signed_in(server, key) as client:
+            assert client.get(f"/dashboard/jobs/{job['job_id']}/download").content.startswith(b"PK")
+
+
+def submitted(server: Running, key: str, **fields: str) -> Any:
+    """A job that has ended."""
+    files, data = {"file": ("a.jpg", picture())}, {"output_format": "webp", **fields}
+    headers = {"Prefer": "respond-async, wait=60"}
+    response = server.request("POST", "/convert", key, files=files, data=data, headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()["data"]

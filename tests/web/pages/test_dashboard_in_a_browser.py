@@ -166,3 +166,29 @@ def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Pa
     page.get_by_text("Delete…").click()
     page.get_by_role("button", name="Delete now").click()
     expect(page.get_by_text("hooks.invalid")).to_have_count(0)
+
+
+def test_jobs_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    key = site.account()
+    headers = {"Prefer": "respond-async, wait=60"}
+    contents = {"done": sample("png"), "broken": b"\x89PNG\r\n\x1a\n" + bytes(99), "waits": sample("png")}
+    for tag, content in contents.items():
+        data = {"output_format": "webp", "tag": tag}
+        site.request("POST", "/convert", key, files={"file": ("a.png", content)}, data=data, headers=headers)
+    sign_in(page, key)
+    page.get_by_role("link", name="Jobs", exact=True).click()
+    failed = page.get_by_role("row").filter(has_text="broken")
+    expect(failed).to_contain_text("failed: ")
+    expect(failed.get_by_role("link", name="About processing_failed")).to_have_text("corrupt_input")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        keep(page, f"dashboard-jobs-{size['width']}")
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    done = page.get_by_role("row").filter(has_text="done")
+    with page.expect_download() as saved:
+        done.get_by_role("link", name="Download").click()
+    assert saved.value.suggested_filename == "a.webp"
+    done.get_by_text("Delete…").click()
+    done.get_by_role("button", name="Delete now").click()
+    expect(done).to_have_count(0)

@@ -1,0 +1,66 @@
+"""The dashboard's page of jobs: their states, errors and results, with forms to cancel and delete them."""
+
+from storage.errors import StorageError
+from web.api.errors import NotFound
+from web.api.fields import JobListQuery
+from web.api.schemas.jobs import describe_job
+from web.handlers.dashboard import session_account
+from web.handlers.downloads import send_batch
+from web.handlers.pages import SIGN_IN_PATH, PageHandler
+from web.http.downloads import send_stored
+from web.http.handler import cancelled_on_disconnect
+from web.services.accounts import Account
+
+_PATH = f"{SIGN_IN_PATH}/jobs"
+_SHOWN = 25  # jobs on a page
+
+
+class JobsPage(PageHandler):
+    """The jobs of the account that is signed in, or the form to sign in."""
+
+    access = "form"
+
+    async def get(self) -> None:
+        account = await self.authorization.find_session()
+        if account is None:
+            return self.write_page("sign_in.html", error=None)
+        return await _write_page(self, account, self.input.query_fields(JobListQuery).cursor)
+
+
+class JobAction(PageHandler):
+    """Cancels a job, or deletes one that has ended with its result."""
+
+    access = "session"
+
+    async def post(self, job_id: str, action: str) -> None:
+        account, jobs = session_account(self), self.services.jobs
+        try:
+            await (jobs.cancel if action == "cancel" else jobs.delete)(account.id, job_id)
+        except StorageError as error:
+            self.set_error(error)
+            return await _write_page(self, account, error=error)
+        return self.redirect(_PATH, status=303)
+
+
+class JobDownload(PageHandler):
+    """The result of a job: a file, or the files of a batch as a ZIP."""
+
+    access = "session"
+
+    @cancelled_on_disconnect
+    async def get(self, job_id: str) -> None:
+        account = session_account(self).id
+        job = describe_job(await self.services.jobs.find(account, job_id))
+        if job["result"] is None:
+            raise NotFound("The job has no result.")
+        if job["operation"] == "batch":
+            return await send_batch(self, account, job["result"]["batch_id"])
+        return await send_stored(self, await self.services.files.find(account, job["result"]["file_id"]))
+
+
+async def _write_page(
+    page: PageHandler, account: Account, cursor: str | None = None, error: StorageError | None = None
+) -> None:
+    found = await page.services.jobs.list_page(account.id, limit=_SHOWN, cursor=cursor, status=None, tag=None)
+    jobs = [describe_job(job) for job in found.values]
+    page.write_page("dashboard_jobs.html", error=error, jobs=jobs, cursor=cursor, next_cursor=found.next_cursor)
