@@ -30,9 +30,6 @@ Quality: TypeAlias = Annotated[
         description="Quality of a lossy encoder; higher is better and larger. A JPEG as JPEG keeps its own by default.",
     ),
 ]
-Exposure: TypeAlias = Annotated[
-    float, Field(ge=-10, le=10, examples=[1], description="Stops by which the picture becomes brighter, or darker.")
-]
 Lossless: TypeAlias = Annotated[
     bool,
     Field(

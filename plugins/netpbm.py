@@ -30,7 +30,7 @@ from plugins import _samples
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MODULES = ("numpy",)
+MODULES = ("numpy", "imagecodecs._cms")
 _MAX_HEADER = 1 << 14  # bytes
 _MAX_VALUE = 65535
 _STRIP = 64  # rows converted at a time

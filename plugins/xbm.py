@@ -9,7 +9,7 @@ from PIL import Image, ImageChops
 from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
 from plugins import _pillow, _samples
 
-MODULES = ("numpy", "PIL.XbmImagePlugin")
+MODULES = ("numpy", "PIL.XbmImagePlugin", "imagecodecs._cms")
 _MAX_HEADER = 4096  # bytes
 _HEADER = re.compile(
     rb"\s*(?:/\*.*?\*/\s*)*#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s", re.DOTALL

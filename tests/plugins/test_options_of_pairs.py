@@ -31,9 +31,17 @@ from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
+# Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}
-_DEPTHS |= {"jp2": (8, 10, 12, 16), "j2k": (8, 10, 12, 16), "jph": (8, 16), "jxl": (8, 10, 12, 16)}  # others have 8 bits
+_DEPTHS |= {
+    "jp2": (8, 10, 12, 16),
+    "j2k": (8, 10, 12, 16),
+    "jph": (8, 16),
+    "jxl": (8, 10, 12, 16),
+}  # others have 8 bits
+_DEPTHS |= dict.fromkeys(("pam", "pfm", "pgm", "ppm", "sgi"), (8, 16))
 _SLOW = ("eps", "heic", "jxl")  # to write
+_GRAY = ("pbm", "pgm", "xbm")
 _HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
 
 
@@ -76,6 +84,8 @@ def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult
     result = pair.convert(options)
     found = facts(pair.target.name, result.data)
     expected = pair.base | {name: value for name, value in changes.items() if name in pair.base}
+    if pair.target.name in _GRAY:
+        expected["corners"] = "----"
     if pair.source.name in _DPI and expected["size"] != pair.base["size"] and "dpi" not in changes:
         expected["dpi"] = found.get("dpi")  # follows from the size
         found.setdefault("dpi", None)
@@ -388,16 +398,3 @@ def test_more_effort_saves_bytes(target: str, options: OptionValues) -> None:
 
     assert 1.03 * sizes[0] >= sizes[1] >= sizes[2]  # the quality of x265 is equal only within limits
     assert sizes[0] > sizes[2]
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
-@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (33, 17)])
-def test_interlaced_pngs_have_the_same_pixels(mode: str, size: tuple[int, int]) -> None:
-    picture = photo((64, 64)).crop((20, 20, 20 + size[0], 20 + size[1]))
-    data = saved(picture.quantize(13) if mode == "P" else picture.convert(mode), "PNG")
-    png = _REGISTRY.formats["png"]
-
-    result = Pair(png, png, data).convert({"progressive": True})
-
-    assert facts("png", result.data)["progressive"]
-    np.testing.assert_array_equal(_pixels(result.data), _pixels(data))

@@ -143,3 +143,15 @@ def test_chunks_of_a_wrong_size_are_ignored() -> None:
 
     assert _convert(_png(photo(), (b"cICP", b"\x0c\x0d")), "bmp") == expected
     assert _convert(_png(photo(), (b"cLLI", b"\1"), (b"mDCV", b"\1")), "bmp") == expected
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (33, 17)])
+def test_interlaced_pngs_have_the_same_pixels(mode: str, size: tuple[int, int]) -> None:
+    picture = photo((64, 64)).crop((20, 20, 20 + size[0], 20 + size[1]))
+    data = saved(picture.quantize(13) if mode == "P" else picture.convert(mode), "PNG")
+
+    result = convert(data, "png", progressive=True).data
+
+    assert result[28] == 1  # interlaced
+    np.testing.assert_array_equal(imagecodecs.png_decode(result), imagecodecs.png_decode(data))

@@ -29,7 +29,11 @@ _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
 def facts(target: str, data: bytes) -> Facts:
     """Size, number of pages or frames, corners, and what the format stores besides."""
     common = _picture(data) if target in _RASTERS else {}
-    return {**common, "corners": corners(target, data), **_DETAILS[target](data)}
+    return {
+        **common,
+        "corners": corners(target, data),
+        **(_DETAILS[target](data) if target in _DETAILS else _simple(target, data)),
+    }
 
 
 def corners(target: str, data: bytes) -> str:
@@ -176,6 +180,12 @@ def _jpeg_2000(data: bytes) -> Facts:
         "lossless": codestream[codestream.index(b"\xff\x52") + 13] == 1,
         "dpi": (round(across / 39.37), round(down / 39.37)) if resolution > 3 else None,
     }
+
+
+def _simple(target: str, data: bytes) -> Facts:
+    """Of a format that stores little besides its pixels."""
+    reading = readers.read(target, data)
+    return {"size": tuple(map(round, reading.size)), "count": reading.count}
 
 
 def _no_details(data: bytes) -> Facts:

@@ -45,7 +45,7 @@ class ConvertOptions(TypedDict, total=False):
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
-    exposure: float  # Stops by which the picture becomes brighter, or darker.
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
 
