@@ -177,6 +177,9 @@ def resize(
         return _pad(frame, padded, gravity, fill) if padded else frame
 
     resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+    if raster.sample and isinstance(raster.sample.pixels, Image.Image) and [*resized.sizes] != [*raster.sizes]:
+        pixels = _resampling.continuous(raster.sample.pixels)  # as those of the frames
+        resized = replace(resized, sample=replace(raster.sample, pixels=pixels))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
     return replace(resized, origin=raster.origin) if is_unchanged else resized
 

@@ -116,6 +116,11 @@ def _mupdf(data: bytes) -> Reading:
     return Reading((pixmap.width, pixmap.height), 1, _colour(samples))
 
 
+def _ico(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data[:2] + b"\1" + data[3:]), formats=["ICO"])  # Pillow does not read cursors exactly
+    return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
+
+
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
     """A reader that has the picture converted by a program of Netpbm."""
 
@@ -136,9 +141,11 @@ def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
 _READERS: dict[str, Callable[[bytes], Reading]] = {
     "avif": _frames(_decode_avif),
     "bmp": _frames(imagecodecs.bmp_decode),
+    "cur": _ico,
     "eps": _eps,
     "gif": _vips,
     "heic": _heif,
+    "ico": _ico,
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "pdf": _pdf,

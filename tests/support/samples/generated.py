@@ -83,6 +83,10 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _ico() -> bytes:
+    return saved(quadrants(), "ICO", sizes=[SIZE], bitmap_format="bmp")
+
+
 def _pnm(header: str, mode: str) -> bytes:
     samples = quadrants().convert(mode)
     return header.encode() + (samples.tobytes("raw", "1;I") if mode == "1" else samples.tobytes())
@@ -111,9 +115,11 @@ def _xpm() -> bytes:
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
+    "cur": lambda: _ico().replace(b"\1", b"\2", 1),
     "eps": _eps,
     "gif": _pillow("GIF"),
     "heic": _heic,
+    "ico": _ico,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
