@@ -30,7 +30,8 @@ _MAX_SIDE, _PNG_SIDE = 256, 256  # pixels; the least side that is written as PNG
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CORE, _INFO = 12, 40  # sizes of headers of bitmaps
 _BITMAP = struct.Struct("<IiiHHIIiiII")
-_BIT_FIELDS = 3  # compression
+_COMPRESSION, _BIT_FIELDS = 16, 3  # offset, and a value
+_MASKS = 12  # bytes
 _MAX_ENTRIES = 1000
 
 
@@ -101,38 +102,40 @@ def decode(data: bytes) -> Raster:
 def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
     """A bitmap with the mask after it. Raises CorruptInput."""
     width, height = size
-    header = struct.unpack_from("<I", data)[0]
-    compression = 0
-    colors = 1 << bits if bits <= 8 else 0
-    if header == _CORE:
-        start = _CORE + 3 * colors
-        info = struct.pack("<IHHHH", _CORE, width, height, 1, bits)
-    else:
-        _, _, _, _, _, compression, _, across, down, used, important = _BITMAP.unpack_from(data)
-        colors = min(used or colors, 256) if bits <= 8 else used
-        start = header + 4 * colors + (12 if compression == _BIT_FIELDS and header == _INFO else 0)
-        info = _BITMAP.pack(header, width, height, 1, bits, compression, 0, across, down, used, important)
-        info += data[_INFO:header]
+    info, start = _bitmap_header(data, size, bits)
     row, mask_row = (width * bits + 31) // 32 * 4, (width + 31) // 32 * 4
     end = start + row * height
     pixels = _samples.from_buffer(data, "u1", row * height, start).tobytes()
-    if bits == 32 and compression == 0:
-        image = Image.frombytes("RGBA", (width, height), pixels, "raw", ("BGRA", row, -1))
+    if bits == 32 and info[_COMPRESSION : _COMPRESSION + 1] == b"\0":
+        image = Image.frombytes("RGBA", size, pixels, "raw", ("BGRA", row, -1))
         if image.getchannel("A").getextrema() != (0, 0):
             return image
         image = image.convert("RGB")
     else:
-        file_start = struct.pack("<2sIII", b"BM", 14 + end, 0, 14 + start)
-        image = bmp.decode(file_start + info + data[len(info) : end]).first_frame().image
+        file_header = struct.pack("<2sIII", b"BM", 14 + end, 0, 14 + start)
+        image = bmp.decode(file_header + info + data[len(info) : end]).first_frame().image
     mask = data[end : end + mask_row * height]
     if len(mask) < mask_row * height:  # some programs leave it out
         return image
-    transparent = Image.frombytes("1", (width, height), mask, "raw", ("1", mask_row, -1)).convert("L")
+    transparent = Image.frombytes("1", size, mask, "raw", ("1", mask_row, -1)).convert("L")
     if not transparent.getbbox():
         return image
     image = image.convert("LA" if image.mode in ("1", "L") else "RGBA")
     image.putalpha(ImageChops.darker(image.getchannel("A"), ImageChops.invert(transparent)))
     return image
+
+
+def _bitmap_header(data: bytes, size: Size, bits: int) -> tuple[bytes, int]:
+    """The header of the bitmap with the height of the picture, without that of the mask; the offset of the pixels."""
+    length = int.from_bytes(data[:4], "little")
+    colors = 1 << bits if bits <= 8 else 0
+    if length == _CORE:
+        return struct.pack("<IHHHH", _CORE, *size, 1, bits), _CORE + 3 * colors
+    _, _, _, _, _, compression, _, across, down, used, important = _BITMAP.unpack_from(data)
+    colors = min(used or colors, 256) if bits <= 8 else used
+    header = _BITMAP.pack(length, *size, 1, bits, compression, 0, across, down, used, important)
+    masks = _MASKS if compression == _BIT_FIELDS and length == _INFO else 0
+    return header + data[_INFO:length], length + masks + 4 * colors
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
