@@ -152,6 +152,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,
     "png": _frames(imagecodecs.apng_decode),
+    "psb": _psd,
     "psd": _psd,
     "qoi": _netpbm("qoitopam"),
     "sgi": _netpbm("sgitopnm"),

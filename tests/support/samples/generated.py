@@ -11,6 +11,7 @@ from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
+from tests.support.samples import psd_files
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -129,6 +130,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
     "png": _pillow("PNG"),
     "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
+    "psb": lambda: psd_files.build(psd_files.planes(np.asarray(quadrants())), psd_files.RGB, version=2),
     "psd": _psd,
     "qoi": _pillow("QOI"),
     "sgi": _pillow("SGI"),
