@@ -121,6 +121,11 @@ def _ico(data: bytes) -> Reading:
     return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
 
 
+def _dds(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data), formats=["DDS"])
+    return Reading(image.size, 1, _colour(np.asarray(image)))
+
+
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
     """A reader that has the picture converted by a program of Netpbm."""
 
@@ -142,6 +147,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "avif": _frames(_decode_avif),
     "bmp": _frames(imagecodecs.bmp_decode),
     "cur": _ico,
+    "dds": _dds,
     "eps": _eps,
     "gif": _vips,
     "heic": _heif,

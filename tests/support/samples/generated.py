@@ -117,6 +117,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
     "cur": lambda: _ico().replace(b"\1", b"\2", 1),
+    "dds": _pillow("DDS"),
     "eps": _eps,
     "gif": _pillow("GIF"),
     "heic": _heic,
