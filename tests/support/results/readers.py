@@ -126,6 +126,11 @@ def _dds(data: bytes) -> Reading:
     return Reading(image.size, 1, _colour(np.asarray(image)))
 
 
+def _icns(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data), formats=["ICNS"])
+    return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
+
+
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
     """A reader that has the picture converted by a program of Netpbm."""
 
@@ -151,6 +156,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "eps": _eps,
     "gif": _vips,
     "heic": _heif,
+    "icns": _icns,
     "ico": _ico,
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),

@@ -84,6 +84,11 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _icns() -> bytes:
+    block = saved(quadrants(), "PNG")
+    return b"icns" + (16 + len(block)).to_bytes(4) + b"ic08" + (8 + len(block)).to_bytes(4) + block
+
+
 def _ico() -> bytes:
     return saved(quadrants(), "ICO", sizes=[SIZE], bitmap_format="bmp")
 
@@ -121,6 +126,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "eps": _eps,
     "gif": _pillow("GIF"),
     "heic": _heic,
+    "icns": _icns,
     "ico": _ico,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
