@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import Field
 
+from engine.decode_limits import Size
 from engine.options import Option
 
 
@@ -18,10 +19,11 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `encoding`: a file
-    of the same format keeps the encoding of the `origin` of its raster, or stays lossless, unless an option
-    of ENCODING_OPTIONS replaces it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata`
-    the largest size of a block of them in bytes.
+    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `fit` returns the
+    size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
+    keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
+    it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the largest size of a block of
+    them in bytes.
     """
 
     modes: tuple[str, ...]
@@ -32,6 +34,7 @@ class TargetCapabilities:
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
+    fit: Callable[[Size], Size] | None = None
     encoding: bool = False
     metadata: frozenset[str] = frozenset()
     max_metadata: int | None = None
@@ -42,6 +45,10 @@ class TargetCapabilities:
         if self.max_side:
             limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
         return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
+
+    def stored_size(self, size: Size) -> Size:
+        """The size at which a picture of this size is stored."""
+        return self.fit(size) if self.fit else size
 
     @property
     def bit_depths(self) -> tuple[int, ...]:

@@ -53,7 +53,8 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
             payload.foresee(holds, _MAX_PIXELS)
         holds_all = holds.pages or (payload.animated and holds.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER
-        return Pictures(payload.count if holds_all else 1, payload.sizes[0] if payload.sizes and has_pixels else None)
+        size = holds.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
+        return Pictures(payload.count if holds_all else 1, size)
     before = media.pictures(payload)
     for step in (encoder, *others):
         payload = pipeline.run_step(step, payload, options, [])

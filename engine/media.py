@@ -176,7 +176,7 @@ class Raster:
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
-            _check_sides(raster, target.max_side)
+            _check_sides(raster, target, target.max_side)
         frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
         converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
@@ -336,7 +336,7 @@ def copies(payload: Any) -> Iterator[Any]:
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
 
 
-def _check_sides(raster: Raster, max_side: int) -> None:
+def _check_sides(raster: Raster, target: TargetCapabilities, max_side: int) -> None:
     """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
     for size in raster.sizes:
         if raster.resized and max(size) > max_side:
@@ -346,12 +346,12 @@ def _check_sides(raster: Raster, max_side: int) -> None:
                 param="width" if size[0] > max_side else "height",
                 details={"max": max_side},
             )
-        check_side(size, max_side)
+        check_side(target.stored_size(size), max_side)
 
 
 def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
     if target.max_side:
-        check_side(frame.size, target.max_side)
+        check_side(target.stored_size(frame.size), target.max_side)
     if raster.background:
         frame = _on_background(frame, raster.background)
     pixels = frame.pixels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -176,9 +177,22 @@ def resize(
         frame = replace(frame, pixels=_resampling.resample(frame.pixels, part, kept), full_size=None)
         return _pad(frame, padded, gravity, fill) if padded else frame
 
+    return _resized(raster, fitted, new_size)
+
+
+def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:
+    """The raster with these changes of its frames and sizes, and with the sample and the origin that it then has."""
     resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+    if [*resized.sizes] != [*raster.sizes]:
+        resized = replace(resized, sample=raster.sample and _continuous(raster.sample))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
     return replace(resized, origin=raster.origin) if is_unchanged else resized
+
+
+def _continuous(sample: Frame) -> Frame:
+    """The sample of resized frames."""
+    is_image = isinstance(sample.pixels, Image.Image)
+    return replace(sample, pixels=_resampling.continuous(sample.image)) if is_image else sample
 
 
 def _fitted_sizes(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> tuple[Size, Size]:

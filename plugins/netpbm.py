@@ -16,7 +16,6 @@ from engine import (
     Content,
     CorruptInput,
     DeepPixels,
-    FidelityWarning,
     FileFormat,
     Raster,
     Sniffer,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 MODULES = ("numpy", "imagecodecs._cms")
 _MAX_HEADER = 1 << 14  # bytes
 _MAX_VALUE = 65535
-_STRIP = 64  # rows converted at a time
 _GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"  # white space and comments
 _BITMAP_HEADER = re.compile(rb"P[14]" + (_GAP + rb"(\d{1,9})") * 2)
 _HEADER = re.compile(rb"P[2356]" + (_GAP + rb"(\d{1,9})") * 3)
@@ -197,15 +195,10 @@ def _read_floats(data: bytes, header: _Header) -> DeepPixels:
     shape = (header.height, header.width) if header.mode == "L" else (header.height, header.width, 3)
     values = _samples.from_buffer(data, f"{header.order}f{size}", int(np.prod(shape)), header.end).reshape(shape)[::-1]
     high = float(np.max(values, initial=0, where=np.isfinite(values)))
-    coded = high > 1 and all((part == np.rint(part)).all() for part in np.array_split(values, len(values)))
-    if high > 1 and not coded:
-        FidelityWarning.issue("hdr_reduced", "Light above 1 was cut.")
-    samples = np.empty(shape, np.uint16)
-    for top in range(0, header.height, _STRIP):
-        strip = np.nan_to_num(values[top : top + _STRIP].astype(np.float32))
-        light = strip / (255 if high <= 255 else _MAX_VALUE) if coded else color.encode_srgb(strip)
-        samples[top : top + _STRIP] = np.clip(light, 0, 1) * _MAX_VALUE + 0.5
-    return DeepPixels(samples, header.mode)
+    if high > 1 and all((part == np.rint(part)).all() for part in np.array_split(values, len(values))):
+        scale = _MAX_VALUE // 255 if high <= 255 else 1
+        return DeepPixels((values.clip(0, _MAX_VALUE) * scale).astype(np.uint16), header.mode)
+    return DeepPixels(_samples.encode_light(values), header.mode)
 
 
 def _array(raster: Raster) -> tuple[NDArray[Any], str]:

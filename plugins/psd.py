@@ -14,7 +14,6 @@ from engine import (
     Raster,
     Signature,
     TargetCapabilities,
-    any_of,
     color,
     conversion,
 )
@@ -26,8 +25,15 @@ if TYPE_CHECKING:
 PSD = FileFormat(
     "psd",
     media_type="image/vnd.adobe.photoshop",
-    extensions=("psd", "psb"),
-    sniff=any_of(*(Signature((0, b"8BPS"), (4, version)) for version in (b"\0\1", b"\0\2"))),
+    extensions=("psd",),
+    sniff=Signature((0, b"8BPS"), (4, b"\0\1")),
+    bytes_per_pixel=0.5,
+)
+PSB = FileFormat(
+    "psb",
+    media_type="image/vnd.adobe.photoshop.large",
+    extensions=("psb",),
+    sniff=Signature((0, b"8BPS"), (4, b"\0\2")),
     bytes_per_pixel=0.5,
 )
 
@@ -36,8 +42,7 @@ _RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # 
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
-@conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)
-def decode(data: bytes) -> Raster:
+def _decode(data: bytes) -> Raster:
     from plugins._psd import pixels, reader
 
     file = reader.read(data)
@@ -76,6 +81,9 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
 _DEEP_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 
 
+decode = conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)(_decode)
+decode_large = conversion(PSB, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)(_decode)
+
 _HOLDS = TargetCapabilities(
     ("1", "P", *_DEEP_MODES, "LAB"),
     deep_modes=_DEEP_MODES,
@@ -88,6 +96,15 @@ _HOLDS = TargetCapabilities(
 # Memory for pictures with alpha, for which there is a layer too.
 @conversion(RASTER, PSD, cost=3, memory=70, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
+    return _encode(raster, large=False)
+
+
+@conversion(RASTER, PSB, cost=3, memory=70, holds=replace(_HOLDS, max_side=300_000))
+def encode_large(raster: Raster) -> bytes:
+    return _encode(raster, large=True)
+
+
+def _encode(raster: Raster, *, large: bool) -> bytes:
     from plugins._psd import writer
 
     frame = raster.first_frame()
@@ -98,7 +115,7 @@ def encode(raster: Raster) -> bytes:
         _XMP: raster.xmp,
         _IPTC: raster.iptc,
     }
-    return writer.write(frame.pixels, {number: block for number, block in resources.items() if block})
+    return writer.write(frame.pixels, {number: block for number, block in resources.items() if block}, large=large)
 
 
 def _dpi_resource(across: float, down: float) -> bytes:

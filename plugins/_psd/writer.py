@@ -1,4 +1,4 @@
-"""Writes PSD files: the merged picture, and with transparency one layer, because only layers can be transparent."""
+"""Writes PSD and PSB files: the merged picture, and one layer if it is transparent, because only layers can be."""
 
 import struct
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ _ALPHA = -1  # id of the channel of a layer
 _LAYER_NAME = b"\7Layer 1"  # a Pascal string, padded to a multiple of four bytes
 
 
-def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> bytes:
-    """A file with 1, 8 or 16 bits per sample. `resources` are its image resources by number."""
+def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes], *, large: bool) -> bytes:
+    """A file with 1, 8 or 16 bits per sample; a PSB if it is `large`. `resources` are its image resources by number."""
     mode, (width, height) = pixels.mode, pixels.size
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     planes: NDArray[Any] = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
@@ -32,19 +32,19 @@ def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes]) -> b
         planes, depth = np.packbits(~planes, axis=-1), 1  # 1 is black
     return b"".join(
         (
-            struct.pack(">4sH6xHIIHH", b"8BPS", 1, len(planes), height, width, depth, _MODES[mode]),
+            struct.pack(">4sH6xHIIHH", b"8BPS", 2 if large else 1, len(planes), height, width, depth, _MODES[mode]),
             _section(_palette(pixels) if isinstance(pixels, Image.Image) and mode == "P" else b""),
             _section(b"".join(_resource(number, content) for number, content in resources.items())),
-            _section(_layers(planes, depth) if mode == "RGBA" else b""),
-            _compress(_on_white(planes) if mode == "RGBA" else planes),
+            _section(_layers(planes, depth, large=large) if mode == "RGBA" else b"", large=large),
+            _compress(_on_white(planes) if mode == "RGBA" else planes, large=large),
         )
     )
 
 
-def _section(content: bytes, multiple: int = 1) -> bytes:
-    """The content after its length, which includes padding to a `multiple` of bytes."""
+def _section(content: bytes, multiple: int = 1, *, large: bool = False) -> bytes:
+    """The content after its length, of 8 bytes if `large`, which includes padding to a `multiple` of bytes."""
     content += b"\0" * (-len(content) % multiple)
-    return struct.pack(">I", len(content)) + content
+    return len(content).to_bytes(8 if large else 4) + content
 
 
 def _palette(image: Image.Image) -> bytes:
@@ -59,19 +59,20 @@ def _resource(number: int, content: bytes) -> bytes:
     return struct.pack(">4sHHI", b"8BIM", number, 0, len(content)) + content + b"\0" * (len(content) % 2)
 
 
-def _layers(planes: NDArray[Any], depth: int) -> bytes:
+def _layers(planes: NDArray[Any], depth: int, *, large: bool) -> bytes:
     """The content of the section of layers. The number of layers is negative: the merged picture has transparency."""
     height, width = planes.shape[1:]
-    channels = {_ALPHA: _compress(planes[-1:])}
-    channels |= {number: _compress(plane[None]) for number, plane in enumerate(planes[:-1])}
-    lengths = [struct.pack(">hI", number, len(content)) for number, content in channels.items()]
+    channels = {_ALPHA: _compress(planes[-1:], large=large)}
+    channels |= {number: _compress(plane[None], large=large) for number, plane in enumerate(planes[:-1])}
+    lengths = [struct.pack(">hQ" if large else ">hI", number, len(content)) for number, content in channels.items()]
     record = struct.pack(">hIIIIH", -1, 0, 0, height, width, len(channels)) + b"".join(lengths)
     record += struct.pack(">4s4sBBBx", b"8BIM", b"norm", 255, 0, 0)
     record += _section(_section(b"") + _section(b"") + _LAYER_NAME)  # no mask, no blending ranges
-    layers = _section(record + b"".join(channels.values()), 4)
+    layers = _section(record + b"".join(channels.values()), 4, large=large)
     if depth == 8:
         return layers + _section(b"")
-    return _section(b"") * 2 + b"8BIMMt16" + _section(b"") + b"8BIMLr16" + layers
+    empty = _section(b"", large=large)
+    return empty + _section(b"") + b"8BIMMt16" + empty + b"8BIMLr16" + layers
 
 
 def _on_white(planes: NDArray[Any]) -> NDArray[Any]:
@@ -84,8 +85,8 @@ def _on_white(planes: NDArray[Any]) -> NDArray[Any]:
     return blended
 
 
-def _compress(planes: NDArray[Any]) -> bytes:
+def _compress(planes: NDArray[Any], *, large: bool) -> bytes:
     """The compression, the lengths of the rows, and the rows in PackBits."""
     samples = planes.astype(planes.dtype.newbyteorder(">"), copy=False).ravel().view(np.uint8)
     rows = [packbits_encode(row) for row in samples.reshape(-1, planes.shape[2] * planes.itemsize)]
-    return struct.pack(f">H{len(rows)}H", _RLE, *map(len, rows)) + b"".join(rows)
+    return struct.pack(f">H{len(rows)}{'I' if large else 'H'}", _RLE, *map(len, rows)) + b"".join(rows)

@@ -27,6 +27,7 @@ _TOOLS = _REGISTRY.tools.items()
 _PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
 _RAW = {*CAMERAS}
 _GRAY = {"pbm", "pgm", "xbm"}
+_ICON_SIDE = 128  # of the square in an ICNS
 _PAGES, _VECTORS = {"pdf", "eps"}, {"pdf", "eps", "svg"}
 
 
@@ -44,7 +45,7 @@ def test_pair(plan: Plan) -> None:
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)
     assert reading.count == 1
-    gray = not _GRAY.isdisjoint((plan.source.name, plan.target.name))
+    gray = not _GRAY.isdisjoint((plan.source.name, plan.target.name)) or plan.target.name == "icns"
     for index, expected in enumerate(COLORS):
         if not gray:
             _assert_like(_quadrant(reading, index), expected, exact=plan.source.name not in _RAW)
@@ -56,6 +57,8 @@ def _expected_size(plan: Plan) -> tuple[float, float]:
     """Pages are rendered at DPI, and pictures become pages at theirs or at 96; SVG counts 96 pixels an inch."""
     width, height = SIZE
     source, target = plan.source.name, plan.target.name
+    if target == "icns":
+        return (256, 256) if source in _PAGES else (_ICON_SIDE, _ICON_SIDE)
     if source in _PAGES:
         scale = 1.0 if target in _VECTORS else DPI / 72
     elif source == "svg":

@@ -84,7 +84,7 @@ def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult
     result = pair.convert(options)
     found = facts(pair.target.name, result.data)
     expected = pair.base | {name: value for name, value in changes.items() if name in pair.base}
-    if pair.target.name in _GRAY:
+    if pair.target.name in _GRAY or (pair.source.name in _GRAY and "background" not in options):
         expected["corners"] = "----"
     if pair.source.name in _DPI and expected["size"] != pair.base["size"] and "dpi" not in changes:
         expected["dpi"] = found.get("dpi")  # follows from the size

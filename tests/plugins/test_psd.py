@@ -2,6 +2,7 @@
 
 import struct
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -15,8 +16,9 @@ from engine import CorruptInput, DeepPixels, TooLarge, pipeline
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from tests.support.results import readers
-from tests.support.results.conversions import codes
+from tests.support.results.conversions import codes, opened
 from tests.support.samples import psd_files
+from tests.support.samples.format_files import format_files
 from tests.support.samples.psd_files import (
     CMYK,
     GRAY,
@@ -39,8 +41,9 @@ _TARGETS = ("png", "jpeg", "tiff", "webp", "avif", "heic", "gif", "bmp", "pdf", 
 
 
 def convert(data: bytes, target: str = "png") -> PipelineResult:
-    assert _REGISTRY.identify_content(data).name == "psd"
-    return pipeline.run(_REGISTRY.plan([_PSD], target), [data])
+    source = _REGISTRY.identify_content(data)
+    assert source.name == ("psb" if data[5] == 2 else "psd")
+    return pipeline.run(_REGISTRY.plan([source], target), [data])
 
 
 def decoded(data: bytes, target: str = "png") -> NDArray[Any]:
@@ -234,6 +237,39 @@ def test_psb_is_read(layers: int, depth: int) -> None:
     found = decoded(build(planes(array), RGB, layers=layers, version=2))
 
     np.testing.assert_array_equal(found, array if layers else array[..., :3])
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_psb_is_written(mode: str, deep: bool) -> None:
+    if deep and mode in ("1", "P"):
+        pytest.skip("These have no 16 bits.")
+    image = photo((37, 23), "RGB" if mode == "P" else mode)
+    image = image.quantize(9) if mode == "P" else image
+    raster = raster_of(with_16_bits(image) if deep else image)
+    step = _REGISTRY.plan([_REGISTRY.formats["png"]], "psb").conversions[-1]
+
+    data = step(raster)
+
+    psb, psd = (PSDImage.open(BytesIO(one)) for one in (data, convert(data, "psd").data))
+    assert (psb.version, psd.version, psb.depth) == (2, 1, 1 if mode == "1" else 16 if deep else 8)
+    assert _REGISTRY.identify_content(data).name == "psb"
+    np.testing.assert_allclose(psb.numpy(), psd.numpy(), atol=1e-4)  # colors without alpha are rounded twice
+    if mode in ("L", "RGB") and not deep:
+        np.testing.assert_array_equal(np.asarray(psb.topil()), np.asarray(image))
+    if mode == "RGBA":
+        assert len(psb) == 1
+        np.testing.assert_allclose(psb[0].numpy("shape")[..., 0] * 255, np.asarray(image)[..., 3], atol=1)
+
+
+@pytest.mark.parametrize("path", format_files("psb"), ids=lambda path: path.name)
+def test_real_psb(path: Path) -> None:
+    data = path.read_bytes()
+
+    found = np.asarray(opened(convert(data, "png").data))
+
+    planes_of_file = np.moveaxis(PSDImage.open(BytesIO(data)).numpy(), -1, 0)[:3] * 255
+    np.testing.assert_allclose(np.moveaxis(found, -1, 0), planes_of_file, atol=0.5)
 
 
 @pytest.mark.parametrize("target", _TARGETS)

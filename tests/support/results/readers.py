@@ -138,6 +138,21 @@ def _mupdf(data: bytes) -> Reading:
     return Reading((pixmap.width, pixmap.height), 1, _colour(samples))
 
 
+def _ico(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data[:2] + b"\1" + data[3:]), formats=["ICO"])  # Pillow does not read cursors exactly
+    return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
+
+
+def _dds(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data), formats=["DDS"])
+    return Reading(image.size, 1, _colour(np.asarray(image)))
+
+
+def _icns(data: bytes) -> Reading:
+    image = Image.open(BytesIO(data), formats=["ICNS"])
+    return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
+
+
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
     """A reader that has the picture converted by a program of Netpbm."""
 
@@ -158,11 +173,15 @@ def _colour(array: NDArray[Any]) -> NDArray[np.uint8]:
 _READERS: dict[str, Callable[[bytes], Reading]] = {
     "avif": _frames(_decode_avif),
     "bmp": _frames(imagecodecs.bmp_decode),
+    "cur": _ico,
+    "dds": _dds,
     "eps": _eps,
     "gif": _vips,
     "heic": _heif,
     "j2k": _frames(_decode_jp2),
     "jp2": _frames(_decode_jp2),
+    "icns": _icns,
+    "ico": _ico,
     "jpeg": _vips,
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "jph": _frames(_decode_jp2),
@@ -171,6 +190,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,
     "png": _frames(imagecodecs.apng_decode),
+    "psb": _psd,
     "psd": _psd,
     "qoi": _netpbm("qoitopam"),
     "sgi": _netpbm("sgitopnm"),

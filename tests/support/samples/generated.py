@@ -13,6 +13,7 @@ from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
+from tests.support.samples import psd_files
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -107,6 +108,15 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _icns() -> bytes:
+    block = saved(quadrants(), "PNG")
+    return b"icns" + (16 + len(block)).to_bytes(4) + b"ic08" + (8 + len(block)).to_bytes(4) + block
+
+
+def _ico() -> bytes:
+    return saved(quadrants(), "ICO", sizes=[SIZE], bitmap_format="bmp")
+
+
 def _pnm(header: str, mode: str) -> bytes:
     samples = quadrants().convert(mode)
     return header.encode() + (samples.tobytes("raw", "1;I") if mode == "1" else samples.tobytes())
@@ -135,11 +145,15 @@ def _xpm() -> bytes:
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
+    "cur": lambda: _ico().replace(b"\1", b"\2", 1),
+    "dds": _pillow("DDS"),
     "eps": _eps,
     "gif": _pillow("GIF"),
     "heic": _heic,
     "j2k": _pillow("JPEG2000", no_jp2=True),
     "jp2": _pillow("JPEG2000"),
+    "icns": _icns,
+    "ico": _ico,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
@@ -151,6 +165,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
     "png": _pillow("PNG"),
     "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
+    "psb": lambda: psd_files.build(psd_files.planes(np.asarray(quadrants())), psd_files.RGB, version=2),
     "psd": _psd,
     "qoi": _pillow("QOI"),
     "sgi": _pillow("SGI"),

@@ -1,0 +1,80 @@
+"""Icons: the sizes of the pictures in a file, which are squares, and the pictures themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
+
+from PIL import Image
+from pydantic import AfterValidator, Field
+
+from engine import FidelityWarning, Size
+from plugins import _resampling
+
+MODULES = _resampling.MODULES
+_SIZES = re.compile(r"\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*){0,31}")
+
+
+def parse_sizes(text: str) -> tuple[int, ...]:
+    """The sizes in ascending order. Raises ValueError."""
+    if not _SIZES.fullmatch(text):
+        raise ValueError("must be numbers with commas between, such as 16,32,48.")
+    sizes = sorted({int(number) for number in text.split(",")})
+    if sizes[0] < 1 or sizes[-1] > 256:
+        raise ValueError("must be numbers from 1 to 256.")
+    return tuple(sizes)
+
+
+def _check_sizes(text: str) -> str:
+    parse_sizes(text)
+    return text
+
+
+Sizes: TypeAlias = Annotated[
+    str,
+    Field(
+        max_length=200,
+        examples=["16,32,48,256"],
+        description="Sides in pixels of the square pictures in an icon, from 1 to 256. Smaller pictures do not grow.",
+    ),
+    AfterValidator(_check_sizes),
+]
+
+
+def reached(sizes: Sequence[int], size: Size) -> list[int]:
+    """The sizes that a picture of this size reaches with its longer side; if it reaches none, that side."""
+    return [one for one in sizes if one <= max(size)] or [max(size)]
+
+
+def square(image: Image.Image, side: int) -> Image.Image:
+    """The picture within a transparent square of this side, in the middle. It is reduced, but not enlarged."""
+    placed = within(image, side)
+    if placed.size == (side, side):
+        return placed
+    canvas = Image.new("RGBA", (side, side))
+    canvas.paste(placed, ((side - placed.width) // 2, (side - placed.height) // 2))
+    return canvas
+
+
+def within(image: Image.Image, side: int) -> Image.Image:
+    """The picture, reduced if a side is longer than `side`."""
+    resampled = _resampling.resample(image, size_within(image.size, side), (0, 0, *image.size))
+    assert isinstance(resampled, Image.Image)
+    return resampled
+
+
+def size_within(size: Size, side: int) -> Size:
+    """The size of a picture of this size after it is reduced so that no side is longer than `side`."""
+    longest = max(size)
+    if longest <= side:
+        return size
+    return max(1, round(size[0] * side / longest)), max(1, round(size[1] * side / longest))
+
+
+def warn_of_sizes(sizes: Sequence[int], size: Size) -> None:
+    """Issues the FidelityWarning that the picture reaches some of the sizes that were asked for not."""
+    missing = [one for one in sizes if one > max(size)]
+    if missing:
+        names = ", ".join(map(str, missing))
+        FidelityWarning.issue("not_enlarged", f"The picture has {size[0]} x {size[1]} pixels; not included: {names}.")

@@ -1,0 +1,302 @@
+"""DDS (DirectDraw Surface): blocks of BC1 to BC7 and pixels of all kinds are read. Written without compression."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from PIL import Image
+
+from engine import (
+    RASTER,
+    CorruptInput,
+    DeepPixels,
+    FidelityWarning,
+    FileFormat,
+    Raster,
+    Signature,
+    Size,
+    TargetCapabilities,
+    conversion,
+)
+from plugins import _samples
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DDS = FileFormat(
+    "dds",
+    media_type="image/vnd-ms.dds",
+    extensions=("dds",),
+    sniff=Signature((0, b"DDS \x7c\0\0\0")),
+    bytes_per_pixel=1,
+)
+
+MODULES = ("numpy",)
+_FIELDS = struct.Struct("<12xII4xI52xI4sI4I4xI12x")
+_WRITTEN = struct.Struct("<4s7I44x4I4I5I")
+_EXTENSION = struct.Struct("<5I")  # after the header, if its code is DX10
+_START = 128  # offset of the pixels without the extension
+_ALPHA_PIXELS, _ALPHA, _CODE, _PALETTE, _RGB, _LUMINANCE = 1, 2, 4, 0x20, 0x40, 0x20000  # kinds of pixels
+_PALETTE_SIZE, _CUBE_OF_DX10, _LIGHT = 1024, 4, 6  # bytes; a flag of the extension; the number of BC6
+_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with further pictures
+_TEXTURE, _CAPTIONS = 0x1000, 0x100F  # what is written: a texture; which fields are set
+_PREMULTIPLIED = 2  # kind of alpha in the extension
+_MIN_BLOCK = 4  # pixels across and down
+
+
+class _Header(NamedTuple):
+    height: int
+    width: int
+    depth: int
+    flags: int
+    code: bytes
+    bits: int
+    red: int
+    green: int
+    blue: int
+    alpha: int
+    caps: int
+
+
+class _Blocks(NamedTuple):
+    """Blocks of 4 x 4 pixels: the arguments of Pillow's decoder, the size of a block in bytes, and the mode."""
+
+    number: int
+    name: str
+    size: int
+    mode: str
+    premultiplied: bool = False
+
+
+class _Masks(NamedTuple):
+    """Pixels of this number of bits, with red, green, blue and alpha at these bits. Gray is at those of red."""
+
+    bits: int
+    masks: tuple[int, int, int, int]
+    gray: bool = False
+
+
+class _Samples(NamedTuple):
+    """Samples of a type of NumPy: integers of 16 bits or linear light, in one to four bands."""
+
+    kind: str
+    bands: int
+
+
+_Kind: TypeAlias = _Blocks | _Masks | _Samples
+_BC1 = _Blocks(1, "BC1", 8, "RGBA")
+_BC2, _BC3 = _Blocks(2, "BC2", 16, "RGBA"), _Blocks(3, "BC3", 16, "RGBA")
+_BC4, _BC4_SIGNED = _Blocks(4, "BC4", 8, "L"), _Blocks(5, "BC4S", 8, "L")
+_BC5, _BC5_SIGNED = _Blocks(5, "BC5", 16, "RGB"), _Blocks(5, "BC5S", 16, "RGB")
+_BC6, _BC6_SIGNED = _Blocks(6, "BC6H", 16, "RGB"), _Blocks(-6, "BC6HS", 16, "RGB")
+_BC7 = _Blocks(7, "BC7", 16, "RGBA")
+_RGBA, _BGRA, _BGRX = (
+    _Masks(32, masks)
+    for masks in (
+        (0xFF, 0xFF00, 0xFF0000, 0xFF000000),
+        (0xFF0000, 0xFF00, 0xFF, 0xFF000000),
+        (0xFF0000, 0xFF00, 0xFF, 0),
+    )
+)
+_CODES: Mapping[bytes, _Kind] = MappingProxyType(
+    {
+        b"DXT1": _BC1,
+        b"DXT2": _BC2._replace(premultiplied=True),
+        b"DXT3": _BC2,
+        b"DXT4": _BC3._replace(premultiplied=True),
+        b"DXT5": _BC3,
+        **dict.fromkeys((b"ATI1", b"BC4U"), _BC4),
+        b"BC4S": _BC4_SIGNED,
+        **dict.fromkeys((b"ATI2", b"BC5U"), _BC5),
+        b"BC5S": _BC5_SIGNED,
+        **{
+            bytes((code, 0, 0, 0)): _Samples(kind, bands)
+            for code, kind, bands in (
+                *((36, "<u2", 4), (111, "<f2", 1), (112, "<f2", 2), (113, "<f2", 4)),
+                *((114, "<f4", 1), (115, "<f4", 2), (116, "<f4", 4)),
+            )
+        },
+    }
+)
+# By the number of a format of DXGI; first those of one type with the same layout.
+_FORMATS: Mapping[int, _Kind] = MappingProxyType(
+    {
+        **dict.fromkeys((70, 71, 72), _BC1),
+        **dict.fromkeys((73, 74, 75), _BC2),
+        **dict.fromkeys((76, 77, 78), _BC3),
+        **dict.fromkeys((79, 80), _BC4),
+        81: _BC4_SIGNED,
+        **dict.fromkeys((82, 83), _BC5),
+        84: _BC5_SIGNED,
+        **dict.fromkeys((94, 95), _BC6),
+        96: _BC6_SIGNED,
+        **dict.fromkeys((97, 98, 99), _BC7),
+        **dict.fromkeys((27, 28, 29), _RGBA),
+        **dict.fromkeys((87, 90, 91), _BGRA),
+        **dict.fromkeys((88, 92, 93), _BGRX),
+        **dict.fromkeys((23, 24), _Masks(32, (0x3FF, 0x3FF << 10, 0x3FF << 20, 3 << 30))),
+        **dict.fromkeys((48, 49), _Masks(16, (0xFF, 0xFF00, 0, 0))),
+        **dict.fromkeys((60, 61), _Masks(8, (0xFF, 0, 0, 0), gray=True)),
+        65: _Masks(8, (0, 0, 0, 0xFF), gray=True),
+        85: _Masks(16, (0xF800, 0x7E0, 0x1F, 0)),
+        86: _Masks(16, (0x7C00, 0x3E0, 0x1F, 0x8000)),
+        115: _Masks(16, (0xF00, 0xF0, 0xF, 0xF000)),
+        **{
+            number: _Samples(kind, bands)
+            for number, kind, bands in (
+                *((2, "<f4", 4), (6, "<f4", 3), (10, "<f2", 4), (11, "<u2", 4), (16, "<f4", 2)),
+                *((34, "<f2", 2), (35, "<u2", 2), (41, "<f4", 1), (54, "<f2", 1), (56, "<u2", 1)),
+            )
+        },
+    }
+)
+_MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are red and green
+
+
+@conversion(DDS, RASTER, memory=40, isolated=True)
+def decode(data: bytes) -> Raster:
+    """The first picture, at its full size."""
+    header = _Header(*_FIELDS.unpack_from(data))
+    start, count = _START, header.depth if header.caps & _VOLUME else 6 if header.caps & _CUBE else 1
+    palette = b""
+    if header.flags & _PALETTE:
+        palette, start = data[start : start + _PALETTE_SIZE], start + _PALETTE_SIZE
+    if header.flags & _CODE and header.code == b"DX10":
+        number, _, misc, array, alpha = _EXTENSION.unpack_from(data, start)
+        start, count = start + _EXTENSION.size, max(count, array * (6 if misc & _CUBE_OF_DX10 else 1))
+        kind = _FORMATS.get(number)
+        if isinstance(kind, _Blocks):
+            kind = kind._replace(premultiplied=alpha & 7 == _PREMULTIPLIED)
+    else:
+        kind = _legacy_kind(header)
+    if kind is None or len(palette) not in (0, _PALETTE_SIZE):
+        raise CorruptInput("The pixels of the DDS are of an unknown kind.")
+    if count > 1:
+        FidelityWarning.issue("pictures_dropped", "Only the first picture of the texture was converted.")
+    size = header.width, header.height
+    return _samples.to_raster(
+        lambda: _read(data[start:], size, kind, palette), size, _mode(kind, palette), deep=_is_deep(kind)
+    )
+
+
+def _legacy_kind(header: _Header) -> _Kind | None:
+    """The kind of pixels of a file without the extension. None if it is unknown."""
+    flags, bits = header.flags, header.bits
+    if flags & _CODE:
+        return _CODES.get(header.code)
+    if flags & _PALETTE:
+        return _Masks(8, (0xFF, 0, 0, 0), gray=True)
+    if bits not in (8, 16, 24, 32) or not flags & (_RGB | _LUMINANCE | _ALPHA):
+        return None
+    alpha = header.alpha if flags & (_ALPHA_PIXELS | _ALPHA) else 0
+    if flags & _RGB:
+        return _Masks(bits, (header.red, header.green, header.blue, alpha))
+    if flags & _LUMINANCE and bits == 16 and header.red == 0xFFFF:
+        return _Samples("<u2", 1)
+    return _Masks(bits, (header.red if flags & _LUMINANCE else 0, 0, 0, alpha), gray=True)
+
+
+def _is_deep(kind: _Kind) -> bool:
+    return isinstance(kind, _Samples) or (isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT)
+
+
+def _mode(kind: _Kind, palette: bytes) -> str:
+    if palette:
+        return "RGBA"
+    if isinstance(kind, _Blocks):
+        return kind.mode
+    if isinstance(kind, _Samples):
+        return _MODES[kind.bands]
+    return ("L" if kind.gray else "RGB") + ("A" if kind.masks[3] else "")
+
+
+def _read(data: bytes, size: Size, kind: _Kind, palette: bytes) -> Image.Image | DeepPixels:
+    if isinstance(kind, _Blocks):
+        return _read_blocks(data, size, kind)
+    if isinstance(kind, _Samples):
+        return _read_samples(data, size, kind)
+    image = Image.fromarray(_read_masks(data, size, kind))
+    if palette:
+        image.putpalette(palette, "RGBA")
+        image = image.convert("RGBA")
+    return image
+
+
+def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image | DeepPixels:
+    import numpy as np
+
+    width, height = -(-size[0] // _MIN_BLOCK) * _MIN_BLOCK, -(-size[1] // _MIN_BLOCK) * _MIN_BLOCK
+    count = width * height // _MIN_BLOCK**2 * kind.size
+    blocks = _samples.from_buffer(data, "u1", count).tobytes()
+    if abs(kind.number) == _LIGHT:
+        from imagecodecs import bcn_decode
+
+        light = np.asarray(bcn_decode(blocks, kind.number, shape=(height, width, 3)))
+        return DeepPixels(_samples.encode_light(light[: size[1], : size[0]]), "RGB")
+    mode, name = kind.mode, kind.name
+    if kind is _BC4_SIGNED:  # as both halves of BC5
+        blocks, mode, name = np.repeat(np.frombuffer(blocks, "V8"), 2).tobytes(), "RGB", "BC5S"
+    image = Image.frombytes(mode, (width, height), blocks, "bcn", kind.number, name).crop((0, 0, *size))
+    if mode != kind.mode:
+        return image.getchannel("R")
+    if kind.premultiplied:
+        image = Image.frombytes("RGBa", size, image.tobytes()).convert("RGBA")
+    return image
+
+
+def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
+    import numpy as np
+
+    count, width = size[0] * size[1], kind.bits // 8
+    stored = _samples.from_buffer(data, "u1", count * width).reshape(count, width)
+    pixels = np.zeros(count, np.uint32)
+    for position in range(width):
+        pixels |= stored[:, position].astype(np.uint32) << np.uint32(8 * position)
+    pixels = pixels.reshape(size[::-1])
+    *colors, alpha = kind.masks
+    bands = [_samples.at_mask(pixels, mask) for mask in (colors[:1] if kind.gray else colors)]
+    if alpha:
+        bands.append(_samples.at_mask(pixels, alpha))
+    return np.stack(bands, axis=-1) if len(bands) > 1 else bands[0]
+
+
+def _read_samples(data: bytes, size: Size, kind: _Samples) -> DeepPixels:
+    import numpy as np
+
+    count = size[0] * size[1] * kind.bands
+    values = _samples.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
+    samples = values
+    if kind.kind != "<u2":
+        samples = _samples.encode_light(values[..., :3])
+        if kind.bands == 4:
+            alpha = np.clip(np.nan_to_num(values[..., 3:].astype(np.float32)), 0, 1) * 65535 + 0.5
+            samples = np.concatenate((samples, alpha.astype(np.uint16)), axis=-1)
+    if kind.bands == 2:
+        samples = np.concatenate((samples, np.zeros_like(samples[..., :1])), axis=-1)
+    mode = _MODES[kind.bands]
+    return DeepPixels(samples[..., 0].copy() if mode == "L" else samples.astype(np.uint16), mode)
+
+
+_LAYOUTS: Mapping[str, tuple[int, tuple[int, int, int, int]]] = MappingProxyType(
+    {
+        "L": (_LUMINANCE, (0xFF, 0, 0, 0)),
+        "RGB": (_RGB, (0xFF0000, 0xFF00, 0xFF, 0)),
+        "RGBA": (_RGB | _ALPHA_PIXELS, (0xFF0000, 0xFF00, 0xFF, 0xFF000000)),
+    }
+)
+
+
+@conversion(RASTER, DDS, holds=TargetCapabilities(tuple(_LAYOUTS)))
+def encode(raster: Raster) -> bytes:
+    image = raster.first_frame().image
+    flags, masks = _LAYOUTS[image.mode]
+    bands = len(image.mode)
+    header = _WRITTEN.pack(
+        *(b"DDS ", 124, _CAPTIONS, image.height, image.width, bands * image.width, 0, 0),
+        *(32, flags, 0, 8 * bands, *masks, _TEXTURE, 0, 0, 0, 0),
+    )
+    return header + image.tobytes("raw", {"L": "L", "RGB": "BGR", "RGBA": "BGRA"}[image.mode])

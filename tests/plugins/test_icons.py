@@ -1,0 +1,194 @@
+"""ICO and CUR: bitmaps of all depths with their masks, PNG inside, and the sizes that are written."""
+
+import struct
+import subprocess
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from engine import InvalidOption
+from engine.dry_run import foresee
+from engine.registry import load_registry
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.broken import BLAMED, broken, outcome
+from tests.support.samples.format_files import format_files
+from tests.support.samples.generated import sample, saved
+from tests.support.samples.rasters import photo
+
+_REGISTRY = load_registry()
+_KINDS = {"ico": 1, "cur": 2}
+_SIZE = (11, 5)
+
+
+def _icon(*blocks: bytes, kind: int = 1, length: int | None = None) -> bytes:
+    """A file with these pictures. `length` replaces the ones in its directory, which hold no sizes."""
+    offset, entries = 6 + 16 * len(blocks), b""
+    for block in blocks:
+        entries += struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 1, len(block) if length is None else length, offset)
+        offset += len(block)
+    return struct.pack("<HHH", 0, kind, len(blocks)) + entries + b"".join(blocks)
+
+
+def _bitmap(image: Image.Image, bits: int, transparent: np.ndarray | None, masks: tuple[int, ...] = ()) -> bytes:
+    """The picture, and a mask with 1 for transparent pixels, both from the bottom; without a mask if it is None."""
+    array = np.asarray(image)[::-1]
+    colors = b""
+    if bits <= 8:
+        palette = np.zeros((1 << bits, 4), np.uint8)
+        own = np.array(image.getpalette()).reshape(-1, 3)[: 1 << bits]
+        palette[: len(own), :3] = own[:, ::-1]
+        colors = palette.tobytes()
+        unpacked = (array[..., None] >> np.arange(bits - 1, -1, -1)) & 1
+        rows = np.packbits(unpacked.reshape(len(array), -1), axis=1)
+    elif bits == 16:
+        red, green, blue = (array[..., band].astype("<u2") >> 3 for band in range(3))
+        rows = (red << 10 | green << 5 | blue).view(np.uint8)
+    else:
+        rows = array[..., [2, 1, 0, 3][: bits // 8]].reshape(len(array), -1)
+    body = b"".join(row.tobytes().ljust(-(-row.nbytes // 4) * 4, b"\0") for row in rows)
+    if transparent is not None:
+        body += b"".join(row.tobytes().ljust(4, b"\0") for row in np.packbits(transparent[::-1], axis=1))
+    compression = 3 if masks else 0
+    header = struct.pack("<IiiHHIIiiII", 40, image.width, 2 * image.height, 1, bits, compression, 0, 0, 0, 0, 0)
+    return header + struct.pack(f"<{len(masks)}I", *masks) + colors + body
+
+
+def _rgba(data: bytes) -> np.ndarray:
+    return np.asarray(opened(convert(data, "png").data).convert("RGBA"))
+
+
+@pytest.mark.parametrize("kind", _KINDS.values())
+@pytest.mark.parametrize("bits", [1, 4, 8, 16, 24, 32])
+def test_bitmaps_of_all_depths_have_their_mask(bits: int, kind: int) -> None:
+    image = photo(_SIZE)
+    image = image.quantize(1 << bits) if bits <= 8 else image.convert("RGBA") if bits == 32 else image
+    if bits == 32:
+        image.putalpha(0)  # no alpha, so that the mask counts
+    transparent = np.zeros(_SIZE[::-1], bool)
+    transparent[1, 2:5] = True
+
+    found = _rgba(_icon(_bitmap(image, bits, transparent), kind=kind, length=8))
+
+    np.testing.assert_array_equal(found[..., 3], np.where(transparent, 0, 255))
+    expected = np.asarray(image.convert("RGB"), int)
+    expected = (expected >> 3) * 255 // 31 if bits == 16 else expected
+    assert np.abs(found[..., :3] - expected).max() <= 1
+
+
+def test_alpha_counts_more_than_the_mask_where_there_is_one() -> None:
+    image = photo(_SIZE, "RGBA")
+
+    np.testing.assert_array_equal(_rgba(_icon(_bitmap(image, 32, np.ones(_SIZE[::-1], bool)))), np.asarray(image))
+
+
+def test_a_mask_can_be_missing() -> None:
+    image = photo(_SIZE)
+
+    assert (_rgba(_icon(_bitmap(image, 24, None)))[..., :3] == np.asarray(image)).all()
+
+
+def test_bit_fields() -> None:
+    image = photo(_SIZE, "RGBA")
+    masks = (0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    bitmap = _bitmap(image, 32, None, masks[:3])
+
+    np.testing.assert_array_equal(_rgba(_icon(bitmap))[..., :3], np.asarray(image)[..., :3])
+
+
+def test_the_largest_picture_with_the_most_bits_is_read() -> None:
+    small = _bitmap(Image.new("RGB", (16, 16), "red"), 24, None)
+    large = _bitmap(Image.new("RGB", (32, 32), "blue"), 24, None)
+    gray = _bitmap(Image.new("RGB", (32, 32), "gray").quantize(2), 1, None)
+
+    for blocks in ((small, gray, large), (large, small, gray)):
+        assert _rgba(_icon(*blocks))[0, 0].tolist() == [0, 0, 255, 255]
+    png = saved(Image.fromarray(np.full((300, 300), 0x1234, np.uint16)), "PNG")
+    assert np.asarray(opened(convert(_icon(large, png), "png").data))[0, 0] == 0x1234
+
+
+@pytest.mark.parametrize("path", format_files("ico", "cur"), ids=lambda path: path.name)
+def test_real_files(path: Path) -> None:
+    expected = np.asarray(opened(path.read_bytes()).convert("RGBA"))
+
+    found = _rgba(path.read_bytes())
+    np.testing.assert_array_equal(found[..., 3], expected[..., 3])
+    visible = found[..., 3] > 0
+    np.testing.assert_array_equal(found[visible], expected[visible])
+
+
+@pytest.mark.parametrize("name", _KINDS)
+@pytest.mark.parametrize(
+    ("size", "sizes", "expected"),
+    [
+        ((300, 200), None, {(16, 16), (32, 32), (48, 48), (256, 171)}),
+        ((40, 30), None, {(16, 16), (32, 32), (40, 30)}),
+        ((300, 200), "16, 32,48,256", {(16, 16), (32, 32), (48, 48), (256, 256)}),
+        ((40, 30), "24,256", {(24, 24)}),
+        ((7, 3), "256", {(7, 7)}),
+    ],
+)
+def test_the_sizes_that_are_written(
+    name: str, size: tuple[int, int], sizes: str | None, expected: set[tuple[int, int]]
+) -> None:
+    source, options = saved(photo(size), "PNG"), {} if sizes is None else {"sizes": sizes}
+
+    result = convert(source, name, **options)
+
+    data = result.data[:2] + b"\1" + result.data[3:]  # Pillow reads only the sizes of icons
+    assert opened(data).info["sizes"] == expected
+    largest = max(expected)
+    assert opened(convert(result.data, "png").data).size == largest
+    assert codes(result) == ({"not_enlarged"} if sizes and "256" in sizes and max(size) < 256 else set())
+    foreseen = foresee(_REGISTRY.plan([_REGISTRY.formats["png"]], name, options=options), [source], options)
+    assert (foreseen.width, foreseen.height) == largest
+
+
+def test_pictures_are_centered_in_squares_and_keep_their_transparency() -> None:
+    image = Image.new("RGBA", (64, 32), (10, 200, 30, 128))
+
+    found = np.asarray(opened(convert(saved(image, "PNG"), "ico", sizes="32").data).convert("RGBA"))
+
+    assert found[:8, :, 3].max() == found[24:, :, 3].max() == 0
+    assert np.abs(found[8:24].astype(int) - (10, 200, 30, 128)).max() <= 1
+
+
+def test_other_readers_find_bitmaps_and_from_256_pixels_png() -> None:
+    image = photo((260, 260), "RGBA")
+
+    data = convert(saved(image, "PNG"), "ico", sizes="16,255,256").data
+
+    offsets = [struct.unpack_from("<I", data, 6 + 16 * index + 12)[0] for index in range(3)]
+    assert [data[offset : offset + 4] for offset in offsets] == [b"(\0\0\0", b"(\0\0\0", b"\x89PNG"]
+    largest = np.asarray(Image.open(BytesIO(data)).convert("RGBA"))
+    np.testing.assert_array_equal(_rgba(data), largest)
+    small = convert(saved(image, "PNG"), "ico", sizes="16").data
+    read = subprocess.run(["winicontopam"], input=small, check=True, capture_output=True).stdout
+    np.testing.assert_array_equal(_rgba(read)[..., :3], _rgba(small)[..., :3])
+
+
+@pytest.mark.parametrize("sizes", ["", "0", "257", "16;32", "16,", "x"])
+def test_other_sizes_are_refused(sizes: str) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        convert(sample("png"), "ico", sizes=sizes)
+
+    assert raised.value.param == "sizes"
+
+
+def test_a_width_beyond_that_of_icons_is_refused() -> None:
+    with pytest.raises(InvalidOption) as raised:
+        convert(saved(photo((400, 300)), "PNG"), "ico", width=300)
+
+    assert (raised.value.param, raised.value.reason) == ("width", "out_of_range")
+
+
+@pytest.mark.parametrize("name", _KINDS)
+def test_broken_files_are_blamed(name: str) -> None:
+    header = 6 + 16 + 40
+    image = _bitmap(photo((48, 48)), 24, np.zeros((48, 48), bool))
+    found = [outcome(one) for one in broken(_icon(image, kind=_KINDS[name]), header)]
+
+    assert set(found) <= BLAMED | {"picture"}
+    assert set(found[:2]) <= {"unrecognized", "corrupt_input"}
