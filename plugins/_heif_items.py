@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from io import BytesIO
 
-from engine import FidelityWarning
+from engine import warn_gain_map_lost
 from plugins import _exif
 from plugins._heif_boxes import VERSION, boxes, children, find
 
@@ -84,7 +84,7 @@ def warn_of_gain_map(data: bytes) -> None:
     if any(data[kind : kind + 4] == _TONE_MAPPED for _, kind in _items(data)) or any(
         kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)
     ):
-        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+        warn_gain_map_lost()
 
 
 def _auxiliary_types(data: bytes) -> Iterator[bytes]:
