@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from engine.conversions import FidelityWarning
 from engine.decode_limits import Size
 
+
 class _Frame(Protocol):
     @property
     def image(self) -> Any: ...  # a picture of Pillow
