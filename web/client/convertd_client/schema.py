@@ -18,6 +18,7 @@ class ConvertOptions(TypedDict, total=False):
     export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
+    hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes a picture brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
@@ -37,7 +38,6 @@ class ConvertOptions(TypedDict, total=False):
     background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
-    hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes a picture brighter on screens with HDR.
     progressive: bool  # Lets viewers show the picture before it is complete.
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
