@@ -41,6 +41,8 @@ from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
 from engine.formats import decode_text as decode_text
 from engine.formats import ends_with as ends_with
+from engine.gain_map import GainMap as GainMap
+from engine.gain_map import warn_gain_map_lost as warn_gain_map_lost
 from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
 from engine.hdr import PRIMARIES as PRIMARIES
 from engine.hdr import HdrColors as HdrColors

@@ -19,11 +19,11 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `hdr`: stills can have colors of high dynamic range. `max_side` is the longest side in pixels. `fit` returns the
-    size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
-    keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
-    it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the largest size of a block of
-    them in bytes.
+    `hdr`: stills can have colors of high dynamic range, with `gain_map` a GainMap. `max_side` is the longest side in
+    pixels. `fit` returns the size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a
+    file of the same format keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of
+    ENCODING_OPTIONS replaces it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the
+    largest size of a block of them in bytes.
     """
 
     modes: tuple[str, ...]
@@ -31,6 +31,7 @@ class TargetCapabilities:
     deep_bits: tuple[int, ...] = (16,)
     icc: bool = False
     hdr: bool = False
+    gain_map: bool = False
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
@@ -57,4 +58,4 @@ class TargetCapabilities:
 
     def for_animation(self) -> TargetCapabilities:
         """What the format can store in the frames of an animation."""
-        return replace(self, modes=self.animation_modes, deep_modes=(), hdr=False)
+        return replace(self, modes=self.animation_modes, deep_modes=(), hdr=False, gain_map=False)

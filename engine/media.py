@@ -16,6 +16,7 @@ from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.gain_map import GainMap, without_gain_map
 from engine.hdr import HdrColors
 from engine.origin import Origin
 
@@ -110,9 +111,9 @@ class Raster:
     determines the sizes. `background` (red, green, blue, alpha) is the color to lay under the frames. `bit_depth` is
     the requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray
     with fewer than 8; if it is above 16, these issue a FidelityWarning where they lose some. `hdr` is what the samples
-    mean if they are of high dynamic range; frames then have no profile. `sample` is a frame of one transparent pixel
-    with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one picture from
-    which it was decoded, for encoders of its format.
+    mean if they are of high dynamic range; frames then have no profile. `gain_map` adds it to a single one. `sample` is
+    a frame of one transparent pixel with the mode, depth and profile of the frames, if the header states them. `origin`
+    is the file of one picture from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -136,6 +137,7 @@ class Raster:
     bit_depth: int | None = None
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
+    gain_map: GainMap | None = None
     sample: Frame | None = None
     origin: Origin | None = None
     sizes: Sequence[Size] = ()
@@ -172,8 +174,9 @@ class Raster:
         depth = self._bit_depth_for(target)
         few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
         opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
-        if not target.hdr or few_bits or (raster.background and not opaque):  # the background is in sRGB
-            raster = raster.tone_mapped()
+        raster = raster if target.gain_map else without_gain_map(raster)
+        if (raster.hdr and (few_bits or not target.hdr)) or (raster.background and not opaque):
+            raster = raster.tone_mapped()  # because the background is in sRGB
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
             _check_sides(raster, target, target.max_side)
@@ -185,7 +188,7 @@ class Raster:
         """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
         hdr = self.hdr
         if hdr is None:
-            return self
+            return without_gain_map(self)
         FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
         mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
         if mapped.deep_frames is None:
@@ -203,6 +206,7 @@ class Raster:
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
             origin=self.origin and self.origin.changed(),
+            gain_map=self.gain_map and self.gain_map.map(convert),
         )
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
@@ -280,15 +284,8 @@ class Raster:
 
     def _next_frame(self, sizes: Sequence[Size]) -> Raster:
         deep_frames = None if self.deep_frames is None else islice(self.deep_frames, 1)
-        return replace(
-            self,
-            frames=islice(self.frames, 1),
-            deep_frames=deep_frames,
-            count=1,
-            animated=False,
-            sizes=sizes,
-            drawn_sizes=(),
-        )
+        first = replace(self, frames=islice(self.frames, 1), deep_frames=deep_frames, sizes=sizes, drawn_sizes=())
+        return replace(first, count=1, animated=False)
 
 
 RASTER = Format("raster", Raster)

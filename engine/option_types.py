@@ -100,6 +100,10 @@ Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),
 ]
+Hdr: TypeAlias = Annotated[
+    Literal["keep", "drop"],
+    Field(description="Whether the gain map stays, which makes a picture brighter on screens with HDR."),
+]
 Sanitize: TypeAlias = Annotated[
     bool,
     Field(description="Removes scripts, embedded programs and other active content from the PDF. Links stay."),

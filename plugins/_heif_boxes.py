@@ -12,9 +12,9 @@ from plugins import _cicp, _exif
 
 _PICTURE = 1  # the first item of a file of libavif
 VERSION = 4  # bytes of version and flags at the start of the content of a full box
-_ITEM_COUNT, _LOCATION_COUNT = VERSION, VERSION + 2  # offsets in iinf and iloc
-_LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
-_FIRST_ASSOCIATIONS = VERSION + 6  # offset in ipma of the number of properties of the first item
+ITEM_COUNT, LOCATION_COUNT = VERSION, VERSION + 2  # offsets in iinf and iloc
+LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
+FIRST_ASSOCIATIONS = VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
 
@@ -156,13 +156,13 @@ def _primary_properties(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         return
     primary = int.from_bytes(data[item.content + VERSION : item.end])
     known = [(box.kind, data[box.content : box.end]) for box in children(data, properties)]
-    lists = (_associations(data, box) for box in children(data, container) if box.kind == b"ipma")
+    lists = (associations(data, box) for box in children(data, container) if box.kind == b"ipma")
     for number, _, indexes in chain.from_iterable(lists):
         if number == primary:
             yield from (known[index - 1] for index in indexes if 0 < index <= len(known))
 
 
-def _associations(data: bytes, box: Box) -> Iterator[tuple[int, bytes, list[int]]]:
+def associations(data: bytes, box: Box) -> Iterator[tuple[int, bytes, list[int]]]:
     """Of each entry of ipma: the item, the entry itself, and the indexes of its properties from 1."""
     if box.end - box.content < VERSION + 4:
         return
@@ -211,13 +211,13 @@ def _with_single_associations(data: bytes, properties: Box) -> bytes:
     kinds = {data[box.content : box.content + VERSION] for box in parts}
     if len(parts) < 2 or len(kinds) > 1:
         return data
-    entries = sorted(entry for box in parts for _, entry, _ in _associations(data, box))
-    merged = _box(b"ipma", kinds.pop() + struct.pack(">I", len(entries)) + b"".join(entries))
+    entries = sorted(entry for box in parts for _, entry, _ in associations(data, box))
+    merged = make_box(b"ipma", kinds.pop() + struct.pack(">I", len(entries)) + b"".join(entries))
     others = [data[box.start : box.end] for box in children(data, properties) if box.kind != b"ipma"]
-    content = _box(b"iprp", b"".join([*others, merged]))
+    content = make_box(b"iprp", b"".join([*others, merged]))
     # A box that readers skip keeps all offsets.
     spare = properties.end - properties.start - len(content)
-    return data[: properties.start] + content + _box(b"free", bytes(spare - 8)) + data[properties.end :]
+    return data[: properties.start] + content + make_box(b"free", bytes(spare - 8)) + data[properties.end :]
 
 
 def frame_count(data: bytes) -> int:
@@ -277,39 +277,39 @@ def add_metadata(
     data: bytes, icc_profile: bytes | None, hdr: HdrColors | None, exif: bytes | None, xmp: bytes | None
 ) -> bytes:
     """`data` with metadata. It must be a file of libavif: one extent per item, offsets of 4 bytes, no metadata."""
-    contents = []
+    blocks = []
     if exif:
         # Four bytes for the offset of the TIFF header in the rest.
-        contents.append((b"Exif\0", b"\0\0\0\0" + exif.removeprefix(_exif.PREFIX)))
+        blocks.append((b"Exif\0", b"\0\0\0\0" + exif.removeprefix(_exif.PREFIX)))
     if xmp:
-        contents.append((b"mime\0application/rdf+xml\0", xmp))
-    file = _contents(data)
-    parts = _contents(file[b"meta"][VERSION:])
+        blocks.append((b"mime\0application/rdf+xml\0", xmp))
+    file = contents(data)
+    parts = contents(file[b"meta"][VERSION:])
     for kind, content in _color_properties(icc_profile, hdr):
-        parts[b"iprp"] = _with_property(parts[b"iprp"], _box(kind, content))
-    (count,) = struct.unpack_from(">H", parts[b"iinf"], _ITEM_COUNT)
-    for number, (kind, _) in enumerate(contents, count + 1):
-        entry = _box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
-        parts[b"iinf"] = _append(parts[b"iinf"], _ITEM_COUNT, entry)
-        reference = _box(b"cdsc", struct.pack(">HHH", number, 1, _PICTURE))
+        parts[b"iprp"] = _with_property(parts[b"iprp"], make_box(kind, content))
+    (count,) = struct.unpack_from(">H", parts[b"iinf"], ITEM_COUNT)
+    for number, (kind, _) in enumerate(blocks, count + 1):
+        entry = make_box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
+        parts[b"iinf"] = append(parts[b"iinf"], ITEM_COUNT, entry)
+        reference = make_box(b"cdsc", struct.pack(">HHH", number, 1, _PICTURE))
         parts[b"iref"] = parts.get(b"iref", bytes(VERSION)) + reference
-    size = struct.calcsize(_LOCATION)
-    new_size = VERSION + sum(8 + len(content) for content in parts.values()) + size * len(contents)
+    size = struct.calcsize(LOCATION)
+    new_size = VERSION + sum(8 + len(content) for content in parts.values()) + size * len(blocks)
     growth = new_size - len(file[b"meta"])
-    locations = parts[b"iloc"][_LOCATION_COUNT + 2 :]
+    locations = parts[b"iloc"][LOCATION_COUNT + 2 :]
     moved = (
-        struct.pack(_LOCATION, item, source, extents, offset + growth, length)
-        for item, source, extents, offset, length in struct.iter_unpack(_LOCATION, locations)
+        struct.pack(LOCATION, item, source, extents, offset + growth, length)
+        for item, source, extents, offset, length in struct.iter_unpack(LOCATION, locations)
     )
-    parts[b"iloc"] = parts[b"iloc"][: _LOCATION_COUNT + 2] + b"".join(moved)
+    parts[b"iloc"] = parts[b"iloc"][: LOCATION_COUNT + 2] + b"".join(moved)
     end = len(data) + growth + 8
-    for number, (_, content) in enumerate(contents, count + 1):
-        location = struct.pack(_LOCATION, number, 0, 1, end, len(content))
-        parts[b"iloc"] = _append(parts[b"iloc"], _LOCATION_COUNT, location)
+    for number, (_, content) in enumerate(blocks, count + 1):
+        location = struct.pack(LOCATION, number, 0, 1, end, len(content))
+        parts[b"iloc"] = append(parts[b"iloc"], LOCATION_COUNT, location)
         end += len(content)
-    file[b"meta"] = bytes(VERSION) + b"".join(_box(kind, content) for kind, content in parts.items())
-    added = [_box(b"mdat", b"".join(content for _, content in contents))] if contents else []
-    return b"".join([*(_box(kind, content) for kind, content in file.items()), *added])
+    file[b"meta"] = bytes(VERSION) + b"".join(make_box(kind, content) for kind, content in parts.items())
+    added = [make_box(b"mdat", b"".join(content for _, content in blocks))] if blocks else []
+    return b"".join([*(make_box(kind, content) for kind, content in file.items()), *added])
 
 
 def _color_properties(icc_profile: bytes | None, hdr: HdrColors | None) -> Iterator[tuple[bytes, bytes]]:
@@ -324,26 +324,26 @@ def _color_properties(icc_profile: bytes | None, hdr: HdrColors | None) -> Itera
 
 def _with_property(properties: bytes, box: bytes) -> bytes:
     """The content of iprp with one more property of the picture."""
-    parts = _contents(properties)
+    parts = contents(properties)
     index = 1 + sum(1 for _ in boxes(parts[b"ipco"]))
     parts[b"ipco"] += box
     associations = bytearray(parts[b"ipma"])
-    associations[_FIRST_ASSOCIATIONS] += 1
-    associations.insert(_FIRST_ASSOCIATIONS + 1, index)
+    associations[FIRST_ASSOCIATIONS] += 1
+    associations.insert(FIRST_ASSOCIATIONS + 1, index)
     parts[b"ipma"] = bytes(associations)
-    return b"".join(_box(kind, content) for kind, content in parts.items())
+    return b"".join(make_box(kind, content) for kind, content in parts.items())
 
 
-def _contents(data: bytes) -> dict[bytes, bytes]:
+def contents(data: bytes) -> dict[bytes, bytes]:
     """The contents of boxes by type, in their order."""
     return {box.kind: data[box.content : box.end] for box in boxes(data)}
 
 
-def _box(kind: bytes, content: bytes) -> bytes:
+def make_box(kind: bytes, content: bytes) -> bytes:
     return struct.pack(">I4s", 8 + len(content), kind) + content
 
 
-def _append(content: bytes, count_offset: int, entry: bytes) -> bytes:
+def append(content: bytes, count_offset: int, entry: bytes) -> bytes:
     """A list with a 16-bit count, and one more entry."""
     (count,) = struct.unpack_from(">H", content, count_offset)
     return content[:count_offset] + struct.pack(">H", count + 1) + content[count_offset + 2 :] + entry

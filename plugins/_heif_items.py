@@ -1,15 +1,11 @@
-"""Items of HEIF files, HEIC and AVIF, besides the picture: EXIF, gain maps; and brands that decoders do not know."""
+"""Items of HEIF files, HEIC and AVIF, besides the picture, such as EXIF; and brands that decoders do not know."""
 
 from collections.abc import Iterator
 from io import BytesIO
 
-from engine import FidelityWarning
 from plugins import _exif
-from plugins._heif_boxes import VERSION, boxes, children, find
+from plugins._heif_boxes import VERSION, boxes, find
 
-# Types of auxiliary pictures, of Apple and of ISO 21496-1. A subtype can follow.
-_GAIN_MAPS = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
-_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map (ISO 21496-1)
 _MIN_LOCATION = 6  # bytes of an entry of any version
 _BRAND, _BRANDS = 8, 16  # offsets of the major brand, and of the compatible ones
 _CONTAINERS = (b"mif", b"msf")  # how brands of containers for any codec begin
@@ -21,9 +17,9 @@ def take_exif(data: bytes) -> tuple[bytes, bytes | None]:
     libavif refuses files with damaged EXIF, and Pillow encodes the texts of EXIF again.
     """
     hidden, block = bytearray(data), None
-    for number, kind in _items(data):
+    for number, kind in items(data):
         if data[kind : kind + 4] == b"Exif":
-            content = _item_content(data, number)
+            content = item_content(data, number)
             # The offset of the TIFF header in the rest comes first.
             header = 4 + int.from_bytes(content[:4])
             block = block or (_exif.PREFIX + content[header:] if content else None)
@@ -31,19 +27,19 @@ def take_exif(data: bytes) -> tuple[bytes, bytes | None]:
     return (bytes(hidden) if hidden != data else data), block
 
 
-def _items(data: bytes) -> Iterator[tuple[int, int]]:
+def items(data: bytes) -> Iterator[tuple[int, int]]:
     """The number of each item, and the offset of its type."""
-    items = find(data, b"meta", b"iinf")
-    if items is None:
+    found = find(data, b"meta", b"iinf")
+    if found is None:
         return
-    count_size = 4 if data[items.content : items.content + 1] > b"\0" else 2
-    for box in boxes(data, items.content + VERSION + count_size, items.end):
+    count_size = 4 if data[found.content : found.content + 1] > b"\0" else 2
+    for box in boxes(data, found.content + VERSION + count_size, found.end):
         start, size = box.content + VERSION, 4 if data[box.content : box.content + 1] > b"\2" else 2
         if start + size + 6 <= box.end:
             yield int.from_bytes(data[start : start + size]), start + size + 2
 
 
-def _item_content(data: bytes, number: int) -> bytes:
+def item_content(data: bytes, number: int) -> bytes:
     """The content of an item that is stored in one part in the file or in idat; empty for others."""
     found, inside = find(data, b"meta", b"iloc"), find(data, b"meta", b"idat")
     locations = data[found.content : found.end] if found else b""
@@ -77,18 +73,3 @@ def with_brand(data: bytes, brand: bytes) -> bytes:
     if int.from_bytes(data[:4]) > _BRANDS:
         changed[_BRANDS : _BRANDS + 4] = brand
     return bytes(changed)
-
-
-def warn_of_gain_map(data: bytes) -> None:
-    """Warns that a gain map is lost."""
-    if any(data[kind : kind + 4] == _TONE_MAPPED for _, kind in _items(data)) or any(
-        kind.startswith(_GAIN_MAPS) for kind in _auxiliary_types(data)
-    ):
-        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
-
-
-def _auxiliary_types(data: bytes) -> Iterator[bytes]:
-    properties = find(data, b"meta", b"iprp", b"ipco")
-    for box in children(data, properties) if properties else ():
-        if box.kind == b"auxC":
-            yield data[box.content + VERSION : box.end]

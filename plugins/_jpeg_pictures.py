@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import TypeAlias
 
-from engine import FidelityWarning
+from engine import FidelityWarning, warn_gain_map_lost
 from plugins import _tiff_tags
 
 Segments: TypeAlias = Iterator[tuple[int, int, int]]
@@ -26,21 +26,35 @@ _GAIN_MAP = (
 _AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
-def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments]) -> None:
-    """Warns that a gain map or another picture after the first one is lost. Previews do not count."""
-    header = _header(data, read_segments)
-    index = next((body.removeprefix(_INDEX) for body in header if body.startswith(_INDEX)), b"")
-    positions = _positions(data, data.find(index), index)
-    others = [_header(data[start : start + _MAX_HEADER], read_segments) for start in positions]
-    if not others and _mentions(header, *_GAIN_MAP):
-        *_, (_, _, end) = read_segments(data)
-        others = [header] if data.startswith(_START, end) else []
+def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments], *, gain_map: bool = True) -> None:
+    """Warns that another picture after the first one is lost, or a `gain_map`. Previews do not count."""
+    others = [header for _, header in _others(data, read_segments)]
     pictures = [other for other in others if not _mentions(other, *_GAIN_MAP)]
-    if len(pictures) < len(others):
-        FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+    if gain_map and len(pictures) < len(others):
+        warn_gain_map_lost()
     count = sum(not _mentions(picture, _AUXILIARY) for picture in pictures)
     if count:
         FidelityWarning.issue("pictures_dropped", f"Only the first of {count + 1} pictures in the file was converted.")
+
+
+def find_gain_map(data: bytes, read_segments: Callable[[bytes], Segments]) -> tuple[bytes, list[bytes]] | None:
+    """The JPEG file of the gain map, and the bodies of its segments before the scan. None without."""
+    found = (other for other in _others(data, read_segments) if _mentions(other[1], *_GAIN_MAP))
+    position, header = next(found, (0, None))
+    return None if header is None else (data[position:], header)
+
+
+def _others(data: bytes, read_segments: Callable[[bytes], Segments]) -> list[tuple[int, list[bytes]]]:
+    """The position of each picture after the first one that is no preview, and the bodies of its first segments."""
+    header = _header(data, read_segments)
+    index = next((body.removeprefix(_INDEX) for body in header if body.startswith(_INDEX)), b"")
+    positions = _positions(data, data.find(index), index)
+    others = [(start, _header(data[start : start + _MAX_HEADER], read_segments)) for start in positions]
+    if not others and _mentions(header, *_GAIN_MAP):
+        *_, (_, _, end) = read_segments(data)
+        if data.startswith(_START, end):
+            return [(end, _header(data[end : end + _MAX_HEADER], read_segments))]
+    return others
 
 
 def _header(data: bytes, read_segments: Callable[[bytes], Segments]) -> list[bytes]:

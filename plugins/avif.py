@@ -20,8 +20,8 @@ from engine import (
     boxes_are_complete,
     conversion,
 )
-from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _exif, _heif_boxes, _heif_items, _pillow
+from engine.option_types import Effort, Hdr, Lossless, Pages, Quality
+from plugins import _cicp, _exif, _heif_boxes, _heif_gain_maps, _heif_items, _pillow
 
 AVIF = FileFormat(
     "avif",
@@ -35,7 +35,7 @@ AVIF = FileFormat(
 )
 
 MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
-_LOSSLESS = 100  # quality
+_LOSSLESS, _GAIN_MAP_QUALITY = 100, 90  # quality
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step below 6 takes a multiple of the time
 _PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
 _SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for pictures up to that size
@@ -44,13 +44,19 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 @conversion(AVIF, RASTER, cost=1.5)
-def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
     _heif_boxes.check_size(data)
-    _heif_items.warn_of_gain_map(data)
     data, exif = _heif_items.take_exif(_heif_boxes.repair(_heif_items.with_brand(data, b"avif")))
     raster = _heif_boxes.with_colors(_decode(data, pages), data)
-    return replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
+    raster = replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
+    if hdr == "drop" or raster.animated or raster.hdr:
+        return raster
+    return replace(raster, gain_map=_heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+
+
+def _first_picture(data: bytes) -> Image.Image:
+    return _pillow.decode(data, "AVIF").first_frame().image
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
@@ -97,6 +103,7 @@ _HOLDS = TargetCapabilities(
     deep_bits=(10, 12),
     icc=True,
     hdr=True,
+    gain_map=True,
     animation_modes=("RGB", "RGBA"),
     encoding=True,
     max_side=32_768,
@@ -112,6 +119,10 @@ def encode(raster: Raster, *, quality: Quality = 70, lossless: Lossless = False,
     speed = _speed(effort, pixels * 2 if lossless else pixels)
     if len(frames) == 1:
         data = _encode_still(frames[0], raster.bit_depth or 8, raster.hdr, quality, speed, lossless=lossless)
+        if raster.gain_map:
+            picture = Frame(raster.gain_map.frame.image)
+            encoded = _encode_still(picture, 8, None, _GAIN_MAP_QUALITY, speed, lossless=False)
+            data = _heif_gain_maps.add(data, raster.gain_map, encoded)
         return _heif_boxes.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."

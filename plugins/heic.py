@@ -5,6 +5,8 @@ from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
 from engine import (
     RASTER,
     Brands,
@@ -21,8 +23,8 @@ from engine import (
     check_side,
     conversion,
 )
-from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _cicp, _heif_boxes, _heif_items, _pillow
+from engine.option_types import Effort, Hdr, Lossless, Pages, Quality
+from plugins import _cicp, _heif_boxes, _heif_gain_maps, _heif_items, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,12 +52,11 @@ _CODE_POINTS = ("color_primaries", "transfer_characteristics", "matrix_coefficie
 
 
 @conversion(HEIC, RASTER, cost=4)
-def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
     _heif_boxes.check_size(data)
     data = _heif_items.with_brand(data, b"heic")
-    _heif_items.warn_of_gain_map(data)
     frames = _heif_boxes.frame_count(data)
     if frames > 1:
         FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
@@ -66,7 +67,14 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     raster, bits = _pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
     if bits > 8:
         raster = replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits)
-    return _heif_boxes.with_colors(raster, data)
+    raster = _heif_boxes.with_colors(raster, data)
+    if hdr == "drop" or pages or raster.hdr:
+        return raster
+    return replace(raster, gain_map=_heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+
+
+def _first_picture(data: bytes) -> Image.Image:
+    return _pillow.decode(data, "HEIF").first_frame().image
 
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:

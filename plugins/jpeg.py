@@ -23,8 +23,8 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Effort, Fit, Height, Metadata, Progressive, Quality, Rotate, Width
-from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow
+from engine.option_types import Crop, Effort, Fit, Hdr, Height, Metadata, Progressive, Quality, Rotate, Width
+from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow, _ultra_hdr
 from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
 from plugins._jpeg_transform import transform
@@ -82,26 +82,30 @@ def decode(
     fit: Fit = "inside",
     crop: Crop | None = None,
     rotate: Rotate = 0,
+    hdr: Hdr = "keep",
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
     data, image = open_file(data)
-    _jpeg_pictures.warn_of_further(data, read_segments)
+    _jpeg_pictures.warn_of_further(data, read_segments, gain_map=False)
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
-    origin = Origin(JPEG, data, (0, 0, *image.size), _exif.read_orientation(image))
+    orientation = _exif.read_orientation(image)
+    origin = Origin(JPEG, data, (0, 0, *image.size), orientation)
+    gain_map = _ultra_hdr.read(data, read_segments, size, orientation) if hdr == "keep" else None
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
     raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin)
     if scale == 1:
-        return raster
+        return replace(raster, gain_map=gain_map)
     reduced = raster.map(lambda frame: replace(frame, full_size=size))
-    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
+    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes, gain_map=gain_map)
 
 
 _HOLDS = TargetCapabilities(
     ("L", "RGB", "CMYK"),
     icc=True,
+    gain_map=True,
     max_side=65_500,
     encoding=True,
     metadata=frozenset({"exif", "xmp", "iptc", "text"}),
@@ -119,6 +123,11 @@ def encode(
     subsampling: Subsampling | None = None,
 ) -> bytes:
     """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling."""
+    data = _encode(raster, quality=quality, effort=effort, progressive=progressive, subsampling=subsampling)
+    return _ultra_hdr.join(data, read_segments, raster.gain_map) if raster.gain_map else data
+
+
+def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, subsampling: Subsampling | None) -> bytes:
     optimize = effort > _DEFAULT_EFFORT
     own: dict[str, Any] = {}
     if raster.origin and raster.origin.format == JPEG:
@@ -258,15 +267,15 @@ def _without_damaged_segments(data: bytes) -> bytes:
     return data
 
 
-def filter_segments(data: bytes, metadata: Metadata) -> bytes:
+def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`.
 
     Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
-    pictures there.
+    pictures there, and of a `gain_map`.
     """
     if metadata == "all":
         return data
-    _jpeg_pictures.warn_of_further(data, read_segments)
+    _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
     return _map_segments(data, partial(_filter_body, metadata=metadata))
 
 

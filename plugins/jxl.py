@@ -17,6 +17,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    GainMap,
     Loss,
     OptionValues,
     Raster,
@@ -29,8 +30,8 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Effort, Lossless, Metadata, Pages, Quality
-from plugins import _exif, _pillow, jpeg
+from engine.option_types import Effort, Hdr, Lossless, Metadata, Pages, Quality
+from plugins import _exif, _jpeg_pictures, _pillow, _ultra_hdr, jpeg
 from plugins import metadata as filters
 from plugins._jxl.library import find
 from plugins.jpeg import JPEG
@@ -60,7 +61,7 @@ JXL = FileFormat(
 )
 LIBJXL = Requirement("libjxl", "reading and writing JPEG XL", "pip install imagecodecs", present=find() is not None)
 
-MODULES = ("plugins._jxl.reader", "plugins._jxl.writer", *jpeg.MODULES)
+MODULES = ("plugins._jxl.gain_maps", *jpeg.MODULES)
 _MODES = ("L", "LA", "RGB", "RGBA")
 _INKS = "CMYK"
 _EXIF, _XMP = b"Exif", b"xml "
@@ -74,7 +75,8 @@ _LARGEST_EFFORT = 3
 
 
 @conversion(JXL, RASTER, cost=3, memory=16)
-def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
+def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
+    from plugins._jxl.gain_maps import BOX, read_box
     from plugins._jxl.reader import read_header
 
     header = read_header(data)
@@ -95,6 +97,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
         sample=sample,
         sizes=[header.size] * (len(order) if header.animated else 1),
     )
+    if hdr == "keep" and not header.animated and header.hdr is None:
+        raster = replace(raster, gain_map=read_box(header.boxes.get(BOX), header.size))
     if not header.is_deep:
         return raster
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
@@ -137,6 +141,7 @@ _HOLDS = TargetCapabilities(
     deep_bits=(10, 12, 16),
     icc=True,
     hdr=True,
+    gain_map=True,
     animation_modes=_MODES,
     encoding=True,
     metadata=frozenset({"exif", "xmp"}),
@@ -181,10 +186,14 @@ def _with_profile(frame: Frame) -> Frame:
 
 
 def _boxes(raster: Raster) -> Iterator[tuple[bytes, bytes]]:
+    from plugins._jxl.gain_maps import write_box
+
     if raster.exif:
         yield _EXIF, bytes(_OFFSET) + raster.exif.removeprefix(_exif.PREFIX)
     if raster.xmp:
         yield _XMP, raster.xmp
+    if raster.gain_map:
+        yield write_box(raster.gain_map)
 
 
 def _common_mode(modes: Sequence[str]) -> str:
@@ -212,8 +221,9 @@ def _effort(effort: int, pixels: int, *, lossless: bool) -> int:
 
 
 @conversion(JPEG, JXL, terminal=True, cost=12, memory=28)
-def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5) -> bytes:
+def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, hdr: Hdr = "keep") -> bytes:
     """Keeps the coefficients of the JPEG, from which its bytes can be made again."""
+    from plugins._jxl.gain_maps import write_box
     from plugins._jxl.writer import write_jpeg
 
     jpeg.check_scans(data)
@@ -221,27 +231,41 @@ def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5) -
     if not (jpeg.inspect_coding(data)[1] or jpeg.is_decodable(picture)):
         raise OSError("truncated")
     pixels = picture.width * picture.height
-    written = write_jpeg(jpeg.filter_segments(data, metadata), _effort(effort, pixels, lossless=False))
+    size, orientation = _pillow.upright_size(picture), _exif.read_orientation(picture)
+    gain_map = _ultra_hdr.read(data, jpeg.read_segments, size, orientation) if hdr == "keep" else None
+    boxes = [write_box(gain_map)] if gain_map else []
+    kept = jpeg.filter_segments(data, metadata, gain_map=False)
+    written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
     if written is not None:
         return written
-    if not jpeg.is_decodable(picture):
-        raise OSError("truncated")
-    FidelityWarning.issue(
-        "jpeg_reencoded", "JPEG XL cannot hold the coding of this JPEG. Its pixels were encoded again."
-    )
-    raster = filters.metadata(jpeg.decode(data), {"metadata": metadata})
+    FidelityWarning.issue("jpeg_reencoded", "JPEG XL cannot hold the coding of the JPEG, which was encoded again.")
+    raster = filters.metadata(jpeg.decode(data, {"hdr": hdr}), {"metadata": metadata})
     return encode(raster, {"effort": effort})
 
 
 @conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2)
-def to_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
+def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep") -> bytes:
     """The JPEG from which the file was made, or else its pixels as JPEG."""
-    from plugins._jxl.reader import read_jpeg
+    from plugins._jxl.gain_maps import BOX, read_box
+    from plugins._jxl.reader import read_header, read_jpeg
 
     original = read_jpeg(data)
-    if original is not None:
-        return jpeg.filter_segments(original, metadata)
-    return jpeg.encode(filters.metadata(decode(data), {"metadata": metadata}))
+    if original is None:
+        return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), {"metadata": metadata}))
+    filtered, header = jpeg.filter_segments(original, metadata, gain_map=False), read_header(data)
+    has_own = metadata == "all" and _jpeg_pictures.find_gain_map(original, jpeg.read_segments)
+    gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
+    if gain_map is None:
+        return filtered
+    return _ultra_hdr.join(filtered, jpeg.read_segments, _stored(gain_map, header.orientation))
+
+
+def _stored(gain_map: GainMap, orientation: int) -> GainMap:
+    """The gain map of a picture that the orientation turns upright."""
+    import numpy as np
+
+    turned = _pillow.apply_orientation(np.asarray(gain_map.frame.image), {6: 8, 8: 6}.get(orientation, orientation))
+    return gain_map.with_image(Image.fromarray(turned))
 
 
 @hookimpl

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_MAX_BOX = 32 << 20  # bytes of EXIF or XMP after decompression
+_CONTENTS = (b"Exif", b"xml ", b"jhgm")  # types of boxes that are read: EXIF, XMP, gain map
+_MAX_BOX = 32 << 20  # bytes of one of them after decompression
 _FIRST_SPACE = 1 << 20  # bytes
 _D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
 _DISPLAY_P3 = 12  # code point of H.273
@@ -107,7 +108,7 @@ def read_header(data: bytes) -> Header:
             elif event == library.BOX:
                 name = ctypes.create_string_buffer(4)
                 LIBRARY.JxlDecoderGetBoxType(handle, name, 1)
-                if name.raw in (b"Exif", b"xml "):
+                if name.raw in _CONTENTS:
                     box = _Space(name.raw)
                     LIBRARY.JxlDecoderSetBoxBuffer(handle, *box.grow(0))
                 else:

@@ -147,11 +147,16 @@ def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> 
         _check(LIBRARY.JxlEncoderSetExtraChannelBuffer(settings, byref(layout), black.ctypes.data, black.nbytes, 0))
 
 
-def write_jpeg(data: bytes, effort: int) -> bytes | None:
-    """A file with the coefficients of a JPEG, and what is needed to get back each of its bytes. None if impossible."""
+def write_jpeg(data: bytes, effort: int, boxes: Sequence[tuple[bytes, bytes]] = ()) -> bytes | None:
+    """A file with the coefficients of a JPEG, what is needed to get back each of its bytes, and boxes of these types.
+
+    None if that is impossible.
+    """
     with _encoder(effort) as (handle, settings):
         if LIBRARY.JxlEncoderStoreJPEGMetadata(handle, 1) != library.SUCCESS:
             return None
+        for kind, content in _usable(handle, boxes):
+            _check(LIBRARY.JxlEncoderAddBox(handle, kind, content, len(content), 0))
         # Few readers of metadata decompress them.
         _check(LIBRARY.JxlEncoderFrameSettingsSetOption(settings, library.COMPRESS_BOXES, 0))
         if LIBRARY.JxlEncoderAddJPEGFrame(settings, data, len(data)) != library.SUCCESS:

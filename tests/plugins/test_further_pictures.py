@@ -176,7 +176,7 @@ def test_results_announce_no_gain_map(target: str, version: bytes) -> None:
     assert b"hdrgm:Version" not in result.data
 
 
-@pytest.mark.parametrize("target", _TARGETS)
+@pytest.mark.parametrize("target", ["png", "pdf", "eps"])
 def test_gain_maps_of_cameras_are_told(target: str) -> None:
     for file in (
         *CORPUS.parent.glob("*/*gainmap*.jpg"),

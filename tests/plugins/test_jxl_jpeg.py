@@ -129,7 +129,7 @@ def test_real_files_come_back(file: Path) -> None:
         pytest.skip("JPEG XL cannot hold this coding")
 
     assert convert(convert(data, "jxl", metadata="all").data, "jpeg", metadata="all").data == data
-    safe = convert(convert(data, "jxl").data, "jpeg", metadata="all").data
+    safe = convert(convert(data, "jxl", hdr="drop").data, "jpeg", metadata="all").data
     assert safe == _filtered(data)
 
 

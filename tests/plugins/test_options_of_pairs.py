@@ -7,23 +7,18 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
 
 from engine import FileFormat, InvalidOption, OptionValues, UnknownFormat
 from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult, run
 from engine.planner import Plan
 from engine.registry import load_registry
-from plugins.jxl import JXL
 from tests.support.results.conversions import codes
-from tests.support.results.facts import Facts, facts
-from tests.support.results.readers import decode_jxl
+from tests.support.results.facts import Facts, facts, pixels
 from tests.support.samples.generated import sample, samples_with_traits, saved
 from tests.support.samples.pairs import sample_of
 from tests.support.samples.pdf_documents import without_object_streams
@@ -38,9 +33,9 @@ _DEPTHS |= {
     "j2k": (8, 10, 12, 16),
     "jph": (8, 16),
     "jxl": (8, 10, 12, 16),
-}  # others have 8 bits
+}
 _DEPTHS |= dict.fromkeys(("pam", "pfm", "pgm", "ppm", "sgi"), (8, 16))
-_SLOW = ("eps", "heic", "jxl")  # to write
+_SLOW = ("eps", "heic")  # to write
 _GRAY = ("pbm", "pgm", "xbm")
 _HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
 
@@ -182,22 +177,12 @@ def _lossless(pair: Pair) -> None:
     exact: OptionValues = {"lossless": True, "bit_depth": 8, "effort": 9}
     result = _expect(pair, exact, lossless=True, depth=8)
     expected = Pair(pair.source, _REGISTRY.formats["png"], pair.data).convert({"bit_depth": 8})
-    for found, original in zip(_pixels(result.data), _pixels(expected.data), strict=pair.target.animated):
+    for found, original in zip(pixels(result.data), pixels(expected.data), strict=pair.target.animated):
         np.testing.assert_array_equal(found, original)
     limited = pair.convert({**exact, "quality": 50, "max_bytes": 1_000_000})
     assert "quality_ignored" in codes(limited)
     assert limited.data == result.data
     return None
-
-
-def _pixels(data: bytes) -> list[NDArray[Any]]:
-    data = decode_jxl(data, "apng", "--bits_per_sample=8") if JXL.sniff(data) else data
-    image = Image.open(BytesIO(data))
-    frames = []
-    for index in range(getattr(image, "n_frames", 1)):
-        image.seek(index)
-        frames.append(np.asarray(image.convert("RGBA")))
-    return frames
 
 
 def _effort(pair: Pair) -> None:
@@ -210,7 +195,7 @@ def _progressive(pair: Pair) -> None:
         assert "option_ignored" in codes(pair.convert({"progressive": True}))
         return
     result = _expect(pair, {"progressive": True}, progressive=True)
-    np.testing.assert_array_equal(_pixels(result.data), _pixels(pair.result.data))
+    np.testing.assert_array_equal(pixels(result.data), pixels(pair.result.data))
 
 
 def _subsampling(pair: Pair) -> None:

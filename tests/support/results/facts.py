@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pikepdf
 import pillow_heif
+from numpy.typing import NDArray
 from PIL import Image, JpegImagePlugin
 from psd_tools import PSDImage
 from psd_tools.api.utils import has_transparency
@@ -23,6 +24,7 @@ Facts: TypeAlias = dict[str, Any]
 _RASTERS = ("jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff")
 _MAKE, _GPS, _BITS, _COMPRESSION = 271, 0x8825, 258, 259
 _COMPRESSIONS = {1: "none", 5: "lzw", 7: "jpeg", 8: "deflate"}
+_JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
 
 
@@ -43,6 +45,17 @@ def corners(target: str, data: bytes) -> str:
     inset_y, inset_x = height // 8, width // 8
     rows, columns = (inset_y, height - 1 - inset_y), (inset_x, width - 1 - inset_x)
     return "".join(_name(pixels[row, column]) for row in rows for column in columns)
+
+
+def pixels(data: bytes) -> list[NDArray[Any]]:
+    """The frames of a picture, as RGBA with 8 bits per sample."""
+    data = readers.decode_jxl(data, "apng", "--bits_per_sample=8") if data.startswith(_JXL) else data
+    image = Image.open(BytesIO(data))
+    frames = []
+    for index in range(getattr(image, "n_frames", 1)):
+        image.seek(index)
+        frames.append(np.asarray(image.convert("RGBA")))
+    return frames
 
 
 def _name(sample: Any) -> str:

@@ -122,3 +122,32 @@ def _size(side: int) -> bytes:
 
 def _counted(entries: list[bytes]) -> bytes:
     return struct.pack(">I", len(entries)) + b"".join(entries)
+
+
+def with_gain_map_of_iphone(picture: Image.Image, gain_map: Image.Image, headroom: str) -> bytes:
+    """A HEIC whose second picture is a hidden auxiliary one, with a headroom in its XMP."""
+    written = pillow_heif.from_pillow(picture)
+    written.add_from_pillow(gain_map)
+    written[1].info["xmp"] = f'<x HDRGainMap:HDRGainMapHeadroom="{headroom}"/>'.encode()
+    buffer = BytesIO()
+    written.save(buffer, quality=95)
+    file = dict(boxes(buffer.getvalue()))
+    meta = dict(boxes(file[b"meta"][4:]))
+    properties = dict(boxes(meta[b"iprp"]))
+    index = 1 + sum(1 for _ in boxes(properties[b"ipco"]))
+    properties[b"ipco"] += _full_box(b"auxC", b"urn:com:apple:photo:2020:aux:hdrgainmap\0")
+    first, second = associations(properties[b"ipma"])
+    properties[b"ipma"] = (
+        properties[b"ipma"][:8] + first + second[:2] + bytes([second[2] + 1]) + second[3:] + bytes([index])
+    )
+    meta[b"iprp"] = b"".join(box(*each) for each in properties.items())
+    meta[b"iref"] += box(b"auxl", struct.pack(">HHH", 2, 1, 1))
+    items = [content for _, content in boxes(meta[b"iinf"][6:])]
+    items[1] = items[1][:3] + b"\1" + items[1][4:]  # hidden
+    meta[b"iinf"] = meta[b"iinf"][:6] + b"".join(box(b"infe", content) for content in items)
+    shift = 4 + sum(8 + len(content) for content in meta.values()) - len(file[b"meta"])
+    entries = struct.iter_unpack(">HHIHII", meta[b"iloc"][8:])
+    moved = [struct.pack(">HHIHII", *entry[:2], entry[2] + shift, *entry[3:]) for entry in entries]
+    meta[b"iloc"] = meta[b"iloc"][:8] + b"".join(moved)
+    file[b"meta"] = bytes(4) + b"".join(box(*each) for each in meta.items())
+    return b"".join(box(*each) for each in file.items())

@@ -18,6 +18,7 @@ class ConvertOptions(TypedDict, total=False):
     export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
+    hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes a picture brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.

@@ -1,0 +1,170 @@
+"""The numbers of gain maps: as ISO 21496-1 has them in files, in XMP of Adobe and Google, and of Apple."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from PIL import Image
+
+from engine import Frame, GainMap, Size
+
+_ADOBE = b"http://ns.adobe.com/hdr-gain-map/1.0/"
+_APPLE_HEADROOM = re.compile(rb"HDRGainMapHeadroom(?:=[\"']|>)([0-9.]+)")
+_NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
+_LARGEST = 64.0  # of any number; a factor of 2 ** 64 is none of a picture
+_DENOMINATOR = 1_000_000
+_BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
+
+
+class Numbers(NamedTuple):
+    """The numbers of a GainMap, whose fields have the same names."""
+
+    minimum: tuple[float, ...]
+    maximum: tuple[float, ...]
+    gamma: tuple[float, ...]
+    base_offset: tuple[float, ...]
+    other_offset: tuple[float, ...]
+    base_headroom: float
+    other_headroom: float
+    uses_base_colors: bool = True
+
+
+def made(image: Image.Image, numbers: Numbers | None, size: Size, profile: bytes | None = None) -> GainMap | None:
+    """The gain map of a picture of `size`, as it is stored. None without valid numbers."""
+    if numbers is None or not _are_valid(numbers):
+        return None
+    image = image if image.mode in ("L", "RGB") else image.convert("RGB")
+    return GainMap(Frame(image, profile, full_size=size), *numbers)
+
+
+def _are_valid(numbers: Numbers) -> bool:
+    values = [*numbers.minimum, *numbers.maximum, *numbers.base_offset, *numbers.other_offset, *numbers[5:7]]
+    return all(abs(value) <= _LARGEST for value in values) and all(0 < value <= _LARGEST for value in numbers.gamma)
+
+
+def numbers_of(gain_map: GainMap) -> Numbers:
+    """The numbers of a gain map."""
+    return Numbers(*(getattr(gain_map, name) for name in Numbers._fields))
+
+
+def from_xmp(packet: bytes) -> Numbers | None:
+    """The numbers in XMP of Adobe. None without, and for a map that makes a picture of HDR darker."""
+    if _ADOBE not in packet or b"True" in _values(packet, "BaseRenditionIsHDR"):
+        return None
+
+    def read(name: str, default: float) -> tuple[float, ...]:
+        found = tuple(float(number) for number in _NUMBER.findall(_values(packet, name)))
+        return found if len(found) in (1, 3) else (default,)
+
+    try:
+        (low, *_), (high, *_) = read("HDRCapacityMin", 0), read("HDRCapacityMax", math.nan)
+        bands = read("GainMapMin", 0), read("GainMapMax", math.nan), read("Gamma", 1)
+        return Numbers(*bands, read("OffsetSDR", 1 / 64), read("OffsetHDR", 1 / 64), low, high)
+    except ValueError:
+        return None
+
+
+def _values(packet: bytes, name: str) -> bytes:
+    """The text of an attribute or an element; of a list, the entries."""
+    key = name.encode()
+    attribute, element = rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key, rb"<hdrgm:%b\b[^>]*>(.*?)</hdrgm:%b>" % (key, key)
+    found = re.search(attribute + b"|" + element, packet, re.DOTALL)
+    return re.sub(rb"<[^>]*>", b" ", found[1] or found[2] or b"") if found else b""
+
+
+def to_xmp(gain_map: GainMap) -> bytes:
+    """XMP of Adobe for the file of a gain map."""
+
+    def written(values: Sequence[float]) -> str:
+        return "<rdf:Seq>" + "".join(f"<rdf:li>{value:.6f}</rdf:li>" for value in values) + "</rdf:Seq>"
+
+    numbers = numbers_of(gain_map)
+    lists = {
+        "GainMapMin": numbers.minimum,
+        "GainMapMax": numbers.maximum,
+        "Gamma": numbers.gamma,
+        "OffsetSDR": numbers.base_offset,
+        "OffsetHDR": numbers.other_offset,
+    }
+    single = {name: values[0] for name, values in lists.items() if len(values) == 1}
+    single |= {"HDRCapacityMin": numbers.base_headroom, "HDRCapacityMax": numbers.other_headroom}
+    attributes = "".join(f' hdrgm:{name}="{value:.6f}"' for name, value in single.items())
+    elements = "".join(
+        f"<hdrgm:{name}>{written(values)}</hdrgm:{name}>" for name, values in lists.items() if len(values) > 1
+    )
+    return (
+        '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+        f'<rdf:Description rdf:about="" xmlns:hdrgm="{_ADOBE.decode()}" hdrgm:Version="1.0"'
+        f' hdrgm:BaseRenditionIsHDR="False"{attributes}>{elements}</rdf:Description></rdf:RDF></x:xmpmeta>'
+    ).encode()
+
+
+def from_iso(data: bytes) -> Numbers | None:
+    """The numbers as ISO 21496-1 has them. None if they are invalid, or of a later version."""
+    try:
+        minimum_version, _, flags = struct.unpack_from(">HHB", data)
+        if minimum_version:
+            return None
+        values = list(_fractions(data[5:], common=bool(flags & _COMMON_DENOMINATOR)))
+        bands = 3 if flags & _BANDS else 1
+        rows = [values[2 + 5 * band : 7 + 5 * band] for band in range(bands)]
+        minimum, maximum, gamma, base_offset, other_offset = zip(*rows, strict=True)
+        offsets = base_offset, other_offset
+        return Numbers(minimum, maximum, gamma, *offsets, values[0], values[1], bool(flags & _BASE_COLORS))
+    except (struct.error, ZeroDivisionError, ValueError, IndexError, TypeError):
+        return None
+
+
+_SIGNED = (False, False, True, True, False, True, True)  # headrooms; minimum, maximum, gamma and offsets of a band
+
+
+def _fractions(data: bytes, *, common: bool) -> Iterator[float]:
+    """The headrooms, then the numbers of each band."""
+    denominator = struct.unpack_from(">I", data)[0] if common else 0
+    offset, index = 4 if common else 0, 0
+    while offset + (4 if common else 8) <= len(data):
+        kind = _SIGNED[index if index < 2 else 2 + (index - 2) % 5]
+        numerator = struct.unpack_from(">i" if kind else ">I", data, offset)[0]
+        below = denominator if common else struct.unpack_from(">I", data, offset + 4)[0]
+        yield numerator / below
+        offset, index = offset + (4 if common else 8), index + 1
+
+
+def to_iso(gain_map: GainMap) -> bytes:
+    """The numbers as ISO 21496-1 has them."""
+    numbers = numbers_of(gain_map)
+    lists = numbers[:5]
+    bands = max(len(values) for values in lists)
+    flags = (_BANDS if bands == 3 else 0) | (_BASE_COLORS if numbers.uses_base_colors else 0)
+    ordered = [values[band % len(values)] for band in range(bands) for values in lists]
+    fractions = [_fraction(value) for value in (numbers.base_headroom, numbers.other_headroom, *ordered)]
+    return struct.pack(">HHB", 0, 0, flags) + b"".join(
+        numerator.to_bytes(4, signed=numerator < 0) + denominator.to_bytes(4) for numerator, denominator in fractions
+    )
+
+
+def _fraction(value: float) -> tuple[int, int]:
+    limited = Fraction(value).limit_denominator(_DENOMINATOR)
+    return limited.numerator, limited.denominator
+
+
+def from_apple(image: Image.Image, packet: bytes, size: Size) -> GainMap | None:
+    """The gain map of an iPhone, whose samples are no logarithms. None without headroom."""
+    found = _APPLE_HEADROOM.search(packet)
+    headroom = float(found[1]) if found else 0.0
+    if not 1 < headroom < _LARGEST:
+        return None
+    largest = math.log2(headroom)
+    table = [round(255 * math.log2(1 + (headroom - 1) * _light(value / 255)) / largest) for value in range(256)]
+    numbers = Numbers((0.0,), (largest,), (1.0,), (0.0,), (0.0,), 0.0, largest)
+    return made(image.convert("L").point(table), numbers, size)
+
+
+def _light(encoded: float) -> float:
+    """The light of a sample, by the curve of sRGB."""
+    return encoded / 12.92 if encoded <= 0.04045 else float(((encoded + 0.055) / 1.055) ** 2.4)
