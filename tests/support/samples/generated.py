@@ -10,6 +10,7 @@ from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
+from tests.support.samples import books
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -82,19 +83,29 @@ def _eps() -> bytes:
     return "\n".join([*lines, "showpage", "%%EOF", ""]).encode()
 
 
+def _png() -> bytes:
+    return saved(quadrants(), "PNG")
+
+
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
+    "cbz": lambda: books.cbz(_png()),
     "eps": _eps,
+    "epub": lambda: books.epub(_png()),
+    "fb2": lambda: books.fb2(_png()),
     "gif": _pillow("GIF"),
     "heic": _heic,
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
+    "mobi": books.mobi,
     "pdf": _pdf,
-    "png": _pillow("PNG"),
+    "png": _png,
     "psd": _psd,
     "svg": _svg,
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
+    "txt": lambda: "\n".join(map(str, range(100))).encode(),
     "webp": _pillow("WEBP", lossless=True),
+    "xps": lambda: books.xps(SIZE, _boxes()),
 }
 
 

@@ -1,0 +1,32 @@
+"""HTML, and the text of documents as HTML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import DOCUMENT, FileFormat, Loss, Signature, conversion
+
+if TYPE_CHECKING:
+    import pymupdf
+
+MODULES = ("plugins._pdf.texts",)
+
+HTML = FileFormat(
+    "html",
+    media_type="text/html",
+    extensions=("html", "htm"),
+    sniff=Signature((0, b"<!DOCTYPE html>")),
+    paged=True,
+)
+
+
+@conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
+def to_html(document: pymupdf.Document) -> bytes:
+    """A section for each page, with its headings, paragraphs and links in reading order."""
+    from plugins._pdf.texts import blocks_of, html_document, warn_pictures
+
+    pages = []
+    for page in document:
+        warn_pictures(page)
+        pages.append(blocks_of(page))
+    return html_document((document.metadata or {}).get("title") or "", pages).encode()
