@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
@@ -27,6 +28,7 @@ from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
+from web.services.catalogue import format_groups
 from web.services.code_samples import LANGUAGES, Call
 from web.services.container import Services
 from web.services.usage_report import describe_price
@@ -134,6 +136,7 @@ class Landing(PageHandler):
             "landing.html",
             targets_of=services.formats.data["by_input_format"],
             total=services.formats.data["total"],
+            groups=format_groups(services.registry),
             formats=services.registry.formats,
             samples=_trial_samples(url),
             example=LANGUAGES["curl"](example),
@@ -266,8 +269,9 @@ class PageNotFound(PageHandler):
     """All other paths without a resource."""
 
 
+@cache
 def load_templates() -> Loader:
-    """Compiles the templates of all pages. Reads from disk."""
+    """Compiles the templates of all pages, once per process. Reads from disk."""
     loader = Loader(str(_TEMPLATES))
     for path in _TEMPLATES.glob("*.html"):
         loader.load(path.name)

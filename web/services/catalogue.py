@@ -1,7 +1,5 @@
 """The catalogue of conversions and tools of this server, as the API returns it."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,22 +18,6 @@ from web.api.values import API
 _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 
 
-@dataclass(frozen=True)
-class CachedJson:
-    """A JSON document that does not change: its values, encoding and ETag."""
-
-    data: dict[str, Any]
-    encoded: bytes
-    etag: str
-
-
-def cached_json(data: dict[str, Any]) -> CachedJson:
-    """Encodes a document and computes its ETag."""
-    # Weak: responses with the same data differ in their request id.
-    encoded = json.dumps(data, ensure_ascii=False).encode()
-    return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
-
-
 def formats_catalogue(registry: Registry) -> dict[str, Any]:
     """All supported pairs of input and output format."""
     pairs = [(plan.source.name, plan.target.name) for plan in registry.catalogue()]
@@ -44,6 +26,16 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
         by_input.setdefault(source, []).append(target)
     conversions = [{"input_format": source, "output_format": target} for source, target in pairs]
     return {"conversions": conversions, "by_input_format": by_input, "total": len(pairs)}
+
+
+def format_groups(registry: Registry) -> list[tuple[list[str], list[str]]]:
+    """The names of input formats that convert to the same output formats, and of these; the largest groups first."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for source in registry.formats.values():
+        targets = tuple(target.name for target in registry.targets(source))
+        groups.setdefault(targets, []).append(source.name)
+    found = [(sources, list(targets)) for targets, sources in groups.items() if targets]
+    return sorted(found, key=lambda group: -len(group[0]))
 
 
 def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
