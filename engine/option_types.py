@@ -96,6 +96,15 @@ Position: TypeAlias = Annotated[
     Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"],
     Field(description="Where something is drawn on the page."),
 ]
+PageSize: TypeAlias = Annotated[
+    Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"],
+    Field(description="Size of the pages on which text is laid out."),
+]
+Landscape: TypeAlias = Annotated[bool, Field(description="Whether the pages are wider than high.")]
+Margin: TypeAlias = Annotated[float, Field(ge=0, le=200, description="Distance to the edges of the page in mm.")]
+FontSize: TypeAlias = Annotated[
+    float, Field(ge=4, le=72, examples=[14], description="Size of text in points; headings are larger in proportion.")
+]
 Metadata: TypeAlias = Annotated[
     Literal["all", "safe", "none"],
     Field(description="`safe` removes position, serial numbers, owner, maker notes and thumbnails."),

@@ -289,7 +289,9 @@ class Registry:
         return [fmt for fmt in self.formats.values() if fmt in paths]
 
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
-        """Returns the first step that decodes the format; None if there is none."""
+        """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""
+        if fmt.text_extensions:
+            return None
         return next((step for step in self._graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
 
     def catalogue(self) -> list[Plan]:

@@ -62,7 +62,12 @@ def _sniff(content: Content) -> int:
 
 
 PDF = FileFormat(
-    "pdf", media_type="application/pdf", extensions=("pdf",), sniff=_sniff, paged=True, is_complete=ends_with(b"%%EOF")
+    "pdf",
+    media_type="application/pdf",
+    extensions=("pdf", "ai"),
+    sniff=_sniff,
+    paged=True,
+    is_complete=ends_with(b"%%EOF"),
 )
 
 MODULES = (

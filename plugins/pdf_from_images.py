@@ -7,22 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import RASTER, EncodedFile, InvalidOption, tool
-from engine.option_types import Sanitize
+from engine import RASTER, EncodedFile, tool
+from engine.option_types import Margin, Sanitize
+from plugins._paper import POINTS, SIZES, check_margin
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents",)
 
-_INCH = 25.4  # mm
-_SIZES = {  # mm, upright
-    "a3": (297.0, 420.0),
-    "a4": (210.0, 297.0),
-    "a5": (148.0, 210.0),
-    "a6": (105.0, 148.0),
-    "letter": (215.9, 279.4),
-    "legal": (215.9, 355.6),
-    "tabloid": (279.4, 431.8),
-}
 PageSize = Annotated[
     Literal["fit", "a3", "a4", "a5", "a6", "letter", "legal", "tabloid"],
     Field(description="Size of the pages; `fit` is the printed size of each picture."),
@@ -30,7 +21,6 @@ PageSize = Annotated[
 Orientation = Annotated[
     Literal["auto", "portrait", "landscape"], Field(description="`auto` turns each page as its picture needs it.")
 ]
-Margin = Annotated[float, Field(ge=0, le=200, description="Distance to the edges of the page in mm.")]
 PictureFit = Annotated[
     Literal["inside", "cover", "fill"],
     Field(description="How a picture fits the page: whole, cut off, or distorted. Small ones are enlarged."),
@@ -65,7 +55,7 @@ def from_images(
     from plugins._pdf.documents import save_document
 
     made = pikepdf.Pdf.new()
-    border = margin / _INCH * 72
+    border = margin * POINTS
     while documents:  # releases each picture after it is copied
         with pikepdf.open(BytesIO(documents.pop(0))) as pictures:
             made.pages.extend(pictures.pages)
@@ -74,11 +64,10 @@ def from_images(
         if page_size == "fit":
             area = (width + 2 * border, height + 2 * border)
         else:
-            short, long = (side / _INCH * 72 for side in _SIZES[page_size])
+            short, long = (side * POINTS for side in SIZES[page_size])
             is_wide = width > height if orientation == "auto" else orientation == "landscape"
             area = (long, short) if is_wide else (short, long)
-        if 2 * border >= min(area):
-            raise InvalidOption("margin leaves no space for the picture.", reason="out_of_range", param="margin")
+        check_margin(border, min(area))
         frame = (border, border, area[0] - border, area[1] - border)
         matrix = _matrix((width, height), frame, fit)
         page.obj.MediaBox = pikepdf.Array([0, 0, *(round(side, 4) for side in area)])

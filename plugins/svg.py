@@ -22,6 +22,7 @@ from engine import (
 )
 from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
 from plugins import _pillow
+from plugins._markup import root_name
 from plugins._svg import decompress
 from plugins.geometry import crop_box, needed_size
 from plugins.pdf import checked_pictures, filter_document, warn_first_page
@@ -44,28 +45,12 @@ def _sniff(content: Content) -> int:
         head = decompress(content[:_HEAD], _HEAD)
     except zlib.error:
         return 0
-    text = _decode_head(head).lstrip("\ufeff \t\r\n")
-    while text.startswith(("<?", "<!")):
-        opening, closing = next(pair for pair in _PROLOG if text.startswith(pair[0]))
-        subset = text.find("[", 0, text.find(">") + 1) if opening == "<!DOCTYPE" else -1
-        end = text.find("]", subset) if subset >= 0 else 0
-        end = text.find(closing, max(end, 0))
-        if end < 0:
-            return 0
-        text = text[end + len(closing) :].lstrip()
-    return 4 if re.match(r"<(\w+:)?svg[\s/>]", text) else 0
+    return 4 if root_name(head) == "svg" else 0
 
-
-_PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 
 SVG = FileFormat(
     "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_complete=ends_with(b"</svg>")
 )
-
-
-def _decode_head(head: bytes) -> str:
-    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
-    return head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
 
 
 @conversion(SVG, RASTER, loss=Loss.STRUCTURE, cost=4, isolated=True, without=("enlarge",))

@@ -51,10 +51,15 @@ class Block:
 
 def blocks_of(page: pymupdf.Page) -> list[Block]:
     """The paragraphs of a page with text, in reading order."""
+    return _in_reading_order(stored_blocks(page))
+
+
+def stored_blocks(page: pymupdf.Page) -> list[Block]:
+    """The paragraphs of a page with text, in the order of the file."""
     links = [(pymupdf.Rect(one["from"]), one["uri"]) for one in page.get_links() if one.get("uri")]
     found: list[dict[str, Any]] = page.get_text("dict", flags=pymupdf.TEXTFLAGS_TEXT)["blocks"]
     blocks = [Block(tuple(one["bbox"]), tuple(_line(line, links) for line in one["lines"])) for one in found]
-    return _in_reading_order([block for block in blocks if block.text.strip()])
+    return [block for block in blocks if block.text.strip()]
 
 
 def _line(line: dict[str, Any], links: Sequence[tuple[pymupdf.Rect, str]]) -> tuple[Span, ...]:
@@ -107,6 +112,12 @@ def _split(blocks: Sequence[Block], axis: int, gap: float) -> list[list[Block]]:
     return groups
 
 
+def text_document(pages: Sequence[Sequence[Block]]) -> str:
+    """The pages as text: form feeds separate them, empty lines paragraphs."""
+    texts = ("\n\n".join(block.text for block in page) for page in pages)
+    return "\n\f".join(f"{text}\n" if text else "" for text in texts) or "\n"
+
+
 def html_document(title: str, pages: Sequence[Sequence[Block]]) -> str:
     """The pages as an HTML document without scripts or external resources."""
     sizes: Counter[float] = Counter()
@@ -141,5 +152,5 @@ def _html_spans(line: Sequence[Span], *, bold: bool) -> Iterator[str]:
 
 def warn_pictures(page: pymupdf.Page) -> None:
     """Issues a warning if a page has pictures, which can show text."""
-    if page.get_images():
+    if page.get_images() if page.parent.is_pdf else page.get_image_info():
         FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")

@@ -328,6 +328,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
+        "resource_not_loaded": "pictures, fonts or styles that are not in the file; nothing is loaded from elsewhere",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
         "timing_dropped": "frame durations, when frames become pages",
         "timing_rounded": "frame durations, in the hundredths of a second of GIF; the total stays",

@@ -23,6 +23,7 @@ Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
+_LATE = ("md",)  # written by a library that takes 34 MB, and is imported when it is needed
 _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-delete-pages": {"pages": "1"},
     "pdf-extract-pages": {"pages": "1"},
@@ -53,6 +54,8 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
     source = registry.formats[name.partition("-")[0]]
     for fmt in registry.targets(source):
         plan = registry.plan([source], fmt)
+        if fmt.name in _LATE:
+            continue
         if source.name == "bmp" or fmt.name in _TARGETS or all(step.source is not RASTER for step in plan.conversions):
             yield plan
     for tool in registry.tools.values():

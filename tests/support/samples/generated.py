@@ -13,7 +13,7 @@ from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
-from tests.support.samples import psd_files
+from tests.support.samples import books, psd_files
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -142,39 +142,33 @@ def _xpm() -> bytes:
     return f"/* XPM */\nstatic char * x[] = {{\n{lines}}};\n".encode()
 
 
+def _png() -> bytes:
+    return saved(quadrants(), "PNG")
+
+
 _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
     "cur": lambda: _ico().replace(b"\1", b"\2", 1),
     "dds": _pillow("DDS"),
+    "cbz": lambda: books.cbz(_png()),
     "eps": _eps,
+    "epub": lambda: books.epub(_png()),
+    "fb2": lambda: books.fb2(_png()),
     "gif": _pillow("GIF"),
     "heic": _heic,
-    "j2k": _pillow("JPEG2000", no_jp2=True),
-    "jp2": _pillow("JPEG2000"),
-    "icns": _icns,
-    "ico": _ico,
-    "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
-    "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
-    "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
-    "pcx": _pillow("PCX"),
-    "jph": _jph,
-    "jxl": _jxl,
-    "pdf": _pdf,
-    "pfm": _pfm,
-    "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),
-    "png": _pillow("PNG"),
-    "ppm": lambda: _pnm(f"P6\n{SIZE[0]} {SIZE[1]}\n255\n", "RGB"),
-    "psb": lambda: psd_files.build(psd_files.planes(np.asarray(quadrants())), psd_files.RGB, version=2),
+from tests.support.samples import books, psd_files
     "psd": _psd,
     "qoi": _pillow("QOI"),
     "sgi": _pillow("SGI"),
     "svg": _svg,
     "tga": _pillow("TGA", compression="tga_rle"),
     "tiff": _pillow("TIFF", compression="tiff_lzw"),
+    "txt": lambda: "\n".join(map(str, range(40))).encode(),
     "webp": _pillow("WEBP", lossless=True),
     "xbm": _xbm,
     "xpm": _xpm,
+    "xps": lambda: books.xps(SIZE, _boxes()),
 }
 
 

@@ -23,6 +23,11 @@ class ConvertOptions(TypedDict, total=False):
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
+    # Size of the pages on which text is laid out.
+    page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
+    landscape: bool  # Whether the pages are wider than high.
+    margin: float  # Distance to the edges of the page in mm.
+    font_size: float  # Size of text in points; headings are larger in proportion.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.

@@ -1,0 +1,121 @@
+"""Pages of HTML, laid out by WeasyPrint. It loads nothing but files of the archive and data in URLs."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+import zlib
+from io import BytesIO
+from mimetypes import guess_type
+from urllib.parse import unquote, urlsplit
+
+import weasyprint
+from weasyprint.urls import URLFetcher, URLFetcherResponse
+
+from engine import CorruptInput, FidelityWarning
+from engine.mupdf import pymupdf
+from plugins import _zip
+from plugins._markup import check_nesting
+from plugins._paper import MARGIN, Paper
+from plugins._pdf.books import finished
+
+_INDEX = "index.html"
+_BASE = "http://archive.invalid/"  # to which relative URLs refer; only names of the archive are looked up in it
+_POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # for which Pillow would start Ghostscript
+_MAX_NAMED = 3  # resources in a warning
+_MAX_NAME = 80  # characters
+
+logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # what it reports is about the client's file
+
+
+class _Fetcher(URLFetcher):  # type: ignore[misc]
+    """Reads data URLs and files of an archive. `refused` are the URLs of everything else."""
+
+    def __init__(self, archive: zipfile.ZipFile | None) -> None:
+        super().__init__(allowed_protocols=("data",), allow_redirects=False)
+        self.refused: dict[str, None] = {}
+        self._archive = archive
+
+    def fetch(self, url: str, headers: dict[str, str] | None = None) -> URLFetcherResponse:
+        """Raises ValueError for a URL that is refused."""
+        if url[:5].lower() == "data:":
+            response = super().fetch(url, headers)
+            body, kind = response.read(), response.content_type
+        else:
+            body, kind = self._read(url), guess_type(urlsplit(url).path)[0] or "application/octet-stream"
+        if body.startswith(_POSTSCRIPT):
+            self.refused[url] = None
+            raise ValueError("PostScript is not drawn in HTML.")
+        return URLFetcherResponse(url, body, {"Content-Type": kind})
+
+    def _read(self, url: str) -> bytes:
+        if self._archive is not None and url.startswith(_BASE):
+            try:
+                return self._archive.read(unquote(urlsplit(url).path).lstrip("/"))
+            except (KeyError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
+                pass  # missing, or damaged
+        self.refused[url] = None
+        raise ValueError("Resources that are not in the file are not loaded.")
+
+
+def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
+    """The HTML of a file, and the archive that it is in, if any. Raises CorruptInput, TooLarge."""
+    archive = _zip.open_checked(data) if data.startswith(_zip.SIGNATURE) else None
+    try:
+        markup = data if archive is None else archive.read(_INDEX)
+    except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
+    check_nesting(markup)
+    return markup, archive
+
+
+def lay_out(
+    data: bytes,
+    page_size: str | None,
+    landscape: bool | None,
+    margin: float | None,
+    pages: str | None,
+    style: str = "",
+) -> pymupdf.Document:
+    """A PDF of the selected pages of HTML. Options that are given precede the @page rules of the document.
+
+    Raises CorruptInput, TooLarge and InvalidOption. Issues a warning for resources that are not loaded.
+    """
+    markup, archive = read_markup(data)
+    fetcher = _Fetcher(archive)
+    source = weasyprint.HTML(
+        file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
+    )
+    sheet = weasyprint.CSS(string=_page_style(page_size, landscape, margin) + style, url_fetcher=fetcher)
+    made = pymupdf.open("pdf", source.write_pdf(stylesheets=[sheet], presentational_hints=True))
+    _warn_refused(list(fetcher.refused))
+    for page in made:
+        for link in page.get_links():
+            if link.get("uri", "").startswith(_BASE):
+                page.delete_link(link)
+    return finished(made, pages)
+
+
+def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:
+    paper = Paper.of(page_size or "a4", bool(landscape), MARGIN if margin is None else margin)
+    size_given = "" if page_size is None and landscape is None else " !important"
+    margin_given = "" if margin is None else " !important"
+    size = f"size: {paper.width}mm {paper.height}mm{size_given}"
+    return f"@page {{ {size}; margin: {paper.margin}mm{margin_given} }}\n"
+
+
+def _encoding(markup: bytes) -> str | None:
+    """UTF-8 if the text is valid in it; otherwise the HTML declares it, or it is windows-1252."""
+    try:
+        markup.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
+
+
+def _warn_refused(urls: list[str]) -> None:
+    if not urls:
+        return
+    names = ", ".join(url.removeprefix(_BASE)[:_MAX_NAME] for url in urls[:_MAX_NAMED])
+    more = f" and {len(urls) - _MAX_NAMED} more" if len(urls) > _MAX_NAMED else ""
+    FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")

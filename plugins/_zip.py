@@ -1,0 +1,95 @@
+"""Formats that are ZIP archives: the names of their entries, and limits on what they unpack to."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from io import BytesIO
+
+from engine import Content, CorruptInput, TooLarge
+
+SIGNATURE = b"PK\x03\x04"
+_LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of the name and of the extra field
+_DIRECTORY_HEADER = struct.Struct("<4s24xHHH12x")  # signature; lengths of the name, the extra field and the comment
+_DIRECTORY_END = struct.Struct("<12xII")  # size and offset of the directory
+_TAIL = 65_557  # bytes at the end, in which the directory ends: its end and the longest comment
+_MAX_DIRECTORY = 1 << 18  # bytes that are searched for names
+_HEAD = 1 << 16  # bytes of a file without directory that are searched for names
+_MAX_ENTRIES = 10_000
+_MAX_ENTRY = 512  # bytes in the directory, on average
+_MAX_UNPACKED = 512 << 20  # bytes of all entries together
+_ENCRYPTED = 1  # a flag of an entry
+
+
+def names(content: Content) -> list[str]:
+    """The names of the entries of an archive: at most those in the first 256 KiB of its directory.
+
+    Of a truncated archive, those that begin in the first 64 KiB. Empty if the file is no archive.
+    """
+    if content[: len(SIGNATURE)] != SIGNATURE:
+        return []
+    described = _find_directory(content)
+    if described is None:
+        return _names_in_head(content[:_HEAD])
+    offset, size = described
+    directory = content[offset : offset + min(size, _MAX_DIRECTORY)]
+    found = []
+    position = 0
+    while position + _DIRECTORY_HEADER.size <= len(directory):
+        signature, name, extra, comment = _DIRECTORY_HEADER.unpack_from(directory, position)
+        if signature != b"PK\x01\x02":
+            break
+        position += _DIRECTORY_HEADER.size
+        found.append(directory[position : position + name].decode("utf-8", "replace"))
+        position += name + extra + comment
+    return found
+
+
+def _find_directory(content: Content) -> tuple[int, int] | None:
+    """The offset and size of the directory in bytes; None if there is none."""
+    tail = content[-_TAIL:]
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0 or len(tail) < end + _DIRECTORY_END.size:
+        return None
+    size, offset = _DIRECTORY_END.unpack_from(tail, end)
+    return offset, size
+
+
+def _names_in_head(head: bytes) -> list[str]:
+    found = []
+    position = 0
+    while position >= 0 and position + _LOCAL_HEADER.size <= len(head):
+        length, _ = _LOCAL_HEADER.unpack_from(head, position)
+        start = position + _LOCAL_HEADER.size
+        found.append(head[start : start + length].decode("utf-8", "replace"))
+        position = head.find(SIGNATURE, start)
+    return found
+
+
+def open_checked(data: bytes) -> zipfile.ZipFile:
+    """Opens an archive.
+
+    Raises TooLarge if it has too many entries or unpacks to too much, CorruptInput if it is damaged or encrypted.
+    What an entry unpacks to is no longer than its header says, because the reader stops there.
+    """
+    _, size = _find_directory(data) or (0, 0)
+    if size > _MAX_ENTRIES * _MAX_ENTRY:
+        raise _too_many()
+    try:
+        archive = zipfile.ZipFile(BytesIO(data))
+    except (zipfile.BadZipFile, struct.error, ValueError, NotImplementedError, OSError) as error:
+        raise CorruptInput("The ZIP archive is damaged.") from error
+    entries = archive.infolist()
+    if len(entries) > _MAX_ENTRIES:
+        raise _too_many()
+    if sum(entry.file_size for entry in entries) > _MAX_UNPACKED:
+        message = f"The archive unpacks to more than {_MAX_UNPACKED} bytes."
+        raise TooLarge(message, reason="bytes", details={"max_unpacked_size": _MAX_UNPACKED})
+    if any(entry.flag_bits & _ENCRYPTED for entry in entries):
+        raise CorruptInput("Files in the archive are encrypted.")
+    return archive
+
+
+def _too_many() -> TooLarge:
+    message = f"The archive has more than {_MAX_ENTRIES} files."
+    return TooLarge(message, reason="elements", details={"max_files": _MAX_ENTRIES})

@@ -1,0 +1,86 @@
+"""HTML, laid out by WeasyPrint, and the text of documents as HTML."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from engine import DOCUMENT, AnyConversion, Content, FileFormat, Loss, Requirement, conversion, hookimpl
+from engine.option_types import Landscape, Margin, Pages, PageSize
+from plugins import _zip
+from plugins._markup import root_name
+
+if TYPE_CHECKING:
+    import pymupdf
+
+_HEAD = 65_536  # bytes within which the root element must begin
+_LIBRARIES = ("libpango-1.0.so.0", "libpangoft2-1.0.so.0", "libharfbuzz-subset.so.0")
+
+
+def _sniff(content: Content) -> int:
+    """15 if the document type or the root element is html, or for an archive with index.html; otherwise 0."""
+    if content[: len(_zip.SIGNATURE)] == _zip.SIGNATURE:
+        return 15 if "index.html" in _zip.names(content) else 0
+    head = content[:_HEAD]
+    start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return 15 if start.startswith(b"<!doctype html") or (root_name(head) or "").lower() == "html" else 0
+
+
+HTML = FileFormat(
+    "html",
+    media_type="text/html",
+    extensions=("html", "htm", "xhtml"),
+    sniff=_sniff,
+    text_extensions=("html", "htm", "xhtml"),
+    paged=True,
+)
+
+
+def _has_pango() -> bool:
+    try:
+        for library in _LIBRARIES:
+            ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+PANGO = Requirement(
+    "Pango",
+    "pages of HTML and Markdown",
+    "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
+    present=_has_pango(),
+)
+MODULES = ("plugins._pdf.texts", *(("plugins._web_pages",) if PANGO.present else ()))
+
+
+@conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
+def to_html(document: pymupdf.Document) -> bytes:
+    """A section for each page, with its headings, paragraphs and links in reading order."""
+    from plugins._pdf.texts import blocks_of, html_document, warn_pictures
+
+    pages = []
+    for page in document:
+        warn_pictures(page)
+        pages.append(blocks_of(page))
+    return html_document((document.metadata or {}).get("title") or "", pages).encode()
+
+
+@conversion(HTML, DOCUMENT, cost=8, isolated=True)
+def read(
+    data: bytes,
+    *,
+    page_size: PageSize | None = None,
+    landscape: Landscape | None = None,
+    margin: Margin | None = None,
+    pages: Pages | None = None,
+) -> pymupdf.Document:
+    """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
+    from plugins import _web_pages
+
+    return _web_pages.lay_out(data, page_size, landscape, margin, pages)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [to_html, read] if PANGO.present else [to_html]

@@ -1,0 +1,54 @@
+"""Plain text, laid out by MuPDF, and the text of documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import DOCUMENT, FileFormat, Loss, conversion
+from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
+from plugins._paper import MARGIN, Paper
+
+if TYPE_CHECKING:
+    import pymupdf
+
+MODULES = ("plugins._pdf.losses", "plugins._pdf.text_pages", "plugins._pdf.texts")
+_FONT_SIZE = 10.0
+
+TXT = FileFormat(
+    "txt",
+    media_type="text/plain",
+    extensions=("txt", "text", "log"),
+    sniff=lambda _content: 0,  # nothing in a text marks it
+    text_extensions=("", "txt", "text", "log"),
+    paged=True,
+)
+
+
+@conversion(DOCUMENT, TXT, loss=Loss.STRUCTURE, cost=3, terminal=True)
+def to_text(document: pymupdf.Document) -> bytes:
+    """The text of the pages in reading order, in UTF-8: form feeds separate pages, empty lines paragraphs."""
+    from plugins._pdf.losses import warn_losses
+    from plugins._pdf.texts import blocks_of, text_document, warn_pictures
+
+    pages = []
+    for page in document:
+        warn_losses(page)
+        warn_pictures(page)
+        pages.append(blocks_of(page))
+    return text_document(pages).encode()
+
+
+@conversion(TXT, DOCUMENT, isolated=True)
+def read(
+    data: bytes,
+    *,
+    page_size: PageSize = "a4",
+    landscape: Landscape = False,
+    margin: Margin = MARGIN,
+    font_size: FontSize = _FONT_SIZE,
+    pages: Pages | None = None,
+) -> pymupdf.Document:
+    """The lines of the text, broken where they are longer than the page is wide. A form feed starts a page."""
+    from plugins._pdf import text_pages
+
+    return text_pages.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)

@@ -1,0 +1,214 @@
+"""Pages of HTML and Markdown, and Markdown of documents."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from engine import ConversionError, UnknownFormat, pipeline
+from engine.executor import Job, LocalExecutor
+from engine.mupdf import pymupdf
+from engine.options import OptionValue
+from engine.pipeline import PipelineResult
+from engine.registry import load_registry
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples import books
+from tests.support.samples.generated import sample
+
+_REGISTRY = load_registry()
+_A5 = (420, 595)
+
+
+def _convert(data: bytes, name: str, target: str, **options: OptionValue) -> PipelineResult:
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data, name)], target, options=options)
+    return pipeline.run(plan, [data], options)
+
+
+def _page(data: bytes, name: str = "a.html", **options: OptionValue) -> pymupdf.Page:
+    return pymupdf.open("pdf", _convert(data, name, "pdf", **options).data)[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expected"),
+    [
+        (b"<!DOCTYPE html><p>a", "a.txt", "html"),
+        (b"\xef\xbb\xbf\r\n<!-- a --><HTML lang=en>", "", "html"),
+        (b'<?xml version="1.0"?><!DOCTYPE html PUBLIC "a" "b"><html xmlns="c">', "a.svg", "html"),
+        (b"<p>a part</p>", "a.html", "html"),
+        (b"<p>a part</p>", "a.md", "md"),
+        (b"<p>a part</p>", "", "txt"),
+        (b"# a", "a.markdown", "md"),
+        (books.zipped({"index.html": "a", "1.png": b""}), "a.cbz", "html"),
+        (books.zipped({"pages/index.html": "a"}), "a.zip", None),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "a.html", "svg"),
+    ],
+)
+def test_html_is_told_by_its_content(content: bytes, name: str, expected: str | None) -> None:
+    try:
+        found: str | None = _REGISTRY.identify_content(content, name).name
+    except UnknownFormat:
+        found = None
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("style", "options", "size", "left"),
+    [
+        ("", {}, (595, 842), 20),
+        ("@page { size: a5; margin: 7mm }", {}, _A5, 7),
+        ("@page { size: a5; margin: 7mm }", {"page_size": "letter", "landscape": True}, (792, 612), 7),
+        ("@page { size: a5; margin: 7mm }", {"margin": 30}, _A5, 30),
+        ("@media screen { p { margin-left: 99px } } @media print { p { margin-left: 0 } }", {}, (595, 842), 20),
+    ],
+)
+def test_pages_of_html(style: str, options: dict[str, OptionValue], size: tuple[int, int], left: float) -> None:
+    markup = f"<!DOCTYPE html><style>body {{ margin: 0 }} p {{ font: 12pt serif }} {style}</style><p>Größe</p>"
+
+    page = _page(markup.encode(), **options)
+
+    assert (round(page.rect.width), round(page.rect.height)) == size
+    assert page.get_text() == "Größe\n"
+    assert page.get_text("blocks")[0][0] == pytest.approx(left / 25.4 * 72, abs=1)
+
+
+def test_layout_is_that_of_a_browser(tmp_path: Path) -> None:
+    cells = "".join(f"<tr><td>row {row}<td>{row * 'wide '}<td align=right>{row}" for row in range(1, 9))
+    markup = (
+        "<!DOCTYPE html><style>@page { size: a5; margin: 10mm } body { font: 12pt/16pt 'Liberation Serif'; margin: 0 }"
+        "</style><h1>A title</h1><p style='float: right; width: 50mm'>a box beside the text</p>"
+        f"<p>{'some words of a paragraph ' * 12}</p><ol><li>one<li>two</ol><table border=1>{cells}</table>"
+    )
+    source, printed = tmp_path / "a.html", tmp_path / "a.pdf"
+    source.write_text(markup)
+    command = ["chromium-headless-shell", "--no-sandbox", "--no-pdf-header-footer", f"--print-to-pdf={printed}"]
+    subprocess.run([*command, source.as_uri()], check=True, capture_output=True)
+
+    expected, found = pymupdf.open(printed)[0], _page(markup.encode())
+
+    places = [{word[4]: word for word in page.get_text("words")} for page in (expected, found)]
+    assert places[0].keys() == places[1].keys() | {"1.", "2."} or places[0].keys() == places[1].keys()
+    for word in ("title", "box", "row", "8"):
+        assert places[1][word][:2] == pytest.approx(places[0][word][:2], abs=12)
+
+
+_OUTSIDE = (
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "http://127.0.0.1:9/a.png",
+    "//127.0.0.1:9/a.png",
+    "ftp://127.0.0.1/a.png",
+    "../../../../etc/passwd",
+    "missing.png",
+)
+
+
+def test_an_archive_is_a_page_with_its_files() -> None:
+    files: dict[str, str | bytes] = {
+        "index.html": (
+            '<link rel="stylesheet" href="css/a.css"><img src="img/a%20b.png"><p>a <a href="other.html">b</a>'
+            ' <a href="https://example.com/">c</a></p>'
+        ),
+        "css/a.css": "p { font-size: 40px; background: url(../img/a%20b.png) } @page { size: a5 }",
+        "img/a b.png": sample("png"),
+    }
+
+    result = _convert(books.zipped(files), "a.zip", "pdf")
+    page = pymupdf.open("pdf", result.data)[0]
+
+    assert codes(result) == set()
+    assert round(page.rect.width) == _A5[0]
+    assert len({image[7] for image in page.get_images()}) == 1
+    assert {link["uri"] for link in page.get_links()} == {"https://example.com/"}
+    assert page.get_text("words")[0][3] - page.get_text("words")[0][1] > 30
+
+
+@pytest.mark.parametrize("url", _OUTSIDE)
+def test_nothing_from_elsewhere_is_loaded(url: str) -> None:
+    markup = f'<img src="{url}"><style>@import "{url}"; p {{ background: url("{url}") }}</style><p>text</p>'
+    for data in (f"<!DOCTYPE html>{markup}".encode(), books.zipped({"index.html": markup})):
+        result = _convert(data, "a.html", "pdf")
+
+        assert codes(result) == {"resource_not_loaded"}
+        page = pymupdf.open("pdf", result.data)[0]
+        assert (page.get_text(), page.get_images()) == ("text\n", [])
+
+
+def test_a_symbolic_link_in_an_archive_is_a_file() -> None:
+    link = books.zipped({"index.html": '<link rel="stylesheet" href="a.css"><p>text', "a.css": "/etc/passwd"})
+    at = link.rindex(b"a.css") - 46
+    link = link[: at + 38] + (0o120777 << 16).to_bytes(4, "little") + link[at + 42 :]
+
+    assert pymupdf.open("pdf", _convert(link, "a.zip", "pdf").data)[0].get_text() == "text\n"
+
+
+def test_data_in_urls_is_drawn() -> None:
+    style = '<style>@import "data:text/css,p{font-size:40px}"</style>'
+    result = _convert(f'<!DOCTYPE html><img src="data:image/svg+xml,%3Csvg/%3E">{style}<p>a'.encode(), "", "pdf")
+
+    assert codes(result) == set()
+    assert pymupdf.open("pdf", result.data)[0].get_text("words")[0][3] > 90
+
+
+@pytest.mark.parametrize("target", ["png", "jpeg", "webp", "txt", "md"])
+def test_pages_become_pictures_and_texts(target: str) -> None:
+    result = _convert(b"<!DOCTYPE html><h1>Title</h1><p>and text", "", target)
+
+    if target in ("txt", "md"):
+        assert result.data.decode().split() in (["Title", "and", "text"], ["#", "**Title**", "and", "text"])
+    else:
+        assert opened(result.data).size == (1241, 1754)
+
+
+_MARKDOWN = (
+    b"# Title\n\nsome *text* with a [link](https://example.com/)\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n"
+)
+
+
+def test_markdown_is_laid_out_as_html() -> None:
+    text = _convert(_MARKDOWN, "a.md", "html").data.decode()
+
+    for part in ("<h1>Title</h1>", "<em>text</em>", '<a href="https://example.com/">', "<td>1</td>", "<li>one</li>"):
+        assert part in text
+    assert _page(_MARKDOWN, "a.md", page_size="a5").get_text().replace("•", " ").split() == [
+        *("Title", "some", "text", "with", "a", "link", "a", "b", "1", "2", "one", "two")
+    ]
+
+
+def test_documents_become_markdown() -> None:
+    source = _convert(_MARKDOWN.replace(b"| 1 | 2 |", b"| 1 | 2 |\n| 3 | 4 |"), "a.md", "pdf").data
+
+    text = convert(source, "md").data.decode()
+
+    assert text.startswith("# **Title**\n")
+    assert "some _text_ with a <u>[link](https://example.com/)</u>" in text
+    assert "|1|2|\n|3|4|" in text.replace(" ", "")
+    assert "- one\n" in text
+
+
+_HOSTILE = {
+    "nesting": b"<!DOCTYPE html>" + b"<div>" * 50_000,
+    "a deep style": b"<!DOCTYPE html><style>" + b"a{" * 20_000 + b"</style>a",
+    "a truncated archive": books.zipped({"index.html": "a" * 1000})[:-60],
+    "a damaged archive": books.zipped({"index.html": "a" * 1000})[:40]
+    + b"\0" * 60
+    + books.zipped({"index.html": "a" * 1000})[46:],
+    "no archive": b"PK\x03\x04",
+    "a damaged picture": b"<!DOCTYPE html><img src='data:image/png;base64,AAAA'>",
+    "binary": b"<!DOCTYPE html>" + bytes(range(256)) * 10,
+    "a counter": b"<!DOCTYPE html><style>p::after{content:counter(a,'x')}</style>" + b"<p>" * 500,
+}
+
+
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("name", _HOSTILE)
+async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "a.html"
+    source.write_bytes(_HOSTILE[name])
+    reason: str | None = "drawn"
+    try:
+        plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
+        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"))
+    except ConversionError as error:
+        reason = error.reason
+    assert reason in ("drawn", "corrupt_input", "bytes", "elements", "pages", "pixels", "unrecognized")
