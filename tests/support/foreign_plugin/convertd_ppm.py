@@ -35,7 +35,7 @@ Stamp = Annotated[Raster, InputFile(RASTER, "A picture for the corner of each ti
 
 @conversion(PPM, RASTER)
 def decode(data: bytes) -> Raster:
-    return Raster([Frame(Image.open(BytesIO(data), formats=["PPM"]))])
+    return Raster([Frame(Image.open(BytesIO(data), formats=["PPM"]).convert("RGB"))])
 
 
 @conversion(RASTER, PPM, holds=RGB)
