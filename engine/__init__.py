@@ -47,6 +47,7 @@ from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
 from engine.hdr import PRIMARIES as PRIMARIES
 from engine.hdr import HdrColors as HdrColors
 from engine.hdr import Primaries as Primaries
+from engine.hookspecs import PLUGIN_API as PLUGIN_API
 from engine.hookspecs import hookimpl as hookimpl
 from engine.media import DOCUMENT as DOCUMENT
 from engine.media import RASTER as RASTER

@@ -7,6 +7,9 @@ import pluggy
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 
+PLUGIN_API = 1
+"""The version of what `engine` offers to plugins. It changes when a plugin for the version before may not work."""
+
 hookspec = pluggy.HookspecMarker("convertd")
 hookimpl = pluggy.HookimplMarker("convertd")
 

@@ -94,6 +94,9 @@ def _load_entry_point(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugi
 
 
 def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
+    declared_api = getattr(module, "PLUGIN_API", hookspecs.PLUGIN_API)
+    if declared_api != hookspecs.PLUGIN_API:
+        raise ImportError(f"the plugin is for PLUGIN_API {declared_api}; this version has {hookspecs.PLUGIN_API}")
     manager.register(module, name)
     manager.check_pending()
     implemented = {caller.name for caller in manager.get_hookcallers(module) or ()}

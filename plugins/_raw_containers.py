@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from engine import Content, FileFormat, Signature, Sniffer, any_of, boxes_are_complete
+from engine import Content, FileFormat, Signature, Sniffer, any_of
 from plugins import _exif, _heif_boxes, _pillow, _tiff_tags
 
 _SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
@@ -112,8 +112,6 @@ FORMATS = tuple(_formats())
 
 def is_truncated(data: bytes) -> bool:
     """Whether sensor data lies beyond the end of the file: LibRaw decodes some truncated files to noise."""
-    if data[4:8] == b"ftyp":
-        return not boxes_are_complete(data)
     if data.startswith(_MINOLTA):
         return _minolta_size(data) > len(data)
     return _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data))

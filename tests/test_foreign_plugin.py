@@ -238,3 +238,85 @@ def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
     assert [plugin["error"] for plugin in found["plugins"] if plugin["name"] == "ff"] == [None]
     assert all(isinstance(present, bool) for present in found["sandbox"]["layers"].values())
     assert found["missing"] == []
+
+
+@pytest.fixture(scope="module")
+def folder(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working folder, with the package `pic`, which the commands of the documentation have made and checked."""
+    made = tmp_path_factory.mktemp("author")
+    pip = f"{sys.executable} -m pip --python {binaries / 'python'} install --quiet --no-deps --no-build-isolation"
+    for command in read("plugins/README.md").section("A package and its checks").commands():
+        here = command.replace(".venv/bin", str(binaries)).replace(f"{binaries}/python -m pip install", pip)
+        subprocess.run(["sh", "-ec", here], check=True, cwd=made)
+    return made
+
+
+class TestAPackageOfTheCommand:
+    """`convertd plugin new` and `convertd plugin check`, with a package that is installed into the environment."""
+
+    @pytest.fixture
+    def module(self, binaries: Path, folder: Path) -> Iterator[Path]:
+        """The installed module, which is restored afterwards."""
+        (found,) = (binaries.parent / "lib").glob("python*/site-packages/convertd_pic.py")
+        source = found.read_text()
+        yield found
+        found.write_text(source)
+
+    def _run(self, binaries: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [binaries / "convertd", *arguments]
+        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
+
+    @pytest.mark.long
+    def test_the_package_has_tests(self, binaries: Path, folder: Path) -> None:
+        command = [binaries / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder / "pic")
+
+        assert "5 passed" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("name", "status", "message"),
+        [
+            ("pic", 1, "pic exists already"),
+            ("Pic", 2, "Pic is no name"),
+            ("../pic", 2, "../pic is no name"),
+            ("webp", 2, "webp is the name of an installed format"),
+        ],
+    )
+    def test_other_names_are_refused(self, binaries: Path, folder: Path, name: str, status: int, message: str) -> None:
+        before = sorted(folder.rglob("*"))
+        done = self._run(binaries, folder, "plugin", "new", name)
+
+        assert done.returncode == status
+        assert message in done.stderr
+        assert sorted(folder.rglob("*")) == before
+
+    def test_a_plugin_that_crashes_fails_with_its_name(self, binaries: Path, folder: Path, module: Path) -> None:
+        source = module.read_text()
+        module.write_text(source.replace("raise CorruptInput(", "__import__('os')._exit(1)  # (", 1))
+
+        done = self._run(binaries, folder, "plugin", "check")
+
+        assert done.returncode == 1
+        assert "pic: failed" in done.stdout
+        assert "ppm: passed" in done.stdout
+        assert "hostile files: a damaged pic file ends with worker_crashed" in done.stdout
+
+    def test_a_plugin_for_another_version_is_named_by_the_doctor(
+        self, binaries: Path, folder: Path, module: Path
+    ) -> None:
+        module.write_text(module.read_text().replace("PLUGIN_API = 1", "PLUGIN_API = 2"))
+
+        done = self._run(binaries, folder, "doctor", "--json")
+        checked = self._run(binaries, folder, "plugin", "check", "pic")
+
+        plugins = {plugin["name"]: plugin for plugin in json.loads(done.stdout)["plugins"]}
+        assert "the plugin is for PLUGIN_API 2; this version has 1" in plugins["pic"]["error"]
+        assert (plugins["pic"]["reads"], plugins["ppm"]["reads"]) == ([], ["ppm"])
+        assert checked.returncode == 1
+        assert "pic: failed" in checked.stdout
+
+    def test_an_unknown_plugin_is_not_checked(self, binaries: Path, folder: Path) -> None:
+        done = self._run(binaries, folder, "plugin", "check", "unknown")
+
+        assert done.returncode == 2
+        assert "there is no plugin unknown" in done.stderr

@@ -74,13 +74,6 @@ async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
     assert await _refused(executor, data[: len(data) // 2], target=target) == ("processing_failed", "corrupt_input")
 
 
-@pytest.mark.parametrize("name", sorted({plan.source.name for plan in _REGISTRY.catalogue()}))
-async def test_a_header_alone(executor: LocalExecutor, name: str) -> None:
-    code, reason = await _refused(executor, sample(name)[:40], target="png" if name != "png" else "jpeg")
-
-    assert (code, reason) in {("processing_failed", "corrupt_input"), ("invalid_file_type", "unrecognized")}
-
-
 async def test_an_encrypted_pdf(executor: LocalExecutor) -> None:
     document = pymupdf.open("pdf", sample("pdf"))
     data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")

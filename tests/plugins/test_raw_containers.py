@@ -114,13 +114,13 @@ def test_xmp_of_cr3_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-@pytest.mark.parametrize("orientation", [1, 6])
-def test_previews_are_upright(name: str, orientation: int) -> None:
-    result = convert(raw_sample(name, orientation=orientation), "png", raw_mode="preview")
+@pytest.mark.parametrize(("mode", "scale"), [("preview", 1), ("develop", 2)])
+def test_pictures_are_upright(name: str, mode: str, scale: int) -> None:
+    result = convert(raw_sample(name, orientation=6), "bmp", raw_mode=mode)
     picture = Image.open(BytesIO(result.data))
 
-    assert picture.size == ((84, 60) if orientation == 1 else (60, 84))
-    red = picture.getpixel((20, 15) if orientation == 1 else (45, 20))
+    assert picture.size == (60 * scale, 84 * scale)
+    red = picture.getpixel((45 * scale, 20 * scale))
     assert isinstance(red, tuple)
     assert red[0] > 2 * max(red[1:])
 
