@@ -28,7 +28,7 @@ RETENTION = 604_800  # seconds for which deliveries are kept: 7 days
 
 INSERT_DELIVERY = insert(
     "delivery",
-    *("id", "account", "webhook", "url", "host", "event", "body", "attempts", "next_attempt_at", "created_at"),
+    *("id", "account", "webhook", "url", "host", "event", "body", "job", "attempts", "next_attempt_at", "created_at"),
 )
 MAKE_RECEIVER_DUE = Statement(
     "INSERT INTO receiver (account, host, due_at, free_at, failures) VALUES (:account, :host, :now, 0, 0)"
@@ -87,6 +87,16 @@ def redeliver(transaction: Transaction, account: str, delivery_id: str) -> None:
     transaction.execute_statement(MAKE_RECEIVER_DUE, account=account, host=row.host, now=transaction.now)
 
 
+def erase_job(transaction: Transaction, job_id: str) -> None:
+    """Erases what messages say about a job but its id, unless they are still to be delivered."""
+    table = Delivery
+    ended = (table.job == job_id) & table.next_attempt_at.is_null()
+    for row in transaction.all(table.select().where(ended)):
+        content = {**json.loads(row.body), "data": {"job_id": job_id}}
+        own = table.delivery_id == row.delivery_id
+        transaction.execute(table.update(body=_encoded(content)).where(own))
+
+
 def list_attempts(transaction: Transaction, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:
     """Returns attempts to deliver messages to a webhook, newest first, as `read_page` does."""
     table = DeliveryAttempt
@@ -117,14 +127,25 @@ def _insert(
     """Inserts a message for each pair of a webhook, or None, and its URL. Returns the ids."""
     now, ids, hosts = transaction.now, [], set()
     timestamp = f"{datetime.fromtimestamp(now, UTC).replace(tzinfo=None).isoformat()}Z"
-    body = json.dumps({"type": event, "timestamp": timestamp, "data": data}, separators=(",", ":"))
+    body = _encoded({"type": event, "timestamp": timestamp, "data": data})
     for webhook, url in receivers:
         host = urlsplit(url).netloc.lower()
         ids.append(new_id("delivery"))
         row = {"id": ids[-1], "account": account, "webhook": webhook, "url": url, "host": host}
-        content = {"event": event, "body": body, "attempts": 0, "next_attempt_at": now, "created_at": now}
+        content = {
+            "event": event,
+            "body": body,
+            "job": data.get("job_id"),
+            "attempts": 0,
+            "next_attempt_at": now,
+            "created_at": now,
+        }
         transaction.execute_statement(INSERT_DELIVERY, **row, **content)
         hosts.add(host)
     for host in sorted(hosts):  # in one order, so that no two transactions wait for each other
         transaction.execute_statement(MAKE_RECEIVER_DUE, account=account, host=host, now=now)
     return ids
+
+
+def _encoded(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, separators=(",", ":"))

@@ -15,7 +15,7 @@ from storage.database.pages import Page, read_page
 from storage.database.transaction import Statement, Statements, columns, insert
 from storage.errors import JobLost, NotFound, QueueFull
 from storage.ids import is_id, new_id
-from storage.tables import ledger, models
+from storage.tables import deliveries, ledger, models
 from storage.tables.ledger import ServerInstance
 
 Status: TypeAlias = Literal["queued", "processing", "completed", "failed", "cancelled"]
@@ -191,11 +191,12 @@ def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
 
 
 def delete(transaction: Transaction, account: str, job_id: str) -> Job:
-    """Deletes a job that has ended. Raises NotFound, and JobLost if it has not ended."""
+    """Deletes a job that has ended, also from messages about it. Raises NotFound, and JobLost if it has not ended."""
     job = get(transaction, account, job_id)
     own = (models.Job.job_id == job_id) & models.Job.finished_at.is_null(False)
     if not transaction.execute(models.Job.delete().where(own)):
         raise JobLost
+    deliveries.erase_job(transaction, job_id)
     return job
 
 

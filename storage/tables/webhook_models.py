@@ -30,7 +30,7 @@ class SigningSecret(Model):
 
 
 class Delivery(Model):
-    """A message to one URL. `webhook` is null if a request has named the URL."""
+    """A message to one URL. `webhook` is null if a request has named the URL, and `job` if it is about none."""
 
     delivery_id = TextField(column_name="id", primary_key=True)
     account = TextField()
@@ -39,6 +39,7 @@ class Delivery(Model):
     host = TextField()  # host name and port
     event = TextField()
     body = TextField()  # JSON
+    job = TextField(null=True)
     attempts = BigIntegerField()
     next_attempt_at = BigIntegerField(null=True)  # null if it is delivered, or given up
     created_at = BigIntegerField()

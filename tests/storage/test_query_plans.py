@@ -48,6 +48,7 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(
         transaction, "webhook_1", limit=50, cursor="1-a"
     ),
+    "deliveries.erase_job": lambda transaction: deliveries.erase_job(transaction, "job_1"),
     "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
     "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
     "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),

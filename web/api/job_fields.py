@@ -39,8 +39,9 @@ class JobFields(RequestModel):
             str,
             URL,
             Field(
-                description="Processes the request in the background, and sends the ended job to this URL.",
-                examples=["https://example.org/hook"],
+                description="Processes the request in the background, and sends the ended job to this URL. The message "
+                "is signed by the secret of `POST /webhooks/secret`, and not signed before there is one.",
+                examples=["https://app.example/hook"],
             ),
         ]
         | None

@@ -27,7 +27,7 @@ class WebhookFields(RequestModel):
         URL,
         Field(
             description="The URL that gets the messages: http or https, at a public address, without credentials.",
-            examples=["https://example.com/hooks/convertd"],
+            examples=["https://app.example/hooks/convertd"],
         ),
     ]
     events: Annotated[

@@ -23,6 +23,7 @@ from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.jobs import JobMetrics
 from web.metrics.process import ProcessMetrics
+from web.metrics.remote_files import RemoteFileMetrics
 from web.metrics.service import (
     ClusterMetrics,
     CreditMetrics,
@@ -66,6 +67,7 @@ class Metrics:
         self.credits = CreditMetrics(registry)
         self.webhooks = WebhookMetrics(registry)
         self.jobs = JobMetrics(registry)
+        self.remote_files = RemoteFileMetrics(registry)
         self.totals = TotalsMetrics(registry)
         self.installation = InstallationMetrics(registry)
         self.installation.set_plugins(plugins)

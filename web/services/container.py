@@ -101,7 +101,7 @@ class Services:
         database, registry, metrics, settings = self.database, self.registry, self.metrics, self.settings
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
-        self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry)
+        self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry, metrics.remote_files)
         used = self.job_queue, self.charges, idempotency, files, self.remote_files
         self.conversions = Conversions(registry, executor, *used, metrics)
         self.batches = Batches(

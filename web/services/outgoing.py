@@ -17,7 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from ipaddress import ip_address
 from typing import Any, Literal, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpcore
 import httpx
@@ -168,9 +168,10 @@ class Outgoing:
 
     def _target(self, current: httpx.URL, location: str) -> httpx.URL:
         try:
-            return self.check_url(str(current.join(location)))
-        except (httpx.InvalidURL, ValueError):
+            target = urljoin(str(current), location)
+        except ValueError:
             raise OutgoingError("invalid_url", "The URL redirects to a malformed one.") from None
+        return self.check_url(target)
 
     def _check_literal(self, host: str) -> None:
         address = parse_literal(host)

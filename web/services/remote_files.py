@@ -14,6 +14,7 @@ from engine.errors import ConversionError
 from engine.outcome import Outcome
 from engine.registry import Registry
 from web.api.errors import FileTooLarge, InvalidParameter
+from web.metrics.remote_files import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import MAX_TOTAL, ConversionRequest, RemoteFile, Upload, identified
 from web.services.outgoing import Outgoing, OutgoingError
@@ -49,12 +50,14 @@ class RemoteFiles:
         outgoing: Outgoing,
         work_files: WorkFiles,
         registry: Registry,
+        metrics: RemoteFileMetrics,
         seconds: float = FETCH_SECONDS,
         try_seconds: float = TRY_SECONDS,
     ) -> None:
         self._outgoing = outgoing
         self._work_files = work_files
         self._registry = registry
+        self._metrics = metrics
         self.seconds = seconds
         self.try_seconds = try_seconds
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -80,12 +83,14 @@ class RemoteFiles:
                 async with request as response:
                     status = response.status
                 if httpx.codes.is_success(status):
+                    self._metrics.record("export")
                     return
                 error = OutgoingError("http_status", f"The URL responds with the status {status}.", status)
             except OutgoingError as failure:
                 error = failure
             if number < TRIES:
                 await asyncio.sleep(_PAUSE)
+        self._metrics.record("export", error.reason)
         details = {} if error.status is None else {"status": error.status}
         raise ExportFailed(f"The result could not be sent. {error}", details=details)
 
@@ -137,14 +142,17 @@ class RemoteFiles:
                     async for part in response.body:
                         total.left -= len(part)
                         if total.left < 0:
-                            raise FileTooLarge(limit, file.param)
+                            raise OutgoingError("too_large", "The files of the request are too large together.")
                         await target.write(part)
         except TimeoutError:
+            self._metrics.record("fetch", "timeout")
             message = "The URLs of the request were not fetched in time."
             raise InvalidParameter(message, reason="timeout", param=file.param) from None
         except OutgoingError as error:
+            self._metrics.record("fetch", error.reason)
             too_large = error.reason == "too_large"
             raise (FileTooLarge(limit, file.param) if too_large else url_error(error, file.param)) from None
+        self._metrics.record("fetch")
         return await identified(self._registry, target, _name(response.url, response.headers), fetched=True)
 
 

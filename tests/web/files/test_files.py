@@ -224,6 +224,17 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
     either.upload(content, path=f"/batch/{batch}/files", key=key)
 
 
+def test_jobs_are_not_accepted_without_space(either: Running) -> None:
+    key, content = either.account(), picture("JPEG")
+    details = {"max_stored_bytes": TIERS["free"].max_stored, "stored_bytes": TIERS["free"].max_stored - 1}
+    _grown(either, either.upload(content, key=key)["file_id"], details["stored_bytes"])
+    form: dict[str, Any] = {"files": {"file": ("a.jpg", content)}, "data": {"output_format": "png"}}
+    response = either.request("POST", "/convert", key, headers={"Prefer": "respond-async"}, **form)
+    problem(response, 413, "file_too_large", reason="storage", details=details)
+    assert either.request("GET", "/jobs", key).json()["data"]["jobs"] == []
+    assert not list((either.data_dir / "blobs").glob("job_*"))
+
+
 def test_results_count_towards_the_quota(either: Running) -> None:
     key, most, content = either.account(credits=9), TIERS["free"].max_stored, picture("JPEG")
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}

@@ -11,8 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 from config.pricing import TIERS
+from engine.outcome import Outcome
 from tests.support.requests.batches import create
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import TARGET, conversion_request, form, part, picture
@@ -20,6 +22,7 @@ from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
 from web.api.errors import FileTooLarge, InvalidParameter
+from web.metrics.remote_files import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import RemoteFile
 from web.services.outgoing import Outgoing
@@ -219,7 +222,7 @@ def test_addresses_that_are_not_public(
     place.respond = reply(302, location=url)
     redirected = send(server, "/convert", poor, url=place.url, output_format="png")
     problem(redirected, 400, "invalid_parameter", param="url")
-    assert redirected.json()["error"]["reason"] in {*reasons, "unreachable", "invalid_url"}  # some are no URLs at all
+    assert redirected.json()["error"]["reason"] in reasons
     assert [one.connections for one in inside] == [0, 0]
     assert credits(server, poor) == 1
 
@@ -307,6 +310,38 @@ def test_a_client_that_disconnects_ends_the_fetch(server: Running, place: Receiv
     assert eventually(lambda: server.work_files() == [])
 
 
+def unread() -> RemoteFileMetrics:
+    return RemoteFileMetrics(CollectorRegistry())
+
+
+async def test_transfers_are_counted_by_outcome(servers: Servers, place: Receiver, tmp_path: Path) -> None:
+    registry, work_files = CollectorRegistry(), WorkFiles(tmp_path)
+    outgoing = Outgoing([ip_network(ALLOWED)])
+    files = RemoteFiles(outgoing, work_files, servers.registry, RemoteFileMetrics(registry), try_seconds=5)
+    place.respond = reply(200, picture())
+    async with files.fetch(ACCOUNT, [RemoteFile(place.url)] * 2) as (first, _):
+        await files.send(RemoteFile(place.url), first.file, Outcome("png", first.size))
+    place.respond = reply(404)
+    with pytest.raises(InvalidParameter):
+        async with files.fetch(ACCOUNT, [RemoteFile(place.url)]):
+            pass
+    with pytest.raises(InvalidParameter):
+        async with files.fetch(ACCOUNT, [RemoteFile("http://127.0.0.9/")]):
+            pass
+    counted = {
+        tuple(sample.labels.values()): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name.endswith("_total")
+    }
+    assert counted == {
+        ("fetch", "completed"): 2,
+        ("fetch", "http_status"): 1,
+        ("fetch", "forbidden_address"): 1,
+        ("export", "completed"): 1,
+    }
+
+
 async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     def drip(request: Received, send: Send) -> None:
         send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
@@ -314,7 +349,7 @@ async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Recei
             send(b"x")
 
     work_files = WorkFiles(tmp_path)
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), work_files, servers.registry, seconds=0.2)
+    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), work_files, servers.registry, unread(), seconds=0.2)
     for respond in (drip, place.hang):
         place.respond = respond
         with pytest.raises(InvalidParameter) as error:
@@ -327,7 +362,7 @@ async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Recei
 async def test_an_account_fetches_a_few_files_at_a_time(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     """More wait for their turn, without a connection; those of other accounts do not wait."""
     place.respond = place.hang
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.registry)
+    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.registry, unread())
 
     async def fetch(account: Account, count: int) -> None:
         async with files.fetch(account, [RemoteFile(place.url)] * count):
@@ -353,7 +388,7 @@ async def test_an_account_fetches_a_few_files_at_a_time(servers: Servers, place:
 @pytest.mark.long
 async def test_all_files_of_a_request_together_have_a_limit(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     place.respond = endless
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.registry)
+    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.registry, unread())
     account = replace(ACCOUNT, tier=replace(ACCOUNT.tier, max_file_size=300 << 20, max_concurrent=2))
     with pytest.raises(FileTooLarge):
         async with files.fetch(account, [RemoteFile(place.url)] * 2):

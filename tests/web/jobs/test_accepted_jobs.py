@@ -71,10 +71,10 @@ def test_a_webhook_makes_a_job(site: Site) -> None:
         "POST",
         "/convert",
         files={"file": ("photo.jpg", picture())},
-        data={"output_format": "png", "webhook_url": "https://example.com/hook?a=b"},
+        data={"output_format": "png", "webhook_url": "https://app.example/hook?a=b"},
     )
     assert (response.status_code, "Preference-Applied" in response.headers) == (202, False)
-    assert response.json()["data"]["webhook_url"] == "https://example.com/hook?a=b"
+    assert response.json()["data"]["webhook_url"] == "https://app.example/hook?a=b"
     assert site.get(response.json()["data"], wait=60)["status"] == "completed"
 
 

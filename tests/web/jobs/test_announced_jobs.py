@@ -44,3 +44,14 @@ def test_requests_that_are_no_jobs_are_not_announced(site: Site) -> None:
     site.send("POST", "/webhooks", json={"url": RECEIVER})
     assert site.server.convert(b"no picture").status_code == 400
     assert messages(site) == []
+
+
+def test_messages_that_are_delivered_are_erased_with_their_job(site: Site) -> None:
+    jobs = [site.get(site.submit(webhook_url=RECEIVER), wait=60) for _ in range(2)]
+    database, table = site.server.database, Delivery
+    delivered = table.update(next_attempt_at=None).where(table.job == jobs[0]["job_id"])
+    database.run_blocking(lambda transaction: transaction.execute(delivered))
+    for job in jobs:
+        assert site.end(job)["deleted"]
+    found = {data["job_id"]: data for _, _, data in messages(site)}
+    assert found == {jobs[0]["job_id"]: {"job_id": jobs[0]["job_id"]}, jobs[1]["job_id"]: jobs[1]}

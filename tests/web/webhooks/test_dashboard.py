@@ -76,8 +76,8 @@ def test_errors_are_shown(server: Running) -> None:
             assert response.status_code == status
             assert text in response.text
         for number in range(5):
-            assert client.post(f"{PAGE}/new", data={"url": f"https://example.org/{number}"}).status_code == 303
-        assert "Delete one of them" in client.post(f"{PAGE}/new", data={"url": "https://example.org/"}).text
+            assert client.post(f"{PAGE}/new", data={"url": f"https://app.example/{number}"}).status_code == 303
+        assert "Delete one of them" in client.post(f"{PAGE}/new", data={"url": "https://app.example/"}).text
 
 
 def test_without_a_session(server: Running) -> None:

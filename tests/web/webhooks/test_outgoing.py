@@ -239,6 +239,7 @@ async def test_fetch_follows_three_redirects(receiver: Receiver, status: int) ->
     [
         ("http://127.0.0.1:{port}/", "forbidden_address"),
         ("http://0x7f.1:{port}/", "forbidden_address"),
+        ("http://0177.0.0.1:{port}/", "forbidden_address"),
         ("//[::ffff:127.0.0.1]:{port}/", "forbidden_address"),
         ("http://inside.example:{port}/", "forbidden_address"),
         ("http://169.254.169.254/latest/meta-data", "forbidden_address"),

@@ -17,7 +17,7 @@ from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Receiver, reply
 from tests.support.servers.webhook_sender import LOOPBACK
 
-URL = "https://example.org/hook"
+URL = "https://app.example/hook"
 
 
 @pytest.fixture(scope="module")

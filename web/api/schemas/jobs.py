@@ -49,7 +49,7 @@ class Job(TypedDict):
     ]
     error: JobFailure | None
     webhook_url: Annotated[
-        str | None, Field(description="The field `webhook_url` of the request.", examples=["https://example.org/hook"])
+        str | None, Field(description="The field `webhook_url` of the request.", examples=["https://app.example/hook"])
     ]
 
 
