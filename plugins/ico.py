@@ -12,6 +12,7 @@ from engine import (
     RASTER,
     AnyConversion,
     Content,
+    CorruptInput,
     FileFormat,
     OptionValues,
     Raster,
@@ -73,13 +74,15 @@ CUR = FileFormat(
 
 
 def _pictures(data: bytes) -> list[_Picture]:
-    """The pictures of the file, in its order."""
+    """The pictures of the file, in its order. Raises CorruptInput if it ends before one of them does."""
     _, _, count = _HEADER.unpack_from(data)
     entries = (_ENTRY.unpack_from(data, _HEADER.size + index * _ENTRY.size) for index in range(count))
     return [_picture(data, offset, size) for *_, size, offset in entries]
 
 
 def _picture(data: bytes, start: int, length: int) -> _Picture:
+    if start + length > len(data):
+        raise CorruptInput("The file is truncated.")
     if data.startswith(_PNG_SIGNATURE, start):
         width, height, depth = struct.unpack_from(">IIB", data, start + 16)
         return _Picture((width, height), 4 * depth, start, length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -243,7 +244,11 @@ def encode_floats(raster: Raster) -> bytes:
     maximum = 255 if array.itemsize == 1 else _MAX_VALUE
     table = color.decode_srgb(np.arange(maximum + 1) / maximum).astype("<f4")
     header = b"P%b\n%d %d\n-1.0\n" % (b"F" if mode == "RGB" else b"f", *array.shape[1::-1])
-    return header + bytes(table[array[::-1]].tobytes())
+    file = BytesIO()
+    file.write(header)
+    for row in array[::-1]:
+        file.write(table[row].tobytes())
+    return file.getvalue()
 
 
 def _holds(*modes: str) -> TargetCapabilities:

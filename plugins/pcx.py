@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, FileFormat, Raster, TargetCapabilities, conversion
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
 from plugins import _pillow, _samples
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MODULES = ("numpy", "PIL.PcxImagePlugin")
-_HEADER = struct.Struct("<BBBBHHHHHH48sxBH")
+_HEADER = struct.Struct("<BBBBHHHHHH48sxBHH")
 _START = 128  # offset of the pixels
 _VERSIONS, _WITHOUT_PALETTE = (0, 2, 3, 4, 5), (0, 3)
+_COLORS = 1  # kind of a palette; others are gray
 _PALETTE_MARK, _PALETTE_SIZE = 0x0C, 768  # before a palette at the end; bytes
 # The colors of EGA adapters, for files without a palette.
 _EGA = bytes.fromhex("0000000000aa00aa0000aaaaaa0000aa00aaaa5500aaaaaa5555555555ff55ff5555ffffff5555ff55ffffff55ffffff")
@@ -39,6 +40,7 @@ class _Header(NamedTuple):
     colors: bytes
     planes: int
     row_bytes: int
+    palette_kind: int
 
     @property
     def size(self) -> tuple[int, int]:
@@ -124,11 +126,13 @@ def _unpacked(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
 
 
 def _palette(data: bytes, header: _Header) -> bytes | None:
-    """The colors; None for gray of 8 bits."""
+    """The colors; None for gray of 8 bits. Raises CorruptInput."""
     if header.bits * header.planes <= 4:
         return _EGA if header.version in _WITHOUT_PALETTE or not any(header.colors) else header.colors
     last = data[-_PALETTE_SIZE - 1 :]
     if len(data) < _START + len(last) or last[0] != _PALETTE_MARK:
+        if header.palette_kind == _COLORS:
+            raise CorruptInput("The file is truncated: its palette is missing.")
         return None
     return last[1:] if last[1:] != bytes(value for level in range(256) for value in [level] * 3) else None
 

@@ -120,52 +120,51 @@ def _alpha_type(data: bytes) -> int | None:
 
 
 def _read(data: bytes, header: _Header, attributes: int | None) -> Image.Image:
-    import numpy as np
-
-    pixels = _read_pixels(data, header)
-    pixels = pixels if header.flags & _FROM_TOP else pixels[::-1]
-    pixels = np.ascontiguousarray(pixels[:, ::-1] if header.flags & _FROM_RIGHT else pixels)
+    image = _read_pixels(data, header)
+    if header.flags & _FROM_RIGHT:
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     if header.type == _PALETTE:
-        return _with_palette(pixels, _read_palette(data, header))
-    if header.type == _GRAY:
-        gray = pixels.view(np.uint8).reshape(header.height, header.width, 2) if header.depth == 16 else pixels
-        return Image.fromarray(gray)
-    colors = _colors(pixels, header.depth)
+        return _with_palette(image, _read_palette(data, header))
+    if image.mode == "I;16":
+        image = _from_16_bits(image, header)
     # Without an extension area, programs may have left the alpha 0.
-    if colors.shape[2] == 4 and (attributes in _NO_ALPHA or (attributes is None and not colors[..., 3].any())):
-        colors = np.ascontiguousarray(colors[..., :3])
-    image = Image.fromarray(colors)
-    if colors.shape[2] == 4 and attributes == _PREMULTIPLIED:
-        image = Image.frombytes("RGBa", image.size, image.tobytes()).convert("RGBA")
+    if image.mode == "RGBA" and (
+        attributes in _NO_ALPHA or (attributes is None and image.getchannel("A").getextrema() == (0, 0))
+    ):
+        return image.convert("RGB")
+    if image.mode == "RGBA" and attributes == _PREMULTIPLIED:
+        return Image.frombytes("RGBa", image.size, image.tobytes()).convert("RGBA")
     return image
 
 
-def _read_pixels(data: bytes, header: _Header) -> NDArray[Any]:
-    """The pixels as stored: numbers of 8 or 16 bits, or red, green, blue and alpha. Raises CorruptInput."""
-    import numpy as np
-
-    count, depth = header.width * header.height, (header.depth + 7) // 8 * 8
+def _read_pixels(data: bytes, header: _Header) -> Image.Image:
+    """The pixels from the top: numbers of 8 or 16 bits, or red, green, blue and alpha. Raises CorruptInput."""
+    size, depth = (header.width, header.height), (header.depth + 7) // 8 * 8
+    direction = 1 if header.flags & _FROM_TOP else -1
     if header.depth == 1:
-        size = (header.width, header.height)
         bits = _samples.from_buffer(data, "u1", (header.width + 7) // 8 * header.height, header.start)
-        return np.asarray(Image.frombytes("1", size, bits.tobytes()).convert("L"))
+        return Image.frombytes("1", size, bits.tobytes(), "raw", ("1", 0, direction)).convert("L")
     mode, raw_mode = _RAW_MODES[depth]
     if header.kind & _COMPRESSED:
-        # As one row, because packets of some programs go on in the next row.
-        row = Image.frombytes(mode, (count, 1), data[header.start :], "tga_rle", raw_mode, 1, depth)
-        array = np.asarray(row)
-    else:
-        stored = _samples.from_buffer(data, "u1", count * depth // 8, header.start)
-        array = np.asarray(Image.frombytes(mode, (count, 1), stored.tobytes(), "raw", raw_mode))
-    return array.reshape(header.height, header.width, *array.shape[2:])
+        return Image.frombytes(mode, size, data[header.start :], "tga_rle", raw_mode, direction, depth)
+    stored = _samples.from_buffer(data, "u1", header.width * header.height * depth // 8, header.start)
+    return Image.frombytes(mode, size, stored.tobytes(), "raw", (raw_mode, 0, direction))
+
+
+def _from_16_bits(image: Image.Image, header: _Header) -> Image.Image:
+    """Gray with alpha, or colors of 5 bits, of pixels with 15 or 16 bits."""
+    import numpy as np
+
+    pixels = np.asarray(image)
+    if header.type == _GRAY:
+        return Image.fromarray(pixels.astype("<u2").view(np.uint8).reshape(*pixels.shape, 2))
+    return Image.fromarray(_colors(pixels, header.depth))
 
 
 def _colors(pixels: NDArray[Any], depth: int) -> NDArray[np.uint8]:
-    """Red, green, blue, and alpha if there is one, of pixels or colors of a palette with this number of bits."""
+    """Red, green, blue, and alpha if there is one, of pixels or colors of a palette with 15 or 16 bits."""
     import numpy as np
 
-    if depth > 16:
-        return pixels
     bands = [_samples.at_mask(pixels, mask) for mask in (0x7C00, 0x03E0, 0x001F)]
     if depth == 16:
         bands.append(255 - _samples.at_mask(pixels, 0x8000))  # the bit is set in transparent pixels
@@ -186,13 +185,14 @@ def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
     return np.concatenate((np.zeros((header.first, colors.shape[1]), np.uint8), colors))
 
 
-def _with_palette(indexes: NDArray[Any], colors: NDArray[np.uint8]) -> Image.Image:
-    """The picture. Raises CorruptInput for an index without a color."""
-    if indexes.max() >= len(colors):
+def _with_palette(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
+    """The picture of these indexes. Raises CorruptInput for an index without a color."""
+    import numpy as np
+
+    if int(image.getextrema()[1]) >= len(colors):  # type: ignore[arg-type]
         raise CorruptInput("A color is missing in the palette.")
-    if indexes.itemsize > 1 or len(colors) > 256:
-        return Image.fromarray(colors[indexes])
-    image = Image.fromarray(indexes)
+    if image.mode != "L" or len(colors) > 256:
+        return Image.fromarray(colors[np.asarray(image)])
     image.putpalette(colors[:, :3].tobytes())
     if colors.shape[1] == 4:
         image.info["transparency"] = colors[:, 3].tobytes()

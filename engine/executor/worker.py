@@ -4,6 +4,7 @@ The jobs of an account share the memory of the process, its folder and its limit
 has its own descriptors and soft limits. The process refuses jobs of a second account.
 """
 
+import errno
 import os
 import re
 import select
@@ -20,7 +21,7 @@ from zipfile import ZipFile, ZipInfo
 
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
 from engine.conversions import EncodedFile
-from engine.errors import ConversionError, OutOfMemory, StepFailed
+from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
 from engine.executor import jobs
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.media import Pictures, Raster
@@ -113,7 +114,7 @@ class Worker:
         except MemoryError:
             return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
         except BaseException as error:  # panics of libraries in Rust are no Exceptions
-            failure = StepFailed(f"The conversion failed: {getattr(error, 'strerror', None) or type(error).__name__}.")
+            failure = _failure(error, request.limits)
             failure.__cause__ = error
             return jobs.error_reply(failure)
 
@@ -143,6 +144,13 @@ class Worker:
     def _has_open_descriptors(self) -> bool:
         # One system call for all: closed descriptors are reported as invalid.
         return self._descriptors.poll(0) != self._all_closed
+
+
+def _failure(error: BaseException, limits: JobLimits) -> ConversionError:
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        message = f"The result exceeds the limit of {limits.output} bytes."
+        return TooLarge(message, reason="bytes", details={"max_bytes": limits.output})
+    return StepFailed(f"The conversion failed: {getattr(error, 'strerror', None) or type(error).__name__}.")
 
 
 def convert(

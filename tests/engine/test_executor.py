@@ -149,7 +149,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
     await run_files(executor, job)
     error = await _failure(executor, job, JobLimits(output=1 << 20))
 
-    assert (error.reason, str(error)) == ("engine_error", "The conversion failed: File too large.")
+    assert (error.code, error.reason, error.details) == ("file_too_large", "bytes", {"max_bytes": 1 << 20})
     assert not job.output.exists()
 
 

@@ -90,6 +90,13 @@ def test_a_mask_can_be_missing() -> None:
     assert (_rgba(_icon(_bitmap(image, 24, None)))[..., :3] == np.asarray(image)).all()
 
 
+@pytest.mark.parametrize("missing", [1, 20, 200])
+def test_truncated_files(missing: int) -> None:
+    data = _icon(_bitmap(photo(_SIZE), 24, np.ones(_SIZE[::-1], bool)))
+
+    assert (outcome(data), outcome(data[:-missing])) == ("picture", "corrupt_input")
+
+
 def test_bit_fields() -> None:
     image = photo(_SIZE, "RGBA")
     masks = (0xFF0000, 0xFF00, 0xFF, 0xFF000000)

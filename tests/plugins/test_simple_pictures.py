@@ -191,6 +191,16 @@ class TestPcx:
         gray = _rgba(_pcx(rows[:, :1], 8, 5))
         np.testing.assert_array_equal(gray[..., 0], rows[:, 0, :5])
 
+    @pytest.mark.parametrize("mode", ["P", "L"])
+    def test_a_palette_that_is_cut_off_is_missed(self, mode: str) -> None:
+        data = convert(saved(_picture((9, 5), mode), "PNG"), "pcx").data
+
+        assert (outcome(data), outcome(data[:-3]), outcome(data[:-769])) == (
+            "picture",
+            "corrupt_input",
+            "corrupt_input",
+        )
+
     def test_black_and_white(self) -> None:
         rows = np.array([[[0b10110000]]], np.uint8)
 
