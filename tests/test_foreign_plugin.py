@@ -258,12 +258,12 @@ class TestAPackageOfTheCommand:
         found.write_text(source)
 
     def _run(self, binaries: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [binaries / "convertd", *arguments]
+        command: list[str | Path] = [binaries / "convertd", *arguments]
         return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
 
     @pytest.mark.long
     def test_the_package_has_tests(self, binaries: Path, folder: Path) -> None:
-        command = [binaries / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+        command: list[str | Path] = [binaries / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder / "pic")
 
         assert "5 passed" in done.stdout
