@@ -297,7 +297,7 @@ def _linear_samples(raw: RawPy, parameters: dict[str, Any]) -> NDArray[np.float3
     import numpy as np
 
     linear = raw.postprocess(output_bps=16, no_auto_bright=True, gamma=(1, 1), **parameters)
-    return _sample(linear).astype(np.float32) / np.float32(65535)
+    return np.asarray(_sample(linear) / 65535, np.float32)
 
 
 def _gain_that_clips(samples: NDArray[np.float32], share: float) -> float:

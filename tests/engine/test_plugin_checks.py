@@ -11,6 +11,7 @@ from engine.registry import Registry
 from engine.testing import Sandbox, Subject
 from web import cli_plugin
 
+_DOCUMENTED = Path(__file__).parents[1] / "support" / "foreign_plugin" / "convertd_ppm.py"
 _OPTION = "Annotated[int, Field(ge=1, le=5{})]"
 _SNIFF = "sniff=Signature((0, _MAGIC))"
 _BROKEN = {
@@ -40,12 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             assert before in source
             imports = "import os\nfrom typing import Annotated\nfrom pydantic import Field\nimport struct"
             changed = source.replace(before, after, 1) if before else source
-            (found / f"convertd_{name}.py").write_text(changed.replace("import struct", imports, 1))
-            metadata = found / f"convertd_{name}-1.0.dist-info"
-            metadata.mkdir()
-            (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: convertd-{name}\nVersion: 1.0\n")
-            (metadata / "entry_points.txt").write_text(f"[convertd.plugins]\n{name} = convertd_{name}\n")
+            _install(found, name, changed.replace("import struct", imports, 1))
+        _install(found, "ppm", _DOCUMENTED.read_text())
         yield found
+
+
+def _install(folder: Path, name: str, source: str) -> None:
+    (folder / f"convertd_{name}.py").write_text(source)
+    metadata = folder / f"convertd_{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: convertd-{name}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[convertd.plugins]\n{name} = convertd_{name}\n")
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +67,22 @@ def sandbox(registry: Registry) -> Iterator[Sandbox]:
 
 def _subject(registry: Registry, folder: Path, name: str) -> Subject:
     plugin = next(plugin for plugin in registry.plugins if plugin.name == name)
-    sample = (folder / name / "tests" / "samples" / f"picture.{name}").read_bytes()
-    return Subject(plugin, {name: [sample]}, registry)
+    sample = folder / name / "tests" / "samples" / f"picture.{name}"
+    return Subject(plugin, {name: [sample.read_bytes()]} if sample.exists() else {}, registry)
 
 
 @pytest.mark.parametrize("check", testing.CHECKS)
-def test_the_plugin_of_the_template_passes(registry: Registry, folder: Path, check: str) -> None:
-    assert testing.CHECKS[check](_subject(registry, folder, "good")) == []
+@pytest.mark.parametrize("name", ["good", "ppm"])
+def test_the_plugins_of_the_template_and_the_documentation_pass(
+    registry: Registry, folder: Path, name: str, check: str
+) -> None:
+    assert testing.CHECKS[check](_subject(registry, folder, name)) == []
 
 
 @pytest.mark.parametrize("check", testing.SANDBOXED_CHECKS)
-def test_the_plugin_of_the_template_passes_in_the_sandbox(
-    registry: Registry, folder: Path, sandbox: Sandbox, check: str
-) -> None:
-    assert testing.SANDBOXED_CHECKS[check](_subject(registry, folder, "good"), sandbox) == []
+@pytest.mark.parametrize("name", ["good", "ppm"])
+def test_they_pass_in_the_sandbox(registry: Registry, folder: Path, sandbox: Sandbox, name: str, check: str) -> None:
+    assert testing.SANDBOXED_CHECKS[check](_subject(registry, folder, name), sandbox) == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def crw(camera: Camera, shot: Shot) -> bytes:
     odd = ((np.arange(shot.width) // 2 + 1) % 2 * 4).astype(np.uint16)
     samples = (mosaic(camera, shot) & ~np.uint16(4) | odd).astype(np.uint16)
     low = (samples & 3).reshape(-1, 4) @ np.array([1, 4, 16, 64])
-    sensor = low.astype(np.uint8).tobytes() + b"\xff" * 514 + _differences(samples >> np.uint16(2))
+    sensor = low.astype(np.uint8).tobytes() + b"\xff" * 514 + _differences((samples >> 2).astype(np.uint16))
     properties = _heap(
         {
             0x080A: f"{camera.make}\0{camera.model}\0".encode().ljust(64 + len(camera.make) + 1, b"\0"),

@@ -210,7 +210,7 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {"serve", "worker", "cluster", "convert", "jobs", "formats", "tools"}
+            {"serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools"}
             | {"account", "archive", "config", "doctor"},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
