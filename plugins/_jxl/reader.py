@@ -30,10 +30,10 @@ _DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says n
 class Header:
     """What the header of a file says. `size` is that of the upright picture.
 
-    `bits` are those of a sample, at most 16; `is_deep` is about what they are decoded to. `mode` names the bands as
-    Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and `hdr`
-    describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to be
-    asked for them. `durations` of the frames are in milliseconds. `exif` starts at the header of its TIFF structure.
+    `bits` are those of a sample; `is_deep` is about what they are decoded to, which has at most 16. `mode` names the
+    bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and
+    `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to
+    be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, empty for most types.
     """
 
     size: Size = (0, 0)
@@ -151,7 +151,7 @@ def _read_info(handle: Any, header: Header, info: library.BasicInfo) -> None:
     check_size(info.width, info.height)
     header.orientation = info.orientation
     header.size = (info.height, info.width) if info.orientation >= 5 else (info.width, info.height)
-    header.bits = 16 if info.exponent_bits else min(info.bits, 16)
+    header.bits = max(16, info.bits) if info.exponent_bits else info.bits
     header.mode = ("L" if info.color_channels == 1 else "RGB") + ("A" if info.alpha_bits else "")
     header.loop_count = info.animation.loops if info.have_animation else 0
     for index in range(info.extra_channels):
