@@ -33,7 +33,7 @@ class Header:
     `bits` are those of a sample; `is_deep` is about what they are decoded to, which has at most 16. `mode` names the
     bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and
     `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to
-    be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, empty for most types.
+    be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, most of them empty.
     """
 
     size: Size = (0, 0)
@@ -91,6 +91,7 @@ def read_header(data: bytes) -> Header:
     ticks: list[int] = []
     box: _Space | None = None
     with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
+        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # otherwise it would not be told
         while True:
             event = _next_event(handle)
             if box is not None and event != library.NEED_BOX_SPACE:

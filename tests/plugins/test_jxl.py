@@ -263,6 +263,7 @@ def test_orientation_is_applied_and_reset(orientation: int, tmp_path: Path) -> N
     result = convert(data, "png", metadata="all")
 
     assert np.abs(_samples(result.data) - _samples(decode_jxl(data))).max() <= 1
+    assert jxl.decode(data).turned == (orientation > 1)
     read = opened(result.data).getexif()
     assert (read.get(0x0112, 1), read[0x010F]) == (1, "Maker")
 
