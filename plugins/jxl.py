@@ -64,13 +64,15 @@ LIBJXL = Requirement("libjxl", "reading and writing JPEG XL", "pip install image
 MODULES = ("plugins._jxl.gain_maps", *jpeg.MODULES)
 _MODES = ("L", "LA", "RGB", "RGBA")
 _INKS = "CMYK"
+_MAX_BITS = 16
+_MAX_PIXELS = 40_000_000  # of a JPEG whose coefficients are kept, all of which are in memory
 _EXIF, _XMP = b"Exif", b"xml "
 _OFFSET = 4  # bytes before the EXIF block, with the offset of its start
 _PLAIN_BOXES = frozenset({b"JXL ", b"ftyp", b"jxll", b"jxlc", b"jxlp", b"jxli", b"jbrd"})
 # Megapixels, and the highest effort for pictures up to that size: without loss, and with it. Efforts of 8 and 9 take a
 # multiple of the time, and with loss 280 bytes per pixel.
-_LOSSLESS_EFFORTS = ((2, 9), (4, 8), (12, 7), (40, 5))
-_LOSSY_EFFORTS = ((1, 9), (40, 7), (100, 5))
+_LOSSLESS_EFFORTS = ((1, 9), (2, 8), (6, 7), (20, 5))
+_LOSSY_EFFORTS = ((1, 9), (20, 7), (60, 5))
 _LARGEST_EFFORT = 3
 
 
@@ -115,6 +117,8 @@ def _exif_block(content: bytes | None) -> bytes | None:
 def _frames(data: bytes, header: Header, order: Sequence[int]) -> Iterator[Frame]:
     from plugins._jxl.reader import read_frames
 
+    if header.bits > _MAX_BITS:
+        FidelityWarning.issue("depth_reduced", f"Samples of {header.bits} bits are converted with {_MAX_BITS}.")
     for index, array in zip(order, read_frames(data, header, order), strict=True):
         pixels, profile = _pixels(array, header)
         yield Frame(pixels, profile, header.durations[index])
@@ -215,7 +219,7 @@ def _samples(pixels: Image.Image | DeepPixels, mode: str, bits: int) -> NDArray[
 
 
 def _effort(effort: int, pixels: int, *, lossless: bool) -> int:
-    """The effort of libjxl: larger pictures are encoded faster, so that they take at most some 20 seconds."""
+    """The effort of libjxl: larger pictures are encoded faster, so that they take at most some 10 seconds."""
     limits = _LOSSLESS_EFFORTS if lossless else _LOSSY_EFFORTS
     return min(effort, next((highest for limit, highest in limits if pixels <= limit * 1_000_000), _LARGEST_EFFORT))
 
@@ -234,11 +238,12 @@ def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, h
     size, orientation = _pillow.upright_size(picture), _exif.read_orientation(picture)
     gain_map = _ultra_hdr.read(data, jpeg.read_segments, size, orientation) if hdr == "keep" else None
     boxes = [write_box(gain_map)] if gain_map else []
-    kept = jpeg.filter_segments(data, metadata, gain_map=False)
-    written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
-    if written is not None:
-        return written
-    FidelityWarning.issue("jpeg_reencoded", "JPEG XL cannot hold the coding of the JPEG, which was encoded again.")
+    if pixels <= _MAX_PIXELS:
+        kept = jpeg.filter_segments(data, metadata, gain_map=False)
+        written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
+        if written is not None:
+            return written
+    FidelityWarning.issue("jpeg_reencoded", "The coding of the JPEG could not be kept, and it was encoded again.")
     raster = filters.metadata(jpeg.decode(data, {"hdr": hdr}), {"metadata": metadata})
     return encode(raster, {"effort": effort})
 

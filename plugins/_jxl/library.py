@@ -127,6 +127,7 @@ _ARGUMENTS = {
     "JxlDecoderSetOutputColorProfile": (c_void_p, POINTER(Colors), c_char_p, c_size_t),
     "JxlDecoderSetCms": (c_void_p, ColorManagement),
     "JxlDecoderSetUnpremultiplyAlpha": (c_void_p, c_int),
+    "JxlDecoderSetKeepOrientation": (c_void_p, c_int),
     "JxlDecoderSetDecompressBoxes": (c_void_p, c_int),
     "JxlDecoderGetFrameHeader": (c_void_p, POINTER(FrameHeader)),
     "JxlDecoderSkipFrames": (c_void_p, c_size_t),

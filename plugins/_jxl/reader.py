@@ -30,10 +30,10 @@ _DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says n
 class Header:
     """What the header of a file says. `size` is that of the upright picture.
 
-    `bits` are those of a sample, at most 16; `is_deep` is about what they are decoded to. `mode` names the bands as
-    Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and `hdr`
-    describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to be
-    asked for them. `durations` of the frames are in milliseconds. `exif` starts at the header of its TIFF structure.
+    `bits` are those of a sample; `is_deep` is about what they are decoded to, which has at most 16. `mode` names the
+    bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and
+    `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to
+    be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, most of them empty.
     """
 
     size: Size = (0, 0)
@@ -91,6 +91,7 @@ def read_header(data: bytes) -> Header:
     ticks: list[int] = []
     box: _Space | None = None
     with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
+        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # otherwise it would not be told
         while True:
             event = _next_event(handle)
             if box is not None and event != library.NEED_BOX_SPACE:
@@ -151,7 +152,7 @@ def _read_info(handle: Any, header: Header, info: library.BasicInfo) -> None:
     check_size(info.width, info.height)
     header.orientation = info.orientation
     header.size = (info.height, info.width) if info.orientation >= 5 else (info.width, info.height)
-    header.bits = 16 if info.exponent_bits else min(info.bits, 16)
+    header.bits = max(16, info.bits) if info.exponent_bits else info.bits
     header.mode = ("L" if info.color_channels == 1 else "RGB") + ("A" if info.alpha_bits else "")
     header.loop_count = info.animation.loops if info.have_animation else 0
     for index in range(info.extra_channels):

@@ -193,6 +193,17 @@ def test_inks_are_kept_without_loss() -> None:
     assert only(jxl.decode(without.data)).image.mode == "RGB"
 
 
+def test_floats_are_reduced_to_16_bits(tmp_path: Path) -> None:
+    samples = np.linspace(0, 1, 30 * 20 * 3, dtype="<f4").reshape(20, 30, 3)
+    pfm = b"PF\n30 20\n-1.0\n" + samples[::-1].tobytes()
+    data = _cjxl(pfm, tmp_path, "-d", "0", extension="pfm")
+
+    result = convert(data, "png")
+
+    assert codes(result) == {"depth_reduced"}
+    assert np.abs(_samples(result.data) - samples * 65535).max() <= 1
+
+
 @pytest.mark.parametrize("loop", [0, 1, 5])
 def test_animations_keep_frames_timing_and_loops(loop: int, tmp_path: Path) -> None:
     frames = [photo((30, 20), "RGBA").rotate(90 * index) for index in range(4)]
@@ -252,6 +263,7 @@ def test_orientation_is_applied_and_reset(orientation: int, tmp_path: Path) -> N
     result = convert(data, "png", metadata="all")
 
     assert np.abs(_samples(result.data) - _samples(decode_jxl(data))).max() <= 1
+    assert jxl.decode(data).turned == (orientation > 1)
     read = opened(result.data).getexif()
     assert (read.get(0x0112, 1), read[0x010F]) == (1, "Maker")
 

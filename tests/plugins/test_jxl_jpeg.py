@@ -217,6 +217,13 @@ def test_a_coding_that_jpeg_xl_cannot_hold_is_told() -> None:
     assert frame.image.mode == "CMYK"
 
 
+@pytest.mark.long
+def test_the_coding_of_large_files_is_not_kept() -> None:
+    results = [convert(saved(Image.new("L", (8000, height)), "JPEG"), "jxl") for height in (5000, 5001)]
+
+    assert [codes(result) for result in results] == [set(), {"jpeg_reencoded"}]
+
+
 @pytest.mark.parametrize("length", [0.3, 0.6, 0.95])
 @pytest.mark.parametrize("name", ["4:2:0", "4:2:0 progressive", "gray"])
 def test_truncated_files_are_refused(name: str, length: float) -> None:

@@ -313,7 +313,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "forms_dropped": "the form fields of a PDF, which are drawn as they are",
         "frames_dropped": "all frames of an animation but the first",
         "hdr_reduced": "high dynamic range, also that of a gain map; the picture is as on a screen without HDR",
-        "jpeg_reencoded": "the coding of a JPEG that JPEG XL cannot hold, such as CMYK; its pixels are encoded again",
+        "jpeg_reencoded": "the coding of a JPEG above 40 megapixels, or that JPEG XL cannot hold, such as CMYK",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
         "layers_flattened": "layers and effects of a PSD, which become one picture",
