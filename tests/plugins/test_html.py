@@ -65,7 +65,7 @@ def test_html_is_told_by_its_content(content: bytes, name: str, expected: str | 
 def test_pages_of_html(style: str, options: dict[str, OptionValue], size: tuple[int, int], left: float) -> None:
     markup = f"<!DOCTYPE html><style>body {{ margin: 0 }} p {{ font: 12pt serif }} {style}</style><p>Größe</p>"
 
-    page = _page(markup.encode(), **options)
+    page = _page(markup.encode(), "a.html", **options)
 
     assert (round(page.rect.width), round(page.rect.height)) == size
     assert page.get_text() == "Größe\n"
@@ -187,6 +187,7 @@ def test_documents_become_markdown() -> None:
 
 
 _HOSTILE = {
+    "many elements": b"<!DOCTYPE html>" + b"<p><b>a</b>" * 26_000,
     "nesting": b"<!DOCTYPE html>" + b"<div>" * 50_000,
     "a deep style": b"<!DOCTYPE html><style>" + b"a{" * 20_000 + b"</style>a",
     "a truncated archive": books.zipped({"index.html": "a" * 1000})[:-60],
@@ -200,6 +201,9 @@ _HOSTILE = {
 }
 
 
+_TOO_MANY = ("many elements", "nesting")
+
+
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", _HOSTILE)
 async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
@@ -211,4 +215,4 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
         await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"))
     except ConversionError as error:
         reason = error.reason
-    assert reason in ("drawn", "corrupt_input", "bytes", "elements", "pages", "pixels", "unrecognized")
+    assert reason in ("drawn", "corrupt_input", "unrecognized") if name not in _TOO_MANY else reason == "elements"
