@@ -39,6 +39,7 @@ def _page(data: bytes, name: str = "a.html", **options: OptionValue) -> pymupdf.
         (b"<p>a part</p>", "a.md", "md"),
         (b"<p>a part</p>", "", "txt"),
         (b"# a", "a.markdown", "md"),
+        (b"a file begins with %PDF-1.7", "a.md", "md"),
         (books.zipped({"index.html": "a", "1.png": b""}), "a.cbz", "html"),
         (books.zipped({"pages/index.html": "a"}), "a.zip", None),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "a.html", "svg"),
