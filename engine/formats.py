@@ -88,7 +88,8 @@ def decode_text(data: bytes, *, final: bool = True) -> str:
 
     Not `final`: the last character can be incomplete. Raises ValueError if the file is no text in these encodings.
     """
-    unicode = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8-sig"
+    data = data.removeprefix(codecs.BOM_UTF8)
+    unicode = "utf-16" if data.startswith(_UTF_16_MARKS) else "utf-8"
     try:
         text = codecs.getincrementaldecoder(unicode)().decode(data, final)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The root element of files of markup, by which their formats are told, and a limit on their nesting."""
+"""The root element of files of markup, by which their formats are told, and limits on their elements."""
 
 import re
 
@@ -6,6 +6,7 @@ from lxml import etree
 
 from engine import TooLarge
 
+_MAX_ELEMENTS = 50_000
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
@@ -31,21 +32,25 @@ def root_name(head: bytes) -> str | None:
     return found[1] if found else None
 
 
-def check_nesting(markup: bytes) -> None:
-    """Raises TooLarge if elements of HTML are nested too deeply."""
-    parser = etree.HTMLParser(target=_Depth(), huge_tree=True)
+def check_elements(markup: bytes) -> None:
+    """Raises TooLarge if HTML has too many elements, or if they are nested too deeply."""
+    parser = etree.HTMLParser(target=_Counter(), huge_tree=True)
     parser.feed(markup)
     parser.close()
 
 
-class _Depth:
-    """A target of a parser that counts the open elements."""
+class _Counter:
+    """A target of a parser that counts elements."""
 
     def __init__(self) -> None:
-        self._open = 0
+        self._open = self._elements = 0
 
     def start(self, _tag: str, _attributes: object) -> None:
         self._open += 1
+        self._elements += 1
+        if self._elements > _MAX_ELEMENTS:
+            details = {"max_elements": _MAX_ELEMENTS}
+            raise TooLarge(f"The file has more than {_MAX_ELEMENTS} elements.", reason="elements", details=details)
         if self._open > _MAX_NESTING:
             raise TooLarge("The file is nested too deeply.", reason="elements", details={"max_nesting": _MAX_NESTING})
 

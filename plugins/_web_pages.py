@@ -15,7 +15,7 @@ from weasyprint.urls import URLFetcher, URLFetcherResponse
 from engine import CorruptInput, FidelityWarning
 from engine.mupdf import pymupdf
 from plugins import _zip
-from plugins._markup import check_nesting
+from plugins._markup import check_elements
 from plugins._paper import MARGIN, Paper
 from plugins._pdf.books import finished
 
@@ -65,7 +65,7 @@ def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
         markup = data if archive is None else archive.read(_INDEX)
     except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
-    check_nesting(markup)
+    check_elements(markup)
     return markup, archive
 
 

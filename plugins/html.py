@@ -51,7 +51,10 @@ PANGO = Requirement(
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
     present=_has_pango(),
 )
-MODULES = ("plugins._pdf.texts", *(("plugins._web_pages",) if PANGO.present else ()))
+MODULES = (
+    *("plugins._pdf.losses", "plugins._pdf.texts", "encodings.raw_unicode_escape"),
+    *(("plugins._web_pages",) if PANGO.present else ()),
+)
 
 
 @conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)

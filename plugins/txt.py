@@ -11,7 +11,7 @@ from plugins._paper import MARGIN, Paper
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.losses", "plugins._pdf.text_pages", "plugins._pdf.texts")
+MODULES = ("plugins._pdf.losses", "plugins._pdf.text_pages", "plugins._pdf.texts", "encodings.raw_unicode_escape")
 _FONT_SIZE = 10.0
 
 TXT = FileFormat(

@@ -13,7 +13,7 @@ from PIL import UnidentifiedImageError
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size
 from engine.mupdf import pymupdf
 from plugins import _pillow, _zip
-from plugins._markup import check_nesting
+from plugins._markup import check_elements
 from plugins._paper import Paper
 from plugins._pdf.texts import Block, stored_blocks, warn_pictures
 
@@ -139,7 +139,7 @@ def _check_chapters(archive: zipfile.ZipFile) -> None:
         with suppress(*_UNREADABLE), archive.open(entry) as file:
             if file.read(_MARKUP_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
                 file.seek(0)
-                check_nesting(file.read())
+                check_elements(file.read())
 
 
 def _checked_comic(archive: zipfile.ZipFile, data: bytes) -> bytes:

@@ -39,6 +39,7 @@ def _page(data: bytes, name: str = "a.html", **options: OptionValue) -> pymupdf.
         (b"<p>a part</p>", "a.md", "md"),
         (b"<p>a part</p>", "", "txt"),
         (b"# a", "a.markdown", "md"),
+        (b"a file begins with %PDF-1.7", "a.md", "md"),
         (books.zipped({"index.html": "a", "1.png": b""}), "a.cbz", "html"),
         (books.zipped({"pages/index.html": "a"}), "a.zip", None),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "a.html", "svg"),
@@ -65,7 +66,7 @@ def test_html_is_told_by_its_content(content: bytes, name: str, expected: str | 
 def test_pages_of_html(style: str, options: dict[str, OptionValue], size: tuple[int, int], left: float) -> None:
     markup = f"<!DOCTYPE html><style>body {{ margin: 0 }} p {{ font: 12pt serif }} {style}</style><p>Größe</p>"
 
-    page = _page(markup.encode(), **options)
+    page = _page(markup.encode(), "a.html", **options)
 
     assert (round(page.rect.width), round(page.rect.height)) == size
     assert page.get_text() == "Größe\n"
@@ -187,6 +188,7 @@ def test_documents_become_markdown() -> None:
 
 
 _HOSTILE = {
+    "many elements": b"<!DOCTYPE html>" + b"<p><b>a</b>" * 26_000,
     "nesting": b"<!DOCTYPE html>" + b"<div>" * 50_000,
     "a deep style": b"<!DOCTYPE html><style>" + b"a{" * 20_000 + b"</style>a",
     "a truncated archive": books.zipped({"index.html": "a" * 1000})[:-60],
@@ -200,6 +202,9 @@ _HOSTILE = {
 }
 
 
+_TOO_MANY = ("many elements", "nesting")
+
+
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.parametrize("name", _HOSTILE)
 async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
@@ -211,4 +216,4 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
         await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"))
     except ConversionError as error:
         reason = error.reason
-    assert reason in ("drawn", "corrupt_input", "bytes", "elements", "pages", "pixels", "unrecognized")
+    assert reason in ("drawn", "corrupt_input", "unrecognized") if name not in _TOO_MANY else reason == "elements"
