@@ -30,8 +30,8 @@ from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
-_DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}
-_DEPTHS |= {"jp2": (8, 10, 12, 16), "j2k": (8, 10, 12, 16), "jph": (8, 16)}  # others have 8 bits
+_DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}  # others have 8 bits
+_DEPTHS |= dict.fromkeys(("jp2", "j2k"), (8, 10, 12, 16)) | {"jph": (8, 16), "exr": (16,), "hdr": (16,)}
 _SLOW = ("eps", "heic")  # to write
 _HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
 
@@ -67,7 +67,8 @@ class Pair:
 
     def takes(self, options: OptionValues) -> bool:
         """Whether the pair has the last one of the options."""
-        return list(options)[-1] in self.plan(options).options
+        used = {name: value for name, value in options.items() if name != "bit_depth"}  # targets differ in its values
+        return list(options)[-1] in self.plan(used).options
 
 
 def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult:
@@ -279,6 +280,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "dpi": ({"dpi": 72}, _dpi),
     "quality": ({"quality": 20}, _quality),
     "lossless": ({"lossless": True}, _lossless),
+    "exposure": _changes({"exposure": -9}, corners="----"),
     "effort": ({"effort": 9}, _effort),
     "progressive": ({"progressive": True}, _progressive),
     "subsampling": ({"subsampling": "4:4:4"}, _subsampling),
@@ -306,7 +308,8 @@ def _pairs(*, everything: bool) -> Iterator[Pair]:
     plain = list(_plain_pairs())
     for plan in plain if everything else sample_of(plain):
         # A size is not enough to keep the original.
-        always = {"bit_depth": 8} if plan.source == plan.target and "bit_depth" in plan.options else {}
+        fewest = {"bit_depth": _DEPTHS.get(plan.target.name, (8,))[0]}
+        always = fewest if plan.source == plan.target and "bit_depth" in plan.options else {}
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)

@@ -153,6 +153,14 @@ def _jpeg_2000(data: bytes) -> Facts:
     }
 
 
+def _read_size(name: str) -> Callable[[bytes], Facts]:
+    def details(data: bytes) -> Facts:
+        reading = readers.read(name, data)
+        return {"size": reading.size, "count": reading.count}
+
+    return details
+
+
 def _no_details(data: bytes) -> Facts:
     return {}
 
@@ -168,6 +176,8 @@ _DETAILS: dict[str, Callable[[bytes], Facts]] = {
     "heic": _heic,
     "gif": _no_details,
     "bmp": _no_details,
+    "exr": _read_size("exr"),
+    "hdr": _read_size("hdr"),
     "psd": _psd,
     "tiff": _tiff,
     "pdf": _pdf,

@@ -8,7 +8,9 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+import OpenEXR
 import pillow_heif
+from numpy.typing import NDArray
 from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
@@ -69,6 +71,21 @@ def _jph() -> bytes:
     return boxed(bytes(imagecodecs.htj2k_encode(np.asarray(quadrants()))), brand=b"jph ")
 
 
+def linear(image: Image.Image) -> NDArray[np.float32]:
+    """The light of a picture in sRGB, of which 1 is white."""
+    encoded = np.asarray(image) / np.float32(255)
+    return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4).astype(np.float32)
+
+
+def exr(*parts: dict[str, NDArray[Any]], **attributes: Any) -> bytes:
+    """An OpenEXR file of parts, each with its channels by name."""
+    header = {"compression": OpenEXR.ZIP_COMPRESSION, "type": OpenEXR.scanlineimage, **attributes}
+    named = [OpenEXR.Part({**header, "name": f"part {number}"}, part) for number, part in enumerate(parts)]
+    file = BytesIO()
+    (OpenEXR.File(named) if len(parts) > 1 else OpenEXR.File(header, parts[0])).write(file)
+    return file.getvalue()
+
+
 def _boxes() -> list[tuple[int, int, tuple[int, int, int]]]:
     width, height = SIZE[0] // 2, SIZE[1] // 2
     return [(index % 2 * width, index // 2 * height, color) for index, color in enumerate(COLORS)]
@@ -107,7 +124,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
     "eps": _eps,
+    "exr": lambda: exr({"RGB": linear(quadrants()).astype(np.float16)}),
     "gif": _pillow("GIF"),
+    "hdr": lambda: bytes(imagecodecs.rgbe_encode(linear(quadrants()))),
     "heic": _heic,
     "j2k": _pillow("JPEG2000", no_jp2=True),
     "jp2": _pillow("JPEG2000"),

@@ -24,6 +24,7 @@ class ConvertOptions(TypedDict, total=False):
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
     rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
     flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
