@@ -37,7 +37,8 @@ def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int
 def _frames(read: Callable[[], NDArray[Any]], mode: str, exposure: float) -> Iterator[Frame]:
     array = read()
     if exposure:
-        array[..., :3] *= 2.0**exposure
+        colors = array if mode == "L" else array[..., :3]
+        colors *= 2.0**exposure
     yield Frame(DeepPixels(array, mode))
 
 

@@ -33,7 +33,7 @@ def test_every_codec_is_warmed_up_and_leaves_no_thread() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
 
     warmed_up, threads = json.loads(done.stdout)
-    written = "avif bmp eps exr gif hdr heic j2k jp2 jpeg jph pdf png psd tiff webp"
+    written = "avif bmp eps exr gif hdr heic j2k jp2 jpeg jph jxr pdf png psd tiff webp"
     assert " ".join(sorted(warmed_up)) == written
     assert not any(warmed_up.values())
     assert len({*threads}) == 1  # threads would not survive the fork

@@ -31,7 +31,7 @@ from tests.support.samples.raw_samples import CAMERAS, raw_sample
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}  # others have 8 bits
-_DEPTHS |= dict.fromkeys(("jp2", "j2k"), (8, 10, 12, 16)) | {"jph": (8, 16), "exr": (16,), "hdr": (16,)}
+_DEPTHS |= dict.fromkeys(("jp2", "j2k"), (8, 10, 12, 16)) | {"jph": (8, 16), "jxr": (8, 16), "exr": (16,), "hdr": (16,)}
 _SLOW = ("eps", "heic")  # to write
 _HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
 

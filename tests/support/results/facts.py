@@ -178,6 +178,7 @@ _DETAILS: dict[str, Callable[[bytes], Facts]] = {
     "bmp": _no_details,
     "exr": _read_size("exr"),
     "hdr": _read_size("hdr"),
+    "jxr": _read_size("jxr"),
     "psd": _psd,
     "tiff": _tiff,
     "pdf": _pdf,

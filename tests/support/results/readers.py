@@ -150,6 +150,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "jp2": _frames(_decode_jp2),
     "jpeg": _vips,
     "jph": _frames(_decode_jp2),
+    "jxr": _frames(imagecodecs.jpegxr_decode),
     "pdf": _pdf,
     "png": _frames(imagecodecs.apng_decode),
     "psd": _psd,

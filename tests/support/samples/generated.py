@@ -132,6 +132,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "jp2": _pillow("JPEG2000"),
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "jph": _jph,
+    "jxr": lambda: bytes(imagecodecs.jpegxr_encode(np.asarray(quadrants()))),
     "pdf": _pdf,
     "png": _pillow("PNG"),
     "psd": _psd,
