@@ -134,6 +134,10 @@ def test_inks_stay_inks() -> None:
     np.testing.assert_array_equal(np.asarray(opened(data.data)), samples)
 
 
+def test_exposure_is_ignored_without_light() -> None:
+    assert codes(convert(jxr(noise(3)), "png", exposure=1)) == {"option_ignored"}
+
+
 def test_bilevel_is_gray() -> None:
     bits = _RNG.integers(0, 2, (9, 7)).astype(bool)
 
