@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -27,7 +27,7 @@ from plugins import _cicp, _light, _pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from OpenEXR import Part
+    from OpenEXR import Channel, Part
 
 EXR = FileFormat(
     "exr",
@@ -62,7 +62,7 @@ class _Picture(NamedTuple):
         return "RGBA" if _ALPHA in self.channels else colors
 
 
-@conversion(EXR, RASTER, cost=3, memory=70, isolated=True)
+@conversion(EXR, RASTER, cost=3, memory=45, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     headers = [part.header for part in _open(data, header_only=True)]
     picture = _choose(headers)
@@ -147,54 +147,57 @@ def _read(data: bytes, picture: _Picture) -> NDArray[Any]:
     import numpy as np
 
     stored = _open(data)[picture.part].channels
-    part = {key: _full(stored[name]) for key, name in picture.channels.items()}
-    alpha = part.pop(_ALPHA, None)
-    if _DIFFERENCES[0] in part:
-        colors = _light.from_primaries(picture.primaries, _from_differences(part, picture.primaries))
-    elif _LUMINANCE in part:
-        colors = part[_LUMINANCE] if alpha is None else np.dstack([part[_LUMINANCE]] * 3)
-    else:
-        colors = _light.from_primaries(picture.primaries, np.dstack([part[name] for name in _COLORS]))
-    if alpha is not None:
-        divisor = np.where(alpha == 0, 1, alpha)[..., None]  # colors without alpha glow
-        colors = np.dstack((colors / divisor, alpha))
-    return _in_window(colors, picture)
-
-
-def _full(channel: Any) -> NDArray[Any]:
-    """The samples of a channel as floats. Of one with fewer pixels, each sample stands for several."""
-    import numpy as np
-
-    samples = np.asarray(channel.pixels, np.float32)
-    return samples.repeat(channel.ySampling, axis=0).repeat(channel.xSampling, axis=1)
-
-
-def _from_differences(part: Mapping[str, NDArray[Any]], primaries: Primaries) -> NDArray[Any]:
-    """RGB from luminance, and from red and blue as differences from it, in units of it."""
-    import numpy as np
-
-    luminance = part[_LUMINANCE]
-    rows, columns = luminance.shape
-    red, blue = ((part[name][:rows, :columns] + 1) * luminance for name in _DIFFERENCES)
-    red_share, green_share, blue_share = _light.luminances(primaries)
-    green = (luminance - red * red_share - blue * blue_share) / green_share
-    return np.dstack((red, green, blue)).astype(np.float32)
-
-
-def _in_window(array: NDArray[Any], picture: _Picture) -> NDArray[Any]:
-    """The part of the pixels that is in the display window, which is black or transparent elsewhere."""
-    import numpy as np
-
+    part = {key: stored[name] for key, name in picture.channels.items()}
+    del stored
     width, height = picture.size
-    x, y = picture.offset
-    if (x, y) == (0, 0) and array.shape[:2] == (height, width):
-        return array
-    window = np.zeros((height, width, *array.shape[2:]), np.float32)
-    left, top = max(x, 0), max(y, 0)
-    right, bottom = min(x + array.shape[1], width), min(y + array.shape[0], height)
-    if left < right and top < bottom:
-        window[top:bottom, left:right] = array[top - y : bottom - y, left - x : right - x]
+    window = np.zeros((height, width, len(picture.mode)), np.float32)
+    for band, samples in enumerate(_planes(part, picture)):
+        _place(samples, window[..., band], picture.offset)
+    del part
+    if picture.mode == "L":
+        return window[..., 0]
+    window = _light.from_primaries(picture.primaries, window)
+    if picture.mode == "RGBA":
+        for row in window:
+            row[:, :3] /= np.where(row[:, 3:] == 0, 1, row[:, 3:])  # colors without alpha glow
     return window
+
+
+def _planes(part: Mapping[str, Channel], picture: _Picture) -> Iterator[NDArray[Any]]:
+    """The samples of each band of the picture's mode."""
+    if _DIFFERENCES[0] in part:
+        yield from _from_differences(part, picture.primaries)
+    elif _LUMINANCE in part:
+        yield from [part[_LUMINANCE].pixels] * len(picture.mode.removesuffix(_ALPHA))
+    else:
+        yield from (part[name].pixels for name in _COLORS)
+    if _ALPHA in part:
+        yield part[_ALPHA].pixels
+
+
+def _from_differences(part: Mapping[str, Channel], primaries: Primaries) -> tuple[NDArray[Any], ...]:
+    """Red, green and blue from luminance, and from red and blue as differences from it, in units of it.
+
+    Of the differences, each sample stands for several pixels.
+    """
+    import numpy as np
+
+    luminance = np.asarray(part[_LUMINANCE].pixels, np.float32)
+    differences = (np.asarray(part[name].pixels, np.float32) for name in _DIFFERENCES)
+    steps = [(part[name].ySampling, part[name].xSampling) for name in _DIFFERENCES]
+    full = [one.repeat(down, 0).repeat(across, 1) for one, (down, across) in zip(differences, steps, strict=True)]
+    red, blue = ((one + 1) * luminance for one in full)
+    red_share, green_share, blue_share = _light.luminances(primaries)
+    return red, (luminance - red * red_share - blue * blue_share) / green_share, blue
+
+
+def _place(samples: NDArray[Any], window: NDArray[Any], offset: tuple[int, int]) -> None:
+    """Copies the samples to their position in the window, as far as they are inside."""
+    x, y = offset
+    left, top = max(x, 0), max(y, 0)
+    right, bottom = min(x + samples.shape[1], window.shape[1]), min(y + samples.shape[0], window.shape[0])
+    if left < right and top < bottom:
+        window[top:bottom, left:right] = samples[top - y : bottom - y, left - x : right - x]
 
 
 _HOLDS = TargetCapabilities(
@@ -202,7 +205,7 @@ _HOLDS = TargetCapabilities(
 )
 
 
-@conversion(RASTER, EXR, cost=6, memory=60, holds=_HOLDS)
+@conversion(RASTER, EXR, cost=6, memory=45, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
     """Writes halves where they hold the samples of the source, otherwise floats."""
     import numpy as np

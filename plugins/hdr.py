@@ -69,7 +69,7 @@ class _Header(NamedTuple):
         return (self.rows, self.columns) if self.orientation >= 5 else (self.columns, self.rows)
 
 
-@conversion(HDR, RASTER, cost=2, memory=60, isolated=True)
+@conversion(HDR, RASTER, cost=2, memory=40, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     header = _read_header(data)
     check_size(header.columns, header.rows)
@@ -145,7 +145,7 @@ def _without_exponent(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 _HOLDS = TargetCapabilities(("RGB",), linear=True, max_side=_MAX_RUNS)
 
 
-@conversion(RASTER, HDR, loss=Loss.DETAIL, cost=2, memory=60, holds=_HOLDS)
+@conversion(RASTER, HDR, loss=Loss.DETAIL, cost=2, memory=50, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
     from imagecodecs import rgbe_encode
 

@@ -196,6 +196,42 @@ def test_colors_come_before_other_channels(parts: list[dict[str, int]], expected
     assert np.asarray(opened(result.data)).min() == 255
 
 
+def _attribute(name: str, kind: str, value: bytes) -> bytes:
+    return f"{name}\0{kind}\0".encode() + struct.pack("<i", len(value)) + value
+
+
+def luminance_and_chroma(luminance: float, red: float, blue: float) -> bytes:
+    """An OpenEXR file of 8 x 6 halves, and of 4 x 3 differences of red and blue; the library cannot write one."""
+    rows, columns, half = 6, 8, 1
+    channels = [("BY", 2), ("RY", 2), ("Y", 1)]
+    names = b"".join(name.encode() + b"\0" + struct.pack("<i4x2i", half, step, step) for name, step in channels)
+    box = struct.pack("<4i", 0, 0, columns - 1, rows - 1)
+    header = struct.pack("<2I", 20000630, 2) + _attribute("channels", "chlist", names + b"\0")
+    header += _attribute("compression", "compression", b"\0") + _attribute("lineOrder", "lineOrder", b"\0")
+    header += _attribute("dataWindow", "box2i", box) + _attribute("displayWindow", "box2i", box)
+    header += _attribute("pixelAspectRatio", "float", struct.pack("<f", 1))
+    header += _attribute("screenWindowCenter", "v2f", bytes(8))
+    header += _attribute("screenWindowWidth", "float", struct.pack("<f", 1)) + b"\0"
+    lines = []
+    for row in range(rows):
+        chroma = [blue] * (columns // 2) + [red] * (columns // 2) if row % 2 == 0 else []
+        samples = np.array(chroma + [luminance] * columns, np.float16).tobytes()
+        lines.append(struct.pack("<2i", row, len(samples)) + samples)
+    first = len(header) + 8 * rows
+    offsets = [first + sum(map(len, lines[:row])) for row in range(rows)]
+    return header + struct.pack(f"<{rows}Q", *offsets) + b"".join(lines)
+
+
+def test_luminance_and_chroma_become_rgb() -> None:
+    rgb, shares = np.array([0.5, 0.25, 0.1]), np.array([0.2126, 0.7152, 0.0722])
+    luminance = float(rgb @ shares)
+    red, blue = ((float(value) - luminance) / luminance for value in rgb[::2])
+
+    found = pixels(convert(luminance_and_chroma(luminance, red, blue), "exr", flip="vertical").data)
+
+    np.testing.assert_allclose(found, np.broadcast_to(rgb, (6, 8, 3)), atol=1e-3)
+
+
 def _radiance(header: bytes, body: bytes) -> bytes:
     return b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n" + header + b"\n" + body
 
