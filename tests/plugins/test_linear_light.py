@@ -62,6 +62,16 @@ def test_the_tone_curve_keeps_middle_gray_and_cuts_nothing(make: Any, brightest:
     assert row[-1] >= 65_300
 
 
+def test_the_tone_curve_is_the_documented_one() -> None:
+    """White is the distance 1 from middle gray, and the peak, 16 times as bright, is 19.3: 1 (1 + 1 / 19.3²) / 2."""
+    light = np.full((1, 2, 3), 16, np.float32)
+    light[0, 0] = 1
+
+    white = decoded(float_exr(light))[0, 0, 0] / 65535
+
+    assert ((white + 0.055) / 1.055) ** 2.4 == pytest.approx(0.18 + 0.82 * 0.50134, abs=1e-4)
+
+
 def test_the_tone_curve_keeps_hues() -> None:
     light = np.zeros((1, 2, 3), np.float32)
     light[0] = (8, 4, 0), (0.1, 0.05, 0)
@@ -163,8 +173,8 @@ def test_other_primaries_become_those_of_srgb() -> None:
 
 def test_the_display_window_is_the_picture() -> None:
     light = np.ones((4, 6, 3), np.float32)
-    corner, end = (np.array(point, np.int32) for point in ((0, 0), (9, 7)))
-    window = {"dataWindow": (np.array([7, -2], np.int32), np.array([12, 1], np.int32)), "displayWindow": (corner, end)}
+    corner, end = (np.array(point, np.int32) for point in ((2, 1), (11, 8)))
+    window = {"dataWindow": (np.array([9, -1], np.int32), np.array([14, 2], np.int32)), "displayWindow": (corner, end)}
 
     found = decoded(exr({"RGB": light}, **window), bit_depth=8)
 
