@@ -19,11 +19,12 @@ class TargetCapabilities:
     `modes` are the supported modes with 8 bits per sample, by Pillow's names; PA is a palette with transparency.
     `deep_modes` are the supported modes with more than 8 bits per sample, `deep_bits` these numbers of bits.
     `animation_modes` are the modes of animations; none if the format has no animations.
-    `hdr`: stills can have colors of high dynamic range, with `gain_map` a GainMap. `max_side` is the longest side in
-    pixels. `fit` returns the size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a
-    file of the same format keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of
-    ENCODING_OPTIONS replaces it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the
-    largest size of a block of them in bytes.
+    `hdr`: stills can have colors in PQ or HLG, with `gain_map` a GainMap. `linear`: the encoder receives linear light
+    as floats, of which `deep_bits` are the numbers of bits. `max_side` is the longest side in pixels. `fit` returns the
+    size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
+    keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
+    it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the largest size of a block of
+    them in bytes.
     """
 
     modes: tuple[str, ...]
@@ -32,6 +33,7 @@ class TargetCapabilities:
     icc: bool = False
     hdr: bool = False
     gain_map: bool = False
+    linear: bool = False
     animation_modes: tuple[str, ...] = ()
     pages: bool = False
     max_side: int | None = None
@@ -54,6 +56,8 @@ class TargetCapabilities:
     @property
     def bit_depths(self) -> tuple[int, ...]:
         """The supported numbers of bits per sample, in ascending order."""
+        if self.linear:
+            return self.deep_bits
         return (8, *self.deep_bits) if self.deep_modes else (8,)
 
     def for_animation(self) -> TargetCapabilities:

@@ -275,11 +275,12 @@ def on_background(
     if opacity < 255:
         canvas.putalpha(opacity)
         return Image.alpha_composite(canvas.convert("RGBA"), image.convert("RGBA")).convert(image.mode), profile
-    _warn_flattened()
+    warn_flattened()
     return Image.composite(without_alpha, canvas, alpha), profile
 
 
-def _warn_flattened() -> None:
+def warn_flattened() -> None:
+    """Issues the FidelityWarning for transparency that is lost."""
     FidelityWarning.issue("alpha_flattened", "Transparency was replaced by the background color.")
 
 
@@ -296,7 +297,7 @@ def deep_on_background(
         (array, mode), profile = deep_to_srgb(array, mode, profile), None
     fill = np.array(color_in(rgb, mode[:-1], profile)) * 257.0
     if opacity == 255 and array[..., -1].min() < 65535:
-        _warn_flattened()
+        warn_flattened()
     laid = np.empty_like(array)
     for top in range(0, len(array), _STRIP):
         strip = array[top : top + _STRIP]
@@ -333,7 +334,7 @@ def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) ->
     """16-bit samples of `mode` in sRGB, and their mode: RGB or RGBA. CMYK needs a profile."""
     import numpy as np
 
-    colors, alpha = _split_alpha(array, mode)
+    colors, alpha = split_alpha(array, mode)
     profile = matching_profile(mode, profile)
     if profile:
         space = {"GRAY": "gray", "CMYK": "cmyk"}.get(_color_space(mode), "rgb")
@@ -359,12 +360,13 @@ def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
     """The luminance of RGB or RGBA samples in sRGB, with the same transfer function, and its mode: L or LA."""
     import numpy as np
 
-    colors, alpha = _split_alpha(array, mode)
+    colors, alpha = split_alpha(array, mode)
     gray = _transform(colors, _srgb_profile(), _gray_profile(), "rgb", "gray")
     return (gray, "L") if alpha is None else (np.dstack((gray, alpha)), "LA")
 
 
-def _split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The samples of the colors of `mode`, and those of alpha, None without."""
     import numpy as np
 
     if mode not in ("LA", "RGBA"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from engine import color
+from engine import color, linear_light
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +41,9 @@ _PQ, _HLG = 16, 18
 HDR_TRANSFERS = (_PQ, _HLG)
 """Code points of ITU-T H.273."""
 
+LINEAR = 8
+"""The code point of linear light."""
+
 _REFERENCE_WHITE = 203.0  # cd/m², of BT.2408
 _DEFAULT_PEAK = 1000.0  # cd/m²
 _LUMINANCE_UNITS = 10_000  # per cd/m², of a mastering display
@@ -70,25 +73,65 @@ class HdrColors:
         return content or screen or _DEFAULT_PEAK
 
     def to_srgb(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Samples of RGB or RGBA in sRGB, as browsers show them on a screen without HDR. Both have 8 or 16 bits."""
+        """Samples of RGB or RGBA in sRGB, as browsers show them on a screen without HDR. Both have 8 or 16 bits.
+
+        Linear light, as floats of any bands, becomes samples of 16 bits.
+        """
         import numpy as np
 
+        if self.transfer == LINEAR:
+            return linear_light.to_srgb(array)
         maximum = np.iinfo(array.dtype).max
         light = _light(self.transfer, np.linspace(0, 1, maximum + 1)).astype(np.float32)
-        to_bt2020 = np.linalg.solve(_to_xyz(_BT2020), _to_xyz(PRIMARIES[self.primaries])).astype(np.float32)
-        to_srgb = np.linalg.solve(_to_xyz(_SRGB), _to_xyz(_BT2020)).astype(np.float32)
+        to_bt2020 = np.linalg.solve(linear_to_xyz(_BT2020), linear_to_xyz(PRIMARIES[self.primaries])).astype(np.float32)
+        to_srgb = np.linalg.solve(linear_to_xyz(_SRGB), linear_to_xyz(_BT2020)).astype(np.float32)
         result = array.copy()
         for top in range(0, len(array), _STRIP):
-            linear = light[array[top : top + _STRIP, :, :3]] @ to_bt2020.T
-            if self.transfer == _HLG:
-                linear = _display_light(linear)
+            linear = self._screen_light(light[array[top : top + _STRIP, :, :3]] @ to_bt2020.T)
             linear *= _gain(linear.max(axis=2), self.peak)[..., None]
             encoded = color.encode_srgb(np.clip(linear @ to_srgb.T, 0, 1))
             result[top : top + _STRIP, :, :3] = encoded * maximum + 0.5
         return result
 
+    def to_linear(self, array: NDArray[Any]) -> NDArray[np.float32]:
+        """Samples of any bands as linear light with the primaries of sRGB. 1 is the reference white.
 
-def _to_xyz(primaries: Primaries) -> NDArray[np.float64]:
+        PQ and HLG become RGB or RGBA, linear light keeps its bands.
+        """
+        import numpy as np
+
+        if self.transfer == LINEAR:
+            return array
+        maximum = np.iinfo(array.dtype).max
+        array = array if array.ndim == 3 else array[..., None]
+        result = np.empty((*array.shape[:2], 3 + (array.shape[2] in (2, 4))), np.float32)
+        light = _light(self.transfer, np.linspace(0, 1, maximum + 1)).astype(np.float32)
+        to_bt2020 = np.linalg.solve(linear_to_xyz(_BT2020), linear_to_xyz(PRIMARIES[self.primaries])).astype(np.float32)
+        to_srgb = np.linalg.solve(linear_to_xyz(_SRGB), linear_to_xyz(_BT2020)).astype(np.float32)
+        colors = array[..., :3] if array.shape[2] >= 3 else array[..., [0, 0, 0]]
+        for top in range(0, len(array), _STRIP):
+            linear = light[colors[top : top + _STRIP]] @ to_bt2020.T
+            result[top : top + _STRIP, :, :3] = self._screen_light(linear) @ to_srgb.T
+        if result.shape[2] == 4:
+            result[..., 3] = array[..., -1] / np.float32(maximum)
+        return result
+
+    def _screen_light(self, linear: NDArray[np.float32]) -> NDArray[np.float32]:
+        return _display_light(linear) if self.transfer == _HLG else linear
+
+
+def linear_from(primaries: Primaries, array: NDArray[Any]) -> NDArray[np.float32]:
+    """Linear light of RGB with these primaries, or of XYZ, as that of sRGB. The last axis has at least three bands."""
+    import numpy as np
+
+    to_srgb = np.linalg.solve(linear_to_xyz(_SRGB), linear_to_xyz(primaries)).astype(np.float32)
+    result = array.copy()
+    for top in range(0, len(array), _STRIP):
+        result[top : top + _STRIP, :, :3] = array[top : top + _STRIP, :, :3] @ to_srgb.T
+    return result
+
+
+def linear_to_xyz(primaries: Primaries) -> NDArray[np.float64]:
     """The matrix from linear RGB to XYZ, where white has Y = 1."""
     import numpy as np
 

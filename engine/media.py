@@ -4,93 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, repeat, tee
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from PIL import Image
 
-from engine import color
 from engine.capabilities import TargetCapabilities
 from engine.conversions import FidelityWarning
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
+from engine.frames import Background, Frame, convert_frame, to_linear_light, tone_map
 from engine.gain_map import GainMap, without_gain_map
-from engine.hdr import HdrColors
+from engine.hdr import LINEAR, HdrColors
 from engine.origin import Origin
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from pymupdf import Document
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
+_BITS_OF_HALF = 10  # of samples in sRGB whose linear light floats of 16 bits hold
+
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document", lazy=True)
-
-
-@dataclass(frozen=True, slots=True)
-class DeepPixels:
-    """Pixels with 16 bits per sample, for which Pillow has no mode.
-
-    `array` is height x width (x bands), 0 to 65535. `mode` names the bands as Pillow does (L, LA, RGB, …).
-    """
-
-    array: NDArray[np.uint16]
-    mode: str
-
-    @classmethod
-    def from_bits(cls, array: NDArray[np.uint16], bits: int, mode: str) -> DeepPixels:
-        """Scales samples of `bits` bits to the full 16-bit range."""
-        return cls(array if bits == 16 else color.scale(array, (1 << bits) - 1, 65535), mode)
-
-    def to_bits(self, bits: int) -> NDArray[np.uint16]:
-        """The samples scaled to `bits` bits, right-aligned. Reverses `from_bits`."""
-        return self.array if bits == 16 else color.scale(self.array, 65535, (1 << bits) - 1)
-
-    @classmethod
-    def from_image(cls, image: Image.Image) -> DeepPixels:
-        """Widens the samples of an L, LA, RGB, RGBA or CMYK picture to 16 bits."""
-        import numpy as np
-
-        return cls.from_bits(np.asarray(image, np.uint16), 8, image.mode)
-
-    @property
-    def size(self) -> Size:
-        """Width and height."""
-        return self.array.shape[1], self.array.shape[0]
-
-    def as_image(self) -> Image.Image:
-        """The pixels scaled to 8 bits per sample."""
-        return Image.fromarray(color.to_8_bits(self.array), self.mode)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One upright picture. `duration` is in milliseconds, for frames of an animation.
-
-    `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
-    `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
-    has another one than the raster.
-    """
-
-    pixels: Image.Image | DeepPixels
-    icc_profile: bytes | None = None
-    duration: float = 0.0
-    full_size: Size | None = None
-    cropped: bool = False
-    dpi: tuple[float, float] | None = None
-
-    @property
-    def size(self) -> Size:
-        """Width and height."""
-        return self.pixels.size
-
-    @property
-    def image(self) -> Image.Image:
-        """The picture with 8 bits per sample."""
-        return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.as_image()
 
 
 @dataclass
@@ -111,9 +49,9 @@ class Raster:
     determines the sizes. `background` (red, green, blue, alpha) is the color to lay under the frames. `bit_depth` is
     the requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray
     with fewer than 8; if it is above 16, these issue a FidelityWarning where they lose some. `hdr` is what the samples
-    mean if they are of high dynamic range; frames then have no profile. `gain_map` adds it to a single one. `sample` is
-    a frame of one transparent pixel with the mode, depth and profile of the frames, if the header states them. `origin`
-    is the file of one picture from which it was decoded, for encoders of its format.
+    mean if they are of high dynamic range or linear light; frames then have no profile. `gain_map` adds it to a single
+    one. `sample` is a frame of one transparent pixel with the mode, depth and profile of the frames, if the header
+    states them. `origin` is the file of one picture from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -133,7 +71,7 @@ class Raster:
     scalable: bool = False
     developed: bool = False
     resized: bool = False
-    background: tuple[int, int, int, int] | None = None
+    background: Background | None = None
     bit_depth: int | None = None
     source_bit_depth: int = 16
     hdr: HdrColors | None = None
@@ -172,25 +110,35 @@ class Raster:
         raster = raster if raster.adapt_metadata is None else raster.adapt_metadata(raster, target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
+        is_linear = raster.hdr is not None and raster.hdr.transfer == LINEAR
         few_bits = depth == 8 and raster.deep_frames is not None  # would show bands
+        keeps_hdr = target.linear or (target.hdr and not is_linear and not few_bits)
         opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
         raster = raster if target.gain_map else without_gain_map(raster)
-        if (raster.hdr and (few_bits or not target.hdr)) or (raster.background and not opaque):
-            raster = raster.tone_mapped()  # because the background is in sRGB
+        if not keeps_hdr or (raster.background and not opaque):  # the background is in sRGB
+            raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
             _check_sides(raster, target, target.max_side)
-        frames = raster.frames if raster.deep_frames is None or depth == 8 else raster.deep_frames
-        converted = (_convert_frame(frame, target, raster, depth) for frame in frames)
+        shallow = raster.deep_frames is None or (depth == 8 and not target.linear)
+        frames = raster.frames if shallow or raster.deep_frames is None else raster.deep_frames
+        if target.linear:
+            convert = partial(to_linear_light, target=target, colors=raster.hdr)
+        else:
+            convert = partial(
+                convert_frame, target=target, depth=depth, widen=depth > 8 and raster.bit_depth is not None
+            )
+        converted = (convert(frame, background=raster.background) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
 
     def tone_mapped(self) -> Raster:
-        """The raster in sRGB if it has high dynamic range, with a FidelityWarning."""
+        """The raster in sRGB if it has high dynamic range, with a FidelityWarning for what is reduced."""
         hdr = self.hdr
         if hdr is None:
             return without_gain_map(self)
-        FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
-        mapped = replace(self.map(lambda frame: replace(frame, pixels=_tone_map(frame.pixels, hdr))), hdr=None)
+        if hdr.transfer != LINEAR:
+            FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+        mapped = replace(self.map(lambda frame: replace(frame, pixels=tone_map(frame.pixels, hdr))), hdr=None)
         if mapped.deep_frames is None:
             return mapped
         # From 16 bits, because 8 are few for HDR.
@@ -268,6 +216,8 @@ class Raster:
                 )
             return self.bit_depth
         source = 8 if self.deep_frames is None else min(self.source_bit_depth, 16)
+        if target.linear:
+            source = _bits_of_light(source, self.source_bit_depth, self.hdr)
         depth = next((bits for bits in available if bits >= source), available[-1])
         if depth < source and not self.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
@@ -309,6 +259,13 @@ def pictures(payload: Any) -> Pictures | None:
     return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
+def _bits_of_light(bits: int, source: int, colors: HdrColors | None) -> int:
+    """The bits per sample of floats that hold the linear light of samples of `bits`: 16 or 32."""
+    if colors is not None and colors.transfer == LINEAR:
+        return source
+    return 32 if bits > _BITS_OF_HALF else bits
+
+
 def files_needed(payload: Any, target: FileFormat) -> int:
     """The number of files of the format `target` that hold all pictures or pages of the payload."""
     found = pictures(payload)
@@ -344,54 +301,3 @@ def _check_sides(raster: Raster, target: TargetCapabilities, max_side: int) -> N
                 details={"max": max_side},
             )
         check_side(target.stored_size(size), max_side)
-
-
-def _convert_frame(frame: Frame, target: TargetCapabilities, raster: Raster, depth: int) -> Frame:
-    if target.max_side:
-        check_side(target.stored_size(frame.size), target.max_side)
-    if raster.background:
-        frame = _on_background(frame, raster.background)
-    pixels = frame.pixels
-    if depth > 8 and isinstance(pixels, DeepPixels):
-        profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        held = pixels.mode in target.deep_modes and (target.icc or profile is None)
-        if not held and (profile or pixels.mode != "CMYK"):
-            gray = "RGB" not in target.deep_modes
-            array, mode = color.deep_reduced(pixels.array, pixels.mode, profile, gray=gray)
-            pixels, profile, held = DeepPixels(array, mode), None, mode in target.deep_modes
-        if held:
-            return replace(frame, pixels=pixels, icc_profile=profile)
-        FidelityWarning.issue("depth_reduced", "The target supports 8 bits per sample for these colors.")
-    widen = depth > 8 and raster.bit_depth is not None
-    image, profile = color.convert_for(
-        frame.image,
-        frame.icc_profile,
-        target.deep_modes if widen else target.modes,
-        keep_profile=target.icc,
-    )
-    return replace(frame, pixels=DeepPixels.from_image(image) if widen else image, icc_profile=profile)
-
-
-def _on_background(frame: Frame, background: tuple[int, int, int, int]) -> Frame:
-    """The frame laid on a color in sRGB with alpha. It has no alpha if it or the color is opaque."""
-    pixels = frame.pixels
-    if isinstance(pixels, DeepPixels):
-        profile = color.matching_profile(pixels.mode, frame.icc_profile)
-        array, mode, profile = color.deep_on_background(pixels.array, pixels.mode, profile, background)
-        return replace(frame, pixels=DeepPixels(array, mode), icc_profile=profile)
-    image = color.standard_mode(pixels)
-    image, profile = color.on_background(image, color.matching_profile(image.mode, frame.icc_profile), background)
-    return replace(frame, pixels=image, icc_profile=profile)
-
-
-def _tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
-    """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha."""
-    import numpy as np
-
-    if isinstance(pixels, DeepPixels):
-        array = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
-        bands = {1: [0, 0, 0], 2: [0, 0, 0, 1], 3: [0, 1, 2], 4: [0, 1, 2, 3]}[array.shape[2]]
-        return DeepPixels(hdr.to_srgb(array[..., bands]), "RGBA" if len(bands) == 4 else "RGB")
-    image = color.standard_mode(pixels)
-    image = image.convert("RGBA" if image.has_transparency_data else "RGB")
-    return Image.fromarray(hdr.to_srgb(np.asarray(image)))

@@ -60,20 +60,23 @@ def _resample_deep(pixels: DeepPixels, size: Size, box: Box) -> DeepPixels:
     import numpy as np
 
     bands = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
-    result = np.empty((size[1], size[0], bands.shape[2]), np.uint16)
+    result = np.empty((size[1], size[0], bands.shape[2]), bands.dtype)
+    unit, rounding = (1, 0) if bands.dtype.kind == "f" else (65535, 0.5)
 
     def scaled(values: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(_filter(Image.fromarray(values.astype(np.float32, copy=False)), size, box))
 
     has_alpha = pixels.mode in ("LA", "RGBA")
-    alpha = bands[..., -1].astype(np.float32) / 65535 if has_alpha else None
+    alpha = bands[..., -1].astype(np.float32) / unit if has_alpha else None
     new_alpha = scaled(alpha) if alpha is not None else None
     for band in range(bands.shape[2]):
         if alpha is None or new_alpha is None:
             values = scaled(bands[..., band])
         elif band == bands.shape[2] - 1:
-            values = new_alpha * 65535
+            values = new_alpha * unit
         else:
             values = scaled(bands[..., band] * alpha) / np.maximum(new_alpha, 1 / 65535)
-        result[..., band] = np.clip(values + 0.5, 0, 65535)
+        # The lobes of the filter exceed the range of the samples; that of linear light is the one it has.
+        low, high = (bands[..., band].min(), bands[..., band].max()) if unit == 1 else (0, unit)
+        result[..., band] = np.clip(values + rounding, low, high)
     return DeepPixels(result if pixels.array.ndim == 3 else result[..., 0], pixels.mode)

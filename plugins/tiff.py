@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from PIL import Image, ImageSequence
@@ -218,7 +219,7 @@ def encode(
                 array, parameters = _page(frame.pixels)
                 method = _compression_parameters(array, frame.pixels.mode, compression or "deflate", quality, effort)
                 writer.write(array, **parameters, **method, **common)
-    return _with_tags(writer.getvalue(), raster)
+    return with_tags(writer.getvalue(), raster)
 
 
 def _compression_parameters(
@@ -262,12 +263,15 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
-def _with_tags(data: bytes, raster: Raster) -> bytes:
-    """A TIFF file whose first directory has more tags: XMP, IPTC, and tags of EXIF that do not describe storage."""
+def with_tags(data: bytes, raster: Raster, further: Mapping[int, bytes | None] = MappingProxyType({})) -> bytes:
+    """A TIFF file whose first directory has more tags: XMP, IPTC, and tags of EXIF that do not describe storage.
+
+    `further` are the contents of other tags, None for those that are left out.
+    """
     layout, block = _tiff_tags.read_layout(data), _exif.parse(raster.exif)
     tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}
-    for tag, content in ((_exif.XMP, raster.xmp), (_exif.IPTC, raster.iptc)):
+    for tag, content in {_exif.XMP: raster.xmp, _exif.IPTC: raster.iptc, **further}.items():
         if content:
             directory[tag] = _exif.Value(_BYTE, len(content), content)
     if layout is None or not directory:

@@ -15,7 +15,8 @@ from engine import pipeline, verification
 from engine.conversions import AnyConversion
 from engine.executor.disk_quota import reachable_by_jobs
 from engine.formats import FileFormat
-from engine.media import RASTER, Frame, Raster
+from engine.frames import Frame
+from engine.media import RASTER, Raster
 from engine.options import options_schema
 from engine.registry import Registry, load_registry
 

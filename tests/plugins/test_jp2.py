@@ -96,6 +96,16 @@ def test_quality_changes_size_and_error(target: str) -> None:
     assert errors[1] < 2 < errors[0] < 12
 
 
+def test_the_last_part_may_end_with_the_codestream() -> None:
+    samples = noise(3)
+    stream = bytearray(codestream(samples))
+    struct.pack_into(">I", stream, stream.index(b"\xff\x90") + 6, 0)  # the size of the part
+
+    np.testing.assert_array_equal(decoded(bytes(stream)), samples)
+    with pytest.raises(CorruptInput):
+        convert(bytes(stream[:-1]), "png")
+
+
 def test_palettes_are_applied() -> None:
     indexes = noise(1, 2)
     colors = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (9, 8, 7)]

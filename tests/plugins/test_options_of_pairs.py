@@ -31,7 +31,8 @@ _OF_TEXT = {"page_size", "landscape", "margin", "font_size"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
-_DEPTHS |= dict.fromkeys(("jph", "pam", "pfm", "pgm", "ppm", "sgi"), (8, 16))
+_DEPTHS |= dict.fromkeys(("jph", "jxr", "pam", "pfm", "pgm", "ppm", "sgi"), (8, 16))
+_DEPTHS |= dict.fromkeys(("exr", "hdr"), (16,))
 _SLOW = ("eps", "heic")  # to write
 _GRAY = ("pbm", "pgm", "xbm")
 _HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
@@ -68,7 +69,8 @@ class Pair:
 
     def takes(self, options: OptionValues) -> bool:
         """Whether the pair has the last one of the options."""
-        return list(options)[-1] in self.plan(options).options
+        used = {name: value for name, value in options.items() if name != "bit_depth"}  # targets differ in its values
+        return list(options)[-1] in self.plan(used).options
 
 
 def _expect(pair: Pair, options: OptionValues, **changes: Any) -> PipelineResult:
@@ -208,6 +210,15 @@ def _compression(pair: Pair) -> None:
     _expect(pair, {"compression": "jpeg"}, compression="jpeg", depth=8, alpha=False)
 
 
+def _exposure(pair: Pair) -> None:
+    if pair.source.name == "jxr":  # of integers
+        assert "option_ignored" in codes(pair.convert({"exposure": -9}))
+    elif pair.source.name in ("exr", "hdr"):
+        _expect(pair, {"exposure": -9}, corners="----")
+    else:
+        _development(pair)
+
+
 def _raw_mode(pair: Pair) -> None:
     _expect(pair, {"raw_mode": "preview"}, size=(84, 60), depth=8)
 
@@ -279,12 +290,12 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "dpi": ({"dpi": 72}, _dpi),
     "quality": ({"quality": 20}, _quality),
     "lossless": ({"lossless": True}, _lossless),
+    "exposure": ({"exposure": -9}, _exposure),
     "effort": ({"effort": 9}, _effort),
     "progressive": ({"progressive": True}, _progressive),
     "subsampling": ({"subsampling": "4:4:4"}, _subsampling),
     "compression": ({"compression": "none"}, _compression),
     "raw_mode": ({"raw_mode": "preview"}, _raw_mode),
-    "exposure": ({"exposure": -2.0}, _development),
     "white_balance": ({"white_balance": "3000"}, _development),
     "half_size": ({"half_size": True}, _development),
     "max_bytes": ({"max_bytes": 1_000_000}, _max_bytes),
@@ -309,7 +320,8 @@ def _pairs(*, everything: bool) -> Iterator[Pair]:
     plain = list(_plain_pairs())
     for plan in plain if everything else sample_of(plain):
         # A size is not enough to keep the original.
-        always = {"bit_depth": 8} if plan.source == plan.target and "bit_depth" in plan.options else {}
+        fewest = {"bit_depth": _DEPTHS.get(plan.target.name, (8,))[0]}
+        always = fewest if plan.source == plan.target and "bit_depth" in plan.options else {}
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)

@@ -315,7 +315,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "hdr_reduced": "high dynamic range, also that of a gain map; the picture is as on a screen without HDR",
         "jpeg_reencoded": "the coding of a JPEG above 40 megapixels, or that JPEG XL cannot hold, such as CMYK",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
-        "layers_dropped": "layers and effects of a PSD without a merged picture that cannot be drawn",
+        "layers_dropped": "layers of a PSD that cannot be drawn, without a merged picture; further channels of an EXR",
         "layers_flattened": "layers and effects of a PSD, which become one picture",
         "links_dropped": "links of a PDF: all, or those to pages that were not selected",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
@@ -332,6 +332,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
         "timing_dropped": "frame durations, when frames become pages",
         "timing_rounded": "frame durations, in the hundredths of a second of GIF; the total stays",
+        "tone_mapped": "light brighter than white; a curve makes it darker, and leaves middle gray (18 %) as it is",
         "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
     }
 )

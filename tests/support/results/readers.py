@@ -10,6 +10,7 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+import OpenEXR
 import pypdfium2
 import pyvips
 from numpy.typing import NDArray
@@ -82,6 +83,28 @@ def _decode_jxl(data: bytes) -> NDArray[Any]:
     """Samples of 8 or 16 bits, from fewer if the largest one has the highest bit."""
     array: NDArray[Any] = imagecodecs.jpegxl_decode(data)
     return array if array.dtype == np.uint8 else array << (16 - int(array.max()).bit_length())
+
+
+def _light(decode: Callable[[bytes], NDArray[Any]]) -> Callable[[bytes], Reading]:
+    """A reader for a decoder of linear light, whose pixels are those of sRGB."""
+
+    def reader(data: bytes) -> Reading:
+        light = np.clip(np.asarray(decode(data), float), 0, 1)
+        light = light if light.ndim == 3 else light[..., None]
+        encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+        if light.shape[2] == 4:
+            encoded[..., 3] = light[..., 3]
+        return Reading(light.shape[1::-1], 1, _colour((encoded * 255 + 0.5).astype(np.uint8)))
+
+    return reader
+
+
+def _decode_exr(data: bytes) -> NDArray[Any]:
+    (channel,) = OpenEXR.File(BytesIO(data)).channels().values()
+    samples: NDArray[Any] = np.array(channel.pixels, np.float32)
+    if samples.ndim == 3 and samples.shape[2] == 4:
+        samples[..., :3] /= np.maximum(samples[..., 3:], 1e-6)
+    return samples
 
 
 def _heif(data: bytes) -> Reading:
@@ -176,7 +199,9 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "cur": _ico,
     "dds": _dds,
     "eps": _eps,
+    "exr": _light(_decode_exr),
     "gif": _vips,
+    "hdr": _light(imagecodecs.rgbe_decode),
     "heic": _heif,
     "j2k": _frames(_decode_jp2),
     "jp2": _frames(_decode_jp2),
@@ -186,6 +211,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     **dict.fromkeys(("pam", "pbm", "pgm", "ppm"), _mupdf),
     "jph": _frames(_decode_jp2),
     "jxl": _frames(_decode_jxl),
+    "jxr": _frames(imagecodecs.jpegxr_decode),
     "pdf": _pdf,
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,

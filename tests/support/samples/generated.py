@@ -8,7 +8,9 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+import OpenEXR
 import pillow_heif
+from numpy.typing import NDArray
 from PIL import Image, ImageCms
 from psd_tools import PSDImage
 
@@ -72,6 +74,21 @@ def jp2_box(kind: bytes, content: bytes) -> bytes:
 
 def _jph() -> bytes:
     return boxed(bytes(imagecodecs.htj2k_encode(np.asarray(quadrants()))), brand=b"jph ")
+
+
+def linear(image: Image.Image) -> NDArray[np.float32]:
+    """The light of a picture in sRGB, of which 1 is white."""
+    encoded = np.asarray(image) / np.float32(255)
+    return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4).astype(np.float32)
+
+
+def exr(*parts: dict[str, NDArray[Any]], **attributes: Any) -> bytes:
+    """An OpenEXR file of parts, each with its channels by name."""
+    header = {"compression": OpenEXR.ZIP_COMPRESSION, "type": OpenEXR.scanlineimage, **attributes}
+    named = [OpenEXR.Part({**header, "name": f"part {number}"}, part) for number, part in enumerate(parts)]
+    file = BytesIO()
+    (OpenEXR.File(named) if len(parts) > 1 else OpenEXR.File(header, parts[0])).write(file)
+    return file.getvalue()
 
 
 def _boxes() -> list[tuple[int, int, tuple[int, int, int]]]:
@@ -155,7 +172,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "eps": _eps,
     "epub": lambda: books.epub(_png()),
     "fb2": lambda: books.fb2(_png()),
+    "exr": lambda: exr({"RGB": linear(quadrants()).astype(np.float16)}),
     "gif": _pillow("GIF"),
+    "hdr": lambda: bytes(imagecodecs.rgbe_encode(linear(quadrants()))),
     "heic": _heic,
     "html": lambda: b"<!DOCTYPE html><title>A page</title><h1>A page</h1><p>of text</p>",
     "icns": _icns,
@@ -170,6 +189,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
     "pbm": lambda: _pnm(f"P4\n{SIZE[0]} {SIZE[1]}\n", "1"),
     "pcx": _pillow("PCX"),
+    "jxr": lambda: bytes(imagecodecs.jpegxr_encode(np.asarray(quadrants()))),
     "pdf": _pdf,
     "pfm": _pfm,
     "pgm": lambda: _pnm(f"P5\n{SIZE[0]} {SIZE[1]}\n255\n", "L"),

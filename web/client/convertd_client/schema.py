@@ -30,6 +30,7 @@ class ConvertOptions(TypedDict, total=False):
     font_size: float  # Size of text in points; headings are larger in proportion.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
     rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
     flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
@@ -52,7 +53,6 @@ class ConvertOptions(TypedDict, total=False):
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
-    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
 
