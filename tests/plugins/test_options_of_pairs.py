@@ -25,8 +25,8 @@ from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
-_DPI = {"pdf": 150, "eps": 150, "svg": 96, "xps": 150}  # the defaults for formats without pixels
-_LAID_OUT = {"cbz", "epub", "fb2", "html", "md", "mobi", "txt"}  # test_books and test_html have their options
+_DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
+_LAID_OUT = {"cbz", "epub", "fb2", "html", "md", "mobi", "txt", "xps"}  # test_books and test_html have their options
 _OF_TEXT = {"page_size", "landscape", "margin", "font_size"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
