@@ -3,6 +3,8 @@
 import warnings
 from typing import Any
 
+from PIL import Image
+
 from engine.conversions import Conversion, EncodedFile, FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
@@ -37,6 +39,8 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
             warnings.filterwarnings("ignore")
             warnings.filterwarnings("error", category=FidelityWarning)
             payload = reader(result.data, secrets)
+            if target.is_complete is None:
+                _decode(payload)
     except TooLarge:
         raise
     except Exception as error:
@@ -52,6 +56,14 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     if not same_count or not (same_size or actual.size == _stored_size(plan, expected.size, options)):
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
     return actual
+
+
+def _decode(payload: Any) -> None:
+    """Decodes the pictures of a file that does not show whether it is complete."""
+    if isinstance(payload, Raster):
+        for frame in payload.frames:
+            if isinstance(frame.pixels, Image.Image):
+                frame.pixels.load()
 
 
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
