@@ -5,7 +5,7 @@ from typing import Any
 
 from PIL import Image
 
-from engine.conversions import Conversion, EncodedFile, FidelityWarning
+from engine.conversions import AnyConversion, Conversion, EncodedFile, FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
 from engine.media import DOCUMENT, Pictures, Raster, pictures
@@ -34,17 +34,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore")
-            warnings.filterwarnings("error", category=FidelityWarning)
-            payload = reader(result.data, secrets)
-            if target.is_complete is None:
-                _decode(payload)
-    except TooLarge:
-        raise
-    except Exception as error:
-        raise StepFailed(f"The result is an unreadable {target} file.") from error
+    payload = _read(reader, result.data, secrets, decode=target.is_complete is None)
     encoded, actual = result.encoder_input, pictures(payload)
     expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:
@@ -58,12 +48,22 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     return actual
 
 
-def _decode(payload: Any) -> None:
-    """Decodes the pictures of a file that does not show whether it is complete."""
-    if isinstance(payload, Raster):
-        for frame in payload.frames:
-            if isinstance(frame.pixels, Image.Image):
-                frame.pixels.load()
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
+    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore")
+            warnings.filterwarnings("error", category=FidelityWarning)
+            payload = reader(data, secrets)
+            if decode and isinstance(payload, Raster):
+                for frame in payload.frames:
+                    if isinstance(frame.pixels, Image.Image):
+                        frame.pixels.load()
+            return payload
+    except TooLarge:
+        raise
+    except Exception as error:
+        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
 
 
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
