@@ -8,5 +8,5 @@ unset PYTHONDONTWRITEBYTECODE
 .venv/bin/ruff check .
 .venv/bin/mypy &
 types=$!
-.venv/bin/pytest -n 5 --dist worksteal -q
+.venv/bin/pytest -n 4 --dist worksteal -q
 wait "$types"
