@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine import HDR_TRANSFERS, MAX_FRAMES, CorruptInput, HdrColors, Size, TooLarge, check_size
 from plugins._jxl import library
-from plugins._jxl.library import LIBRARY
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+LIBRARY = library.load()
 
 _CONTENTS = (b"Exif", b"xml ", b"jhgm")  # types of boxes that are read: EXIF, XMP, gain map
 _MAX_BOX = 32 << 20  # bytes of one of them after decompression

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine import HdrColors, StepFailed
 from plugins._jxl import library
-from plugins._jxl.library import LIBRARY
+from plugins._jxl.reader import LIBRARY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
