@@ -92,7 +92,7 @@ def read_header(data: bytes) -> Header:
     ticks: list[int] = []
     box: _Space | None = None
     with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
-        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # otherwise it would not be told
+        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # Otherwise libjxl hides the orientation.
         while True:
             event = _next_event(handle)
             if box is not None and event != library.NEED_BOX_SPACE:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SPACE = 1 << 20  # bytes of output at a time
 _D65, _SRGB, _P3 = 1, 1, 11  # code points of libjxl
-_CODE_POINTS = {11: _P3, 12: _P3}  # of libjxl for primaries, by that of H.273
+_CODE_POINTS = {11: _P3, 12: _P3}  # primaries by the code points of H.273, in those of libjxl
 _DCI = 11  # the code point of H.273 for P3 with the white of cinemas, and that of libjxl for this white
 _SRGB_TRANSFER = 13
 _TICKS = 1000  # per second
