@@ -10,6 +10,8 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from engine.registry import Registry
 
+_OF_THE_MACHINE = frozenset({"font_substituted"})  # warnings of readers that say nothing about the file
+
 
 def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
     """Returns what the reader of the result's format finds in it: one page without size if there is no reader.
@@ -32,14 +34,16 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore")
-            warnings.filterwarnings("error", category=FidelityWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             payload = reader(result.data, secrets)
     except TooLarge:
         raise
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {target} file.") from error
+    codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
+    if codes - _OF_THE_MACHINE:
+        raise StepFailed(f"The result is a damaged {target} file.")
     encoded, actual = result.encoder_input, pictures(payload)
     expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:

@@ -45,23 +45,31 @@ _SETTINGS = """\
 <item oor:path="/org.openoffice.Office.Calc/Content/Update"><prop oor:name="Link" oor:op="fuse">\
 <value>2</value></prop></item>
 """
-# MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 is NO_UPDATE.
+# The library sets the language to that of the United States, whose paper is Letter. Set to that of the system, as by
+# the program, paper is A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
 _MACRO = """\
 Sub Main
   On Error GoTo Failed
-  Dim reading(5) As New com.sun.star.beans.PropertyValue
+  Dim node(0) As New com.sun.star.beans.NamedValue
+  node(0).Name = "nodepath"
+  node(0).Value = "/org.openoffice.Setup/L10N"
+  provider = createUnoService("com.sun.star.configuration.ConfigurationProvider")
+  settings = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
+  settings.replaceByName("ooSetupSystemLocale", "")
+  settings.commitChanges()
+  Dim reading(4) As New com.sun.star.beans.PropertyValue
   reading(0).Name = "Hidden"
   reading(0).Value = True
-  reading(1).Name = "ReadOnly"
-  reading(1).Value = True
-  reading(2).Name = "MacroExecutionMode"
+  reading(1).Name = "MacroExecutionMode"
+  reading(1).Value = 0
+  reading(2).Name = "UpdateDocMode"
   reading(2).Value = 0
-  reading(3).Name = "UpdateDocMode"
-  reading(3).Value = 0
-  reading(4).Name = "FilterOptions"
-  reading(4).Value = Environ("READING")
-  reading(5).Name = "Password"
-  reading(5).Value = Environ("PASSWORD")
+  reading(3).Name = "FilterOptions"
+  reading(3).Value = Environ("READING")
+  If Environ("PASSWORD") &lt;&gt; "" Then
+    reading(4).Name = "Password"
+    reading(4).Value = Environ("PASSWORD")
+  End If
   Dim writing(1) As New com.sun.star.beans.PropertyValue
   writing(0).Name = "FilterName"
   writing(0).Value = Environ("FILTER")

@@ -30,7 +30,7 @@ CSV = FileFormat(
     "csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=lambda _content: 0
 )
 _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
-_WRITING = f"{_READING},,0,false,true,false,false,false,1"  # as shown, the first sheet
+_WRITING = f"{_READING},,0,false,true"  # values as they are shown
 _SEPARATORS = "\t;,"
 _LINES = 20
 _TARGETS = (
