@@ -33,6 +33,7 @@ class Registry:
         self.options: dict[str, Option] = {}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
+        self._paths_with_options: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
@@ -207,14 +208,21 @@ class Registry:
         """The plan, or another one between the same formats if it has more of the options."""
         if plan.tool is not None or names <= plan.options.keys():
             return plan
-        path = cheapest_paths(self._graph, plan.source, names, self._transformed)[plan.target]
+        return self._alternative(plan, cheapest_paths(self._graph, plan.source, names, self._transformed)[plan.target])
+
+    def _alternative(self, plan: Plan, path: Conversions) -> Plan:
         if path not in self._alternatives:
             self._alternatives[path] = self._make_plan(plan.sources, plan.target, path)
         return self._alternatives[path]
 
     def pair_options(self, plan: Plan) -> dict[str, Option]:
         """Returns the options that a conversion between the formats of a plan can have, whichever path it takes."""
-        return join_options([self._plan_with(plan, frozenset(self.options)).options, plan.options])
+        source = plan.source
+        if source not in self._paths_with_options:
+            names = frozenset(self.options)
+            self._paths_with_options[source] = cheapest_paths(self._graph, source, names, self._transformed)
+        path = self._paths_with_options[source][plan.target]
+        return join_options([self._alternative(plan, path).options, plan.options])
 
     def _plan(
         self,

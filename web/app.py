@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -64,7 +65,10 @@ def assemble(
     process: ServerProcess | None = None,
 ) -> Services:
     """Builds the services that handlers use and creates the data folder. `cluster` returns its state. Blocks."""
-    openapi = document(documented_operations(registry), registry, settings.base_url)
+
+    def openapi() -> dict[str, Any]:
+        return document(documented_operations(registry), registry, settings.base_url)
+
     on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
     return Services(settings, registry, on_files, open_blobs(settings), openapi, cluster, process or ServerProcess())
 

@@ -1,4 +1,7 @@
-"""Every option of every pair changes what it should and nothing else. The cases are made from the registry."""
+"""Every option of pairs of formats changes what it should and nothing else.
+
+The cases are made from the registry: pairs that cover all steps, with --long all pairs.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -20,6 +23,7 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts
 from tests.support.samples.generated import sample, samples_with_traits, saved
+from tests.support.samples.pairs import sample_of
 from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
@@ -27,8 +31,7 @@ from tests.support.samples.raw_samples import CAMERAS, raw_sample
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16)}  # others have 8 bits
-# The slow encoders, and the source whose conversion is tested in each run. Other sources have the same pixels.
-_SLOW = {"avif": "avif", "eps": "jpeg", "heic": "heic"}
+_SLOW = ("eps", "heic")  # to write
 _HOLDS_EXIF = ("jpeg", "png", "webp", "avif", "heic", "tiff", "psd")
 
 
@@ -44,14 +47,6 @@ class Pair:
 
     def __str__(self) -> str:
         return f"{self.trait or self.source}-{self.target}"
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether a slow codec gets the same pixels or options as in another pair, which is tested in each run."""
-        if self.trait:
-            return self.target.name in ("eps", "heic")
-        slow_decoder = self.source.name == "arw" and self.target.name not in ("jpeg", "png")
-        return slow_decoder or self.source.name != _SLOW.get(self.target.name, self.source.name)
 
     def plan(self, options: OptionValues) -> Plan:
         return _REGISTRY.plan([self.source], self.target, options=options)
@@ -295,36 +290,51 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 }
 
 
-def _pairs() -> Iterator[Pair]:
+def _plain_pairs() -> Iterator[Plan]:
     """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
     for plan in (plan for plan in _REGISTRY.catalogue() if _REGISTRY.targets(plan.target)):  # others are only written
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
-            # A size is not enough to keep the original.
-            always = {"bit_depth": 8} if plan.source == plan.target and "bit_depth" in plan.options else {}
-            yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
+            yield plan
         seen.add(steps)
+
+
+def _pairs(*, everything: bool) -> Iterator[Pair]:
+    """Pairs of plain files, and of files with a trait. Of those that repeat each other, one, or all."""
+    plain = list(_plain_pairs())
+    for plan in plain if everything else sample_of(plain):
+        # A size is not enough to keep the original.
+        always = {"bit_depth": 8} if plan.source == plan.target and "bit_depth" in plan.options else {}
+        yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        targets = (target for target in _REGISTRY.targets(source) if _REGISTRY.targets(target))
-        yield from (Pair(source, target, data, trait) for target in targets)
+        targets = [target for target in _REGISTRY.targets(source) if _REGISTRY.targets(target)]
+        without = [target for target in targets if not _may_hold(target, trait)]
+        for target in targets:
+            if everything or target not in without[1:]:
+                yield Pair(source, target, data, trait)
 
 
-_PAIRS = list(_pairs())
-_of_all_pairs = pytest.mark.parametrize(
-    "pair", [pytest.param(pair, id=str(pair), marks=[pytest.mark.long] * pair.is_slow) for pair in _PAIRS]
-)
+def _may_hold(target: FileFormat, trait: str) -> bool:
+    return {"animation": target.animated, "pages": target.paged}.get(trait, target.name not in _SLOW)
 
 
-@_of_all_pairs
+_PAIRS = list(_pairs(everything=False))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "pair" in metafunc.fixturenames:
+        pairs = list(_pairs(everything=True)) if metafunc.config.getoption("long") else _PAIRS
+        metafunc.parametrize("pair", pairs, ids=str)
+
+
 def test_options_change_what_they_should(pair: Pair) -> None:
     for values, check in _CHECKS.values():
         if pair.takes(values):
             check(pair)
 
 
-@_of_all_pairs
 def test_defaults_and_unused_options_change_nothing(pair: Pair) -> None:
     options = pair.plan({}).options.values()
     defaults = {option.name: option.default for option in options if option.default is not None}

@@ -21,6 +21,7 @@ from web.api.operations import Tag
 from web.api.values import API
 from web.handlers.pages import PUBLIC_PAGE, PageHandler
 from web.http.handler import BaseHandler
+from web.services.api_documents import ApiDocuments
 from web.services.api_reference import Endpoint
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
@@ -42,9 +43,9 @@ class DocsPage(PageHandler):
 
     fixed_headers = PUBLIC_PAGE
 
-    def write_docs(self, key: str, template: str, **values: Any) -> None:
+    def write_docs(self, key: str, template: str, documents: ApiDocuments, **values: Any) -> None:
         """Responds with the rendered template, and remembers it by the key."""
-        url, tags = self.services.settings.base_url, _by_tag(self.services.reference)
+        url, tags = self.services.settings.base_url, _by_tag(documents.reference)
         page_of = {tag: f"/docs/{name}" for name, (_, own) in REFERENCE_PAGES.items() for tag in own}
         to_html, escape_text = _to_html, partial(escape, quote=False)  # quotes are a tenth of the page
         common = {
@@ -66,16 +67,18 @@ class Docs(DocsPage):
         services, url = self.services, self.services.settings.base_url
         if self.write_known_page("docs.html"):
             return
+        documents = await services.documents()
         self.write_docs(
             "docs.html",
             "docs.html",
+            documents,
             variable=VARIABLE,
             quickstart=_quickstart(url),
             error_example=_error_example(),
             status=STATUS,
             errors=ERROR_CATALOGUE,
             warnings=WARNING_CATALOGUE,
-            options=services.options,
+            options=documents.options,
             tiers=tuple(TIERS.values()),
             mib=MIB,
             cost=CREDITS_PER_CONVERSION,
@@ -97,9 +100,10 @@ class Reference(DocsPage):
     async def get(self, page: str) -> None:
         if self.write_known_page(page):
             return
-        names = {option.name for option in self.services.options}
-        have_options = _having_all(self.services.reference, names)
-        self.write_docs(page, "reference.html", option_names=names, have_options=have_options)
+        documents = await self.services.documents()
+        names = {option.name for option in documents.options}
+        have_options = _having_all(documents.reference, names)
+        self.write_docs(page, "reference.html", documents, option_names=names, have_options=have_options)
 
 
 def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:

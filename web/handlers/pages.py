@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Hashable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
@@ -266,8 +267,9 @@ class PageNotFound(PageHandler):
     """All other paths without a resource."""
 
 
+@cache
 def load_templates() -> Loader:
-    """Compiles the templates of all pages. Reads from disk."""
+    """Compiles the templates of all pages, once per process. Reads from disk."""
     loader = Loader(str(_TEMPLATES))
     for path in _TEMPLATES.glob("*.html"):
         loader.load(path.name)

@@ -11,7 +11,8 @@ from web.api.schemas import service as schemas
 from web.api.values import API
 from web.http.handler import BaseHandler
 from web.http.responses import write_json
-from web.services.catalogue import CachedJson, cached_json, conversion
+from web.services.api_documents import CachedJson, cached_json
+from web.services.catalogue import conversion
 
 _TOOL_PATH = f"^{API}/(?:tools/)?(.*?)({JSON_FORM})?$"
 _CACHE_CONTROL = "public, max-age=300"
@@ -73,7 +74,7 @@ class Tools(BaseHandler):
     @Operation(id="listTools", tag="Catalogue", responses=cacheable(json_response(schemas.Tools)))
     async def get(self) -> None:
         """List the conversion tools"""
-        _reply_cached(self, self.services.tools)
+        _reply_cached(self, (await self.services.documents()).tools)
 
 
 class OpenApiDocument(BaseHandler):
@@ -88,7 +89,7 @@ class OpenApiDocument(BaseHandler):
     )
     async def get(self) -> None:
         """Get this document"""
-        document = self.services.openapi
+        document = (await self.services.documents()).openapi
         if not _is_current(self, document.etag):
             write_json(self, document.encoded)
 

@@ -1,7 +1,5 @@
 """The catalogue of conversions and tools of this server, as the API returns it."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,22 +16,6 @@ from web.api.operations import tool_path
 from web.api.values import API
 
 _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
-
-
-@dataclass(frozen=True)
-class CachedJson:
-    """A JSON document that does not change: its values, encoding and ETag."""
-
-    data: dict[str, Any]
-    encoded: bytes
-    etag: str
-
-
-def cached_json(data: dict[str, Any]) -> CachedJson:
-    """Encodes a document and computes its ETag."""
-    # Weak: responses with the same data differ in their request id.
-    encoded = json.dumps(data, ensure_ascii=False).encode()
-    return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
 
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:

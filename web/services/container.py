@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from config.pricing import MIB
@@ -17,15 +15,9 @@ from storage.tables.ledger import ServerInstance
 from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts import Accounts, Registrations
-from web.services.api_reference import Endpoint, endpoints
+from web.services.api_documents import ApiDocuments, MakeOpenApi, cached_json
 from web.services.batches import Batches
-from web.services.catalogue import (
-    DocumentedOption,
-    cached_json,
-    documented_options,
-    formats_catalogue,
-    tools_catalogue,
-)
+from web.services.catalogue import formats_catalogue
 from web.services.charging import Charges
 from web.services.closing import complete
 from web.services.conversions import Conversions
@@ -56,8 +48,8 @@ log = logging.getLogger("convertd.server")
 class Services:
     """The services that handlers use.
 
-    Creates the data folder and the database if they do not exist. `openapi` is the OpenAPI document. `cluster` returns
-    the state of the cluster, if there is one. `process` is the process of the server. The constructor blocks.
+    Creates the data folder and the database if they do not exist. `make_openapi` makes the OpenAPI document. `cluster`
+    returns the state of the cluster, if there is one. `process` is the process of the server. The constructor blocks.
     """
 
     def __init__(
@@ -66,7 +58,7 @@ class Services:
         registry: Registry,
         executor: FileExecutor,
         blobs: BlobStore,
-        openapi: dict[str, Any],
+        make_openapi: MakeOpenApi,
         cluster: ReadState | None,
         process: ServerProcess,
     ) -> None:
@@ -87,8 +79,9 @@ class Services:
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges, self.job_queue = Charges(database, owner, releases), _open_job_queue(settings, process, owner)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
-        self.formats, self.tools = cached_json(formats_catalogue(registry)), cached_json(tools_catalogue(registry))
-        self.openapi = cached_json(openapi)
+        self.formats = cached_json(formats_catalogue(registry))
+        self._make_openapi = make_openapi
+        self._documents: ApiDocuments | None = None
         self.readiness = Readiness(
             registry, executor, limiter, self.work_files, database, blobs, metrics.installation, cluster
         )
@@ -126,15 +119,11 @@ class Services:
         closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
         await complete(*closing)
 
-    @cached_property
-    def reference(self) -> tuple[Endpoint, ...]:
-        """The API reference for the docs page, derived from the OpenAPI document."""
-        return endpoints(self.openapi.data)
-
-    @cached_property
-    def options(self) -> tuple[DocumentedOption, ...]:
-        """The table of options for the docs page."""
-        return documented_options(self.registry)
+    async def documents(self) -> ApiDocuments:
+        """Returns the documents that describe the API. They are made when they are first needed."""
+        if self._documents is None:
+            self._documents = await asyncio.to_thread(ApiDocuments.make, self.registry, self._make_openapi)
+        return self._documents
 
 
 def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -> WorkFiles:

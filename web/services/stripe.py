@@ -1,14 +1,14 @@
 """Payments through Stripe: checkout sessions, webhook events, and the choice of the payment provider."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import stripe
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError
-from stripe import SignatureVerificationError, WebhookSignature
 
 from config.pricing import CURRENCY
 from config.settings import Settings
@@ -28,6 +28,9 @@ from web.services.checkout import (
     return_urls,
 )
 from web.services.idempotency import IdempotencyService
+
+if TYPE_CHECKING:  # slow to import, and many servers sell nothing
+    from stripe.params.checkout import SessionCreateParams
 
 log = logging.getLogger("convertd.payments")
 
@@ -110,9 +113,12 @@ class StripeCheckout:
     """
 
     def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str) -> None:
+        import stripe  # noqa: PLC0415, as above
+
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
         self._root = root
+        self._error = stripe.StripeError
         self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
             key, base_addresses={"api": api_base}, http_client=self._http, max_network_retries=_RETRIES
@@ -127,13 +133,13 @@ class StripeCheckout:
             if session.url is None:
                 raise AttributeError("url")
             return CheckoutSession(session.url, session.id, session.expires_at)
-        except (stripe.StripeError, TimeoutError, AttributeError) as error:
+        except (self._error, TimeoutError, AttributeError) as error:
             code = getattr(error, "code", None)
             fields = {"purchase": purchase.purchase_id, "error": type(error).__name__, "code": code}
             log.error("Stripe opened no checkout: %s", error, extra={"fields": fields})
             raise CheckoutUnavailable from None
 
-    def _parameters(self, purchase: Purchase, email: str, language: str) -> stripe.params.checkout.SessionCreateParams:
+    def _parameters(self, purchase: Purchase, email: str, language: str) -> SessionCreateParams:
         success_url, cancel_url = return_urls(self._root, purchase.purchase_id)
         metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
         return {
@@ -233,6 +239,8 @@ class PaymentEvents:
 
 
 def _is_signed(body: bytes, signature: str, secret: str) -> bool:
+    from stripe import SignatureVerificationError, WebhookSignature  # noqa: PLC0415, as above
+
     try:
         # Constant-time comparison requires ASCII.
         return signature.isascii() and WebhookSignature.verify_header(body, signature, secret, _SIGNATURE_TOLERANCE)

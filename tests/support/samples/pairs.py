@@ -1,0 +1,26 @@
+"""Samples of the pairs of formats. Pairs of the same steps repeat each other: all of them are tested with `--long`."""
+
+from collections.abc import Sequence
+
+from engine.planner import Plan
+
+
+def sample_of(plans: Sequence[Plan]) -> list[Plan]:
+    """So few of the plans that each of their steps is in one of them, and each format is the source of one.
+
+    Of the plans with steps that no other has yet, those come first whose formats are about equally far apart in the
+    alphabet, so that the sources are spread over the targets.
+    """
+    sources = sorted({plan.source.name for plan in plans})
+    targets = sorted({plan.target.name for plan in plans})
+
+    def distance(plan: Plan) -> int:
+        return (targets.index(plan.target.name) - sources.index(plan.source.name)) % len(targets)
+
+    chosen, seen = [], set[object]()
+    for plan in sorted(plans, key=distance):
+        parts = {plan.source, *plan.conversions}
+        if not parts <= seen:
+            chosen.append(plan)
+            seen |= parts
+    return chosen
