@@ -9,6 +9,7 @@ import sys
 
 # Positions in the struct LibreOfficeKitClass of LibreOfficeKit.h, which begins with its size.
 _RUN_MACRO = 11
+_SET_ACTIVE = "_ZN10comphelper14LibreOfficeKit9setActiveEb"  # comphelper::LibreOfficeKit::setActive(bool)
 
 
 def main(library: str, folder: str, profile: str, macro: str) -> bool:
@@ -17,6 +18,8 @@ def main(library: str, folder: str, profile: str, macro: str) -> bool:
     start = loaded.libreofficekit_hook_2
     start.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))
     office = start(folder.encode(), profile.encode())
+    # Without windows that a client shows: pages are then drawn as the program prints them.
+    getattr(loaded, _SET_ACTIVE)(False)
     run_macro = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(office[0][_RUN_MACRO])
     return bool(run_macro(ctypes.cast(office, ctypes.c_void_p), macro.encode()))
 
