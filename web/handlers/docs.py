@@ -23,6 +23,7 @@ from web.handlers.pages import PUBLIC_PAGE, PageHandler
 from web.http.handler import BaseHandler
 from web.services.api_documents import ApiDocuments
 from web.services.api_reference import Endpoint
+from web.services.catalogue import format_groups
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
@@ -90,7 +91,7 @@ class Docs(DocsPage):
             client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
             webhook_events=EVENTS,
             webhook_samples=WEBHOOK_SAMPLES,
-            targets_of=services.formats.data["by_input_format"],
+            groups=format_groups(services.registry),
         )
 
 

@@ -28,6 +28,7 @@ from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, wants_html
+from web.services.catalogue import format_groups
 from web.services.code_samples import LANGUAGES, Call
 from web.services.container import Services
 from web.services.usage_report import describe_price
@@ -135,6 +136,7 @@ class Landing(PageHandler):
             "landing.html",
             targets_of=services.formats.data["by_input_format"],
             total=services.formats.data["total"],
+            groups=format_groups(services.registry),
             formats=services.registry.formats,
             samples=_trial_samples(url),
             example=LANGUAGES["curl"](example),

@@ -28,6 +28,16 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
     return {"conversions": conversions, "by_input_format": by_input, "total": len(pairs)}
 
 
+def format_groups(registry: Registry) -> list[tuple[list[str], list[str]]]:
+    """The names of input formats that convert to the same output formats, and of these; the largest groups first."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for source in registry.formats.values():
+        targets = tuple(target.name for target in registry.targets(source))
+        groups.setdefault(targets, []).append(source.name)
+    found = [(sources, list(targets)) for targets, sources in groups.items() if targets]
+    return sorted(found, key=lambda group: -len(group[0]))
+
+
 def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
     """The steps and options of a conversion between formats named by name or alias. Raises UnsupportedConversion."""
     fmt = registry.format(source)
