@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from engine.conversions import EncodedFile, FidelityWarning
+from engine.conversions import AnyConversion, EncodedFile, FidelityWarning
 from engine.errors import StepFailed, TooLarge
 from engine.media import DOCUMENT, Pictures, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
@@ -33,17 +33,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            payload = reader(result.data, secrets)
-    except TooLarge:
-        raise
-    except Exception as error:
-        raise StepFailed(f"The result is an unreadable {target} file.") from error
-    codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
-    if codes - _OF_THE_MACHINE:
-        raise StepFailed(f"The result is a damaged {target} file.")
+    payload = _read(reader, result.data, secrets)
     encoded, actual = result.encoder_input, pictures(payload)
     expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:
@@ -54,6 +44,21 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     if not same_count or (actual.size and expected.size and actual.size != expected.size):
         raise StepFailed(f"The content of the {target} file differs from the encoder's input.")
     return actual
+
+
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues) -> Any:
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            payload = reader(data, secrets)
+    except TooLarge:
+        raise
+    except Exception as error:
+        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
+    codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
+    if codes - _OF_THE_MACHINE:
+        raise StepFailed(f"The result is a damaged {reader.source} file.")
+    return payload
 
 
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:

@@ -38,7 +38,10 @@ _MAX_FONTS = 10
 
 
 def sniff_package(main: str) -> Sniffer:
-    """A sniffer for Office Open XML with a main part such as `word/document.xml`, or with any part, encrypted."""
+    """A sniffer for Office Open XML with a main part such as `word/document.xml`.
+
+    It scores lower for encrypted files and truncated ones, which do not show their main part.
+    """
     folder, name = main.removesuffix(".xml").split("/")
     part = re.compile(rf"{folder}/{name}\d*\.xml".encode())
 
@@ -46,7 +49,9 @@ def sniff_package(main: str) -> Sniffer:
         if content[:8] == _compound_file.SIGNATURE:
             return len(_compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in CompoundFile(content).streams else 0
         names = _zip.names(content)
-        return len(main) if _CONTENT_TYPES in names and any(map(part.fullmatch, names)) else 0
+        if _CONTENT_TYPES not in names:
+            return 0
+        return len(main) if any(map(part.fullmatch, names)) else int(not _zip.is_complete(content))
 
     return sniff
 
@@ -115,6 +120,8 @@ def _writer(
 
 def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
     """Converts a file, and tells which fonts it names that were replaced. Raises UnknownFormat for an encrypted one."""
+    if format.is_complete and not format.is_complete(data):
+        raise CorruptInput("The file is truncated.")
     archive = _zip.check(data) if data[:4] == _zip.SIGNATURE else None
     try:
         written = _libreoffice.convert(data, format.extensions[0], filter_, password)

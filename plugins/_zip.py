@@ -19,7 +19,8 @@ _MAX_DIRECTORY = 1 << 20  # bytes that are searched for names
 _LOCAL_NAME = re.compile(rb"PK\x03\x04.{22}(..)..", re.DOTALL)
 _MAX_HEAD = 1 << 16  # bytes of a truncated file that are searched for names
 _MAX_FILES = 20_000
-_MAX_UNPACKED = 512 << 20  # bytes
+_MARKUP = (".xml", ".rels")
+_MAX_MARKUP, _MAX_UNPACKED = 64 << 20, 512 << 20  # bytes of markup, which is slow to read, and of all files
 
 
 def mimetype(content: Content) -> bytes:
@@ -34,14 +35,27 @@ def names(content: Content) -> frozenset[bytes]:
     """The names of files in a ZIP, at least of the first ones; of a truncated ZIP, those near its beginning."""
     if content[:4] != SIGNATURE:
         return frozenset()
-    tail = content[-_END.size - _MAX_COMMENT :]
-    position = tail.rfind(_END_SIGNATURE)
-    if 0 <= position <= len(tail) - _END.size:
-        _, _, _, size, offset, _ = _END.unpack_from(tail, position)
-        return frozenset(_listed(content[offset : offset + min(size, _MAX_DIRECTORY)]))
+    directory = _directory(content)
+    if directory is not None:
+        return frozenset(_listed(directory))
     head = content[:_MAX_HEAD]
     found = ((match.end(), int.from_bytes(match[1], "little")) for match in _LOCAL_NAME.finditer(head))
     return frozenset(head[start : start + length] for start, length in found)
+
+
+def is_complete(content: Content) -> bool:
+    """Whether a ZIP has a directory, which is at its end."""
+    return _directory(content) is not None
+
+
+def _directory(content: Content) -> bytes | None:
+    """At least the beginning of the directory; None if there is none."""
+    tail = content[-_END.size - _MAX_COMMENT :]
+    position = tail.rfind(_END_SIGNATURE)
+    if not 0 <= position <= len(tail) - _END.size:
+        return None
+    _, _, _, size, offset, _ = _END.unpack_from(tail, position)
+    return content[offset : offset + min(size, _MAX_DIRECTORY)]
 
 
 def _listed(directory: bytes) -> Iterator[bytes]:
@@ -65,8 +79,10 @@ def check(data: bytes) -> ZipFile:
     if len(files) > _MAX_FILES:
         message = f"The file contains {len(files)} others; the limit is {_MAX_FILES}."
         raise TooLarge(message, reason="elements", details={"max_files": _MAX_FILES})
+    markup = sum(file.file_size for file in files if file.filename.endswith(_MARKUP))
     unpacked = sum(file.file_size for file in files)
-    if unpacked > _MAX_UNPACKED:
-        message = f"The file unpacks to {unpacked} bytes; the limit is {_MAX_UNPACKED}."
-        raise TooLarge(message, reason="bytes", details={"max_unpacked_bytes": _MAX_UNPACKED})
+    for size, limit in ((markup, _MAX_MARKUP), (unpacked, _MAX_UNPACKED)):
+        if size > limit:
+            message = f"The file unpacks to {size} bytes; the limit is {limit}."
+            raise TooLarge(message, reason="bytes", details={"max_unpacked_bytes": limit})
     return archive

@@ -16,11 +16,11 @@ from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
-from tests.support.samples.pairs import sample_of
+from tests.support.samples.pairs import pairs_with_samples, sample_of
 
 _REGISTRY = load_registry()
 _TEXTS = {"html", "txt"}
-_PAIRS = [plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEXTS]
+_PAIRS = [plan for plan in pairs_with_samples() if plan.target.name not in _TEXTS]
 _SAMPLE = sample_of(_PAIRS)
 _TOOLS = _REGISTRY.tools.items()
 _PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}

@@ -23,7 +23,7 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts
 from tests.support.samples.generated import sample, samples_with_traits, saved
-from tests.support.samples.pairs import sample_of
+from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
@@ -293,7 +293,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 def _plain_pairs() -> Iterator[Plan]:
     """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
-    for plan in (plan for plan in _REGISTRY.catalogue() if _REGISTRY.targets(plan.target)):  # others are only written
+    for plan in (plan for plan in pairs_with_samples() if _REGISTRY.targets(plan.target)):  # others are only written
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
             yield plan

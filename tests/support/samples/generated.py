@@ -97,6 +97,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "webp": _pillow("WEBP", lossless=True),
 }
 
+FORMATS = frozenset({*_MAKERS, *CAMERAS})
+"""The names of the formats that have a sample."""
+
 
 def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
     file = BytesIO()
