@@ -4,7 +4,7 @@ import csv
 from io import StringIO
 from itertools import islice
 
-from engine import AnyConversion, FileFormat, decode_text, hookimpl
+from engine import AnyConversion, FileFormat, TooLarge, decode_text, hookimpl
 from plugins import _office
 from plugins._libreoffice import LIBREOFFICE, Filter
 
@@ -33,6 +33,7 @@ _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first
 _WRITING = f"{_READING},,0,false,true"  # values as they are shown
 _SEPARATORS = "\t;,"
 _LINES = 20
+_MAX_LINES = 100_000
 _TARGETS = (
     (XLSX, Filter("Calc MS Excel 2007 XML", "xlsx")),
     (ODS, Filter("calc8", "ods")),
@@ -43,6 +44,9 @@ _TARGETS = (
 def _separate_by_commas(data: bytes) -> bytes:
     """The same table in UTF-8, separated by commas."""
     text = decode_text(data)
+    if text.count("\n") > _MAX_LINES:
+        message = f"The table has more than {_MAX_LINES} lines."
+        raise TooLarge(message, reason="elements", details={"max_lines": _MAX_LINES})
     separator = next((one for one in _SEPARATORS if _separates(text, one)), ",")
     table = StringIO()
     csv.writer(table).writerows(csv.reader(StringIO(text, newline=""), delimiter=separator))

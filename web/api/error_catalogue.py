@@ -329,8 +329,9 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",
         "signature_invalidated": "signatures, which are no longer valid for a changed PDF",
+        "sound_dropped": "the sound of a clip",
         "timing_dropped": "frame durations, when frames become pages",
-        "timing_rounded": "frame durations, in the hundredths of a second of GIF; the total stays",
+        "timing_rounded": "frame durations, in the hundredths of a second of GIF, or of a long clip; the total stays",
         "xfa_dropped": "the XFA form of a PDF; its ordinary form fields are kept",
     }
 )

@@ -22,6 +22,7 @@ class ConvertOptions(TypedDict, total=False):
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
+    at: float  # Seconds into a clip: the frame shown then.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
