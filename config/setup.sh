@@ -30,6 +30,7 @@ libreoffice-calc-nogui     reads and writes spreadsheets
 libreoffice-impress-nogui  reads and writes presentations, and reads drawings'
 test_packages='
 chromium-headless-shell  opens the web pages
+djvulibre-bin            reads and writes DjVu
 libheif-examples         reads HEIC independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers

@@ -1,6 +1,8 @@
 """Documents of text: DOCX, DOC, ODT and RTF, by LibreOffice."""
 
-from engine import AnyConversion, FileFormat, Signature, ends_with, hookimpl
+import re
+
+from engine import AnyConversion, CorruptInput, FileFormat, Signature, ends_with, hookimpl
 from plugins import _office
 from plugins._libreoffice import LIBREOFFICE, Filter
 
@@ -26,13 +28,24 @@ RTF = FileFormat(
     sniff=Signature((0, rb"{\rtf")),
     is_complete=ends_with(b"}"),
 )
-FORMATS = (DOCX, DOC, ODT, RTF)
 _TARGETS = ((DOCX, Filter("MS Word 2007 XML", "docx")), (ODT, Filter("writer8", "odt")))
+
+
+def _check_lengths(data: bytes) -> bytes:
+    """The file itself. Raises CorruptInput for binary data that is longer than the file: LibreOffice would hang."""
+    if any(int(length) > len(data) for length in re.findall(rb"\\bin *(\d{1,18})", data)):
+        raise CorruptInput("The file states a wrong length of its binary data.")
+    return data
 
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
         return []
-    readers = [_office.reader(format, Filter("writer_pdf_Export")) for format in FORMATS]
-    return [*readers, *_office.writers(FORMATS, _TARGETS)]
+    pages = Filter("writer_pdf_Export")
+    return [
+        *(_office.reader(format, pages) for format in (DOCX, DOC, ODT)),
+        _office.reader(RTF, pages, _check_lengths),
+        *_office.writers((DOCX, DOC, ODT), _TARGETS),
+        *_office.writers((RTF,), _TARGETS, _check_lengths),
+    ]

@@ -86,10 +86,11 @@ def test_an_encrypted_file_needs_its_password() -> None:
     [
         (docx()[:-40], CorruptInput, "corrupt_input"),
         (rb"{\rtf1 text", CorruptInput, "corrupt_input"),
+        (rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
         (zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
         (docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
     ],
-    ids=["truncated", "truncated_rtf", "markup_bomb", "picture_bomb"],
+    ids=["truncated", "truncated_rtf", "wrong_length", "markup_bomb", "picture_bomb"],
 )
 def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
     data: bytes, error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch

@@ -163,6 +163,7 @@ def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path
     recognized = run_command(folder, "pdf-ocr", "1.pdf", "-o", "2.pdf", PATH="/nowhere")
 
     assert [(need["name"], need["install"]) for need in found["missing"]] == [
+        ("DjVuLibre", "apt-get install djvulibre-bin"),
         ("Ghostscript", "apt-get install ghostscript"),
         ("LibreOffice", "sh config/setup.sh office"),
         ("Tesseract", "apt-get install tesseract-ocr"),
