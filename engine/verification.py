@@ -3,13 +3,15 @@
 import warnings
 from typing import Any
 
-from engine.conversions import Conversion, EncodedFile, FidelityWarning
+from engine.conversions import AnyConversion, Conversion, EncodedFile, FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
 from engine.media import DOCUMENT, Pictures, Raster, pictures
 from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from engine.registry import Registry
+
+_OF_THE_MACHINE = frozenset({"font_substituted"})  # warnings of readers that say nothing about the file
 
 
 def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
@@ -32,15 +34,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore")
-            warnings.filterwarnings("error", category=FidelityWarning)
-            payload = reader(result.data, secrets)
-    except TooLarge:
-        raise
-    except Exception as error:
-        raise StepFailed(f"The result is an unreadable {target} file.") from error
+    payload = _read(reader, result.data, secrets)
     encoded, actual = result.encoder_input, pictures(payload)
     expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:
@@ -61,6 +55,21 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
         warnings.simplefilter("ignore")  # the pipeline has issued them
         holds = encoder.capabilities(options) if isinstance(encoder, Conversion) else None
     return holds.stored_size(size) if holds and size else size
+
+
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues) -> Any:
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            payload = reader(data, secrets)
+    except TooLarge:
+        raise
+    except Exception as error:
+        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
+    codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
+    if codes - _OF_THE_MACHINE:
+        raise StepFailed(f"The result is a damaged {reader.source} file.")
+    return payload
 
 
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:

@@ -20,7 +20,7 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts, pixels
 from tests.support.samples.generated import sample, samples_with_traits, saved
-from tests.support.samples.pairs import sample_of
+from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 
@@ -308,7 +308,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 def _plain_pairs() -> Iterator[Plan]:
     """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
-    for plan in (plan for plan in _REGISTRY.catalogue() if _LAID_OUT.isdisjoint((plan.source.name, plan.target.name))):
+    for plan in (plan for plan in pairs_with_samples() if _LAID_OUT.isdisjoint((plan.source.name, plan.target.name))):
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
             yield plan
@@ -325,7 +325,7 @@ def _pairs(*, everything: bool) -> Iterator[Pair]:
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        targets = [target for target in _REGISTRY.targets(source) if _REGISTRY.targets(target)]
+        targets = [plan.target for plan in pairs_with_samples() if plan.source == source and plan.reader]
         without = [target for target in targets if not _may_hold(target, trait)]
         for target in targets:
             if everything or target not in without[1:]:

@@ -209,6 +209,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "xps": lambda: books.xps(SIZE, _boxes()),
 }
 
+FORMATS = frozenset({*_MAKERS, *CAMERAS})
+"""The names of the formats that have a sample."""
+
 
 def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
     file = BytesIO()

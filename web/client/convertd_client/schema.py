@@ -28,6 +28,7 @@ class ConvertOptions(TypedDict, total=False):
     landscape: bool  # Whether the pages are wider than high.
     margin: float  # Distance to the edges of the page in mm.
     font_size: float  # Size of text in points; headings are larger in proportion.
+    at: float  # Seconds into a clip: the frame shown then.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
     exposure: float  # Brightens or darkens pictures with linear light, in stops.
