@@ -115,7 +115,7 @@ class Raster:
         keeps_hdr = target.linear or (target.hdr and not is_linear and not few_bits)
         opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
         raster = raster if target.gain_map else without_gain_map(raster)
-        if not keeps_hdr or (raster.background and not opaque):  # the background is in sRGB
+        if (raster.hdr and not keeps_hdr) or (raster.background and not opaque):  # the background is in sRGB
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:

@@ -21,14 +21,14 @@ from typing import ClassVar, TypeAlias
 from PIL import Image, ImageChops
 
 from engine import pipeline, sandbox
-from engine.conversions import Loss, modules_of
+from engine.conversions import Conversion, Loss, modules_of
 from engine.errors import ConversionError
 from engine.executor import Job, JobLimits, JobResult, LocalExecutor
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.formats import FileFormat
 from engine.media import RASTER
-from engine.options import Option
+from engine.options import NO_OPTIONS, Option
 from engine.planner import Plan
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
@@ -198,7 +198,7 @@ def check_detection(subject: Subject) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _identified(subject: Subject, data: bytes, filename: str = "") -> str | None:
+def _identified(subject: Subject, data: bytes, filename: str = "file.bin") -> str | None:
     try:
         return subject.registry.identify_content(data, filename).name
     except ConversionError:
@@ -260,8 +260,13 @@ def _there_and_back(subject: Subject, fmt: FileFormat) -> list[str]:
     if fmt.lossy or loses or there.outcome.warnings or back.outcome.warnings:
         return []
     before, after = (Image.open(BytesIO(data)).convert("RGB") for data in (original, back.data))
-    if before.size != after.size:
+    encoder = plan.steps[plan.encoder_position]
+    holds = encoder.capabilities(NO_OPTIONS) if isinstance(encoder, Conversion) else None
+    size = holds.stored_size(before.size) if holds else before.size
+    if size != after.size:
         return [f"a picture of {before.size} comes back as one of {after.size}"]
+    if size != before.size:
+        return []
     largest = max(ImageChops.difference(before, after).tobytes())
     return ["a picture comes back with other colors"] if largest > _TOLERANCE else []
 

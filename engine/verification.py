@@ -3,6 +3,8 @@
 import warnings
 from typing import Any
 
+from PIL import Image
+
 from engine.conversions import AnyConversion, Conversion, EncodedFile, FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
@@ -34,7 +36,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
-    payload = _read(reader, result.data, secrets)
+    payload = _read(reader, result.data, secrets, decode=target.is_complete is None)
     encoded, actual = result.encoder_input, pictures(payload)
     expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
     if actual is None or expected is None:
@@ -48,6 +50,14 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     return actual
 
 
+def _decode(payload: Any) -> None:
+    """Decodes the pictures of a file that does not show whether it is complete."""
+    if isinstance(payload, Raster):
+        for frame in payload.frames:
+            if isinstance(frame.pixels, Image.Image):
+                frame.pixels.load()
+
+
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
     """The size at which the encoder stores a picture of this size."""
     encoder = plan.steps[plan.encoder_position]
@@ -57,11 +67,13 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
     return holds.stored_size(size) if holds and size else size
 
 
-def _read(reader: AnyConversion, data: bytes, secrets: OptionValues) -> Any:
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             payload = reader(data, secrets)
+            if decode:
+                _decode(payload)
     except TooLarge:
         raise
     except Exception as error:

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from PIL import Image
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from engine import FidelityWarning, Size
 from plugins import _resampling
 
 MODULES = _resampling.MODULES
-_SIZES = re.compile(r"\s*\d{1,3}\s*(?:,\s*\d{1,3}\s*){0,31}")
+_SIZE = r"(25[0-6]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]?)"
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """The sizes in ascending order. Raises ValueError."""
-    if not _SIZES.fullmatch(text):
-        raise ValueError("must be numbers with commas between, such as 16,32,48.")
-    sizes = sorted({int(number) for number in text.split(",")})
-    if sizes[0] < 1 or sizes[-1] > 256:
-        raise ValueError("must be numbers from 1 to 256.")
-    return tuple(sizes)
-
-
-def _check_sizes(text: str) -> str:
-    parse_sizes(text)
-    return text
+    """The sizes in ascending order."""
+    return tuple(sorted({int(number) for number in text.split(",")}))
 
 
 Sizes: TypeAlias = Annotated[
     str,
     Field(
-        max_length=200,
+        pattern=rf"^{_SIZE}(,{_SIZE}){{0,31}}$",
         examples=["16,32,48,256"],
         description="Sides in pixels of the square pictures in an icon, from 1 to 256. Smaller pictures do not grow.",
     ),
-    AfterValidator(_check_sizes),
 ]
 
 

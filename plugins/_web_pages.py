@@ -10,6 +10,7 @@ from mimetypes import guess_type
 from urllib.parse import unquote, urlsplit
 
 import weasyprint
+from PIL import ImageFile
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
 from engine import CorruptInput, FidelityWarning
@@ -25,6 +26,7 @@ _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # for which Pillow would start Gho
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
 
+ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
 logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # what it reports is about the client's file
 
 

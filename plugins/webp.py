@@ -1,8 +1,13 @@
 """WebP, still and animated."""
 
-from engine import RASTER, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
+from engine import RASTER, Content, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _pillow
+
+
+def _is_complete(content: Content) -> bool:
+    return int.from_bytes(content[4:8], "little") + 8 <= len(content)
+
 
 WEBP = FileFormat(
     "webp",
@@ -11,6 +16,7 @@ WEBP = FileFormat(
     sniff=Signature((0, b"RIFF"), (8, b"WEBP")),
     lossy=True,
     animated=True,
+    is_complete=_is_complete,
     bytes_per_pixel=0.05,
 )
 

@@ -244,7 +244,17 @@ def test_picture_libraries_in_the_engine(library: str) -> None:
         if name.startswith("engine.") and any(one.partition(".")[0] == library for one in imported)
     }
 
-    modules = {"media", "frames", "color", "hdr", "linear_light", "mupdf", "executor.preload", "testing"}
+    modules = {
+        "media",
+        "frames",
+        "verification",
+        "color",
+        "hdr",
+        "linear_light",
+        "mupdf",
+        "executor.preload",
+        "testing",
+    }
     assert importing <= {f"engine.{name}" for name in modules}
 
 

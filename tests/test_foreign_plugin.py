@@ -242,7 +242,7 @@ def test_the_doctor_lists_the_plugin(binaries: Path) -> None:
 
 @pytest.fixture(scope="module")
 def folder(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The working folder, with the package `pic`, which the commands of the documentation have made and checked."""
+    """The working folder, with the package `tiny`, which the commands of the documentation have made and checked."""
     made = tmp_path_factory.mktemp("author")
     pip = f"{sys.executable} -m pip --python {binaries / 'python'} install --quiet --no-deps --no-build-isolation"
     for command in read("plugins/README.md").section("A package and its checks").commands()[:3]:
@@ -251,13 +251,14 @@ def folder(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.long
 class TestAPackageOfTheCommand:
     """`convertd plugin new` and `convertd plugin check`, with a package that is installed into the environment."""
 
     @pytest.fixture
     def module(self, binaries: Path, folder: Path) -> Iterator[Path]:
         """The installed module, which is restored afterwards."""
-        (found,) = (binaries.parent / "lib").glob("python*/site-packages/convertd_pic.py")
+        (found,) = (binaries.parent / "lib").glob("python*/site-packages/convertd_tiny.py")
         source = found.read_text()
         yield found
         found.write_text(source)
@@ -266,19 +267,18 @@ class TestAPackageOfTheCommand:
         command: list[str | Path] = [binaries / "convertd", *arguments]
         return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
 
-    @pytest.mark.long
     def test_the_package_has_tests(self, binaries: Path, folder: Path) -> None:
         command: list[str | Path] = [binaries / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder / "pic")
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder / "tiny")
 
         assert "5 passed" in done.stdout
 
     @pytest.mark.parametrize(
         ("name", "status", "message"),
         [
-            ("pic", 1, "pic exists already"),
-            ("Pic", 2, "Pic is no name"),
-            ("../pic", 2, "../pic is no name"),
+            ("tiny", 1, "tiny exists already"),
+            ("Tiny", 2, "Tiny is no name"),
+            ("../tiny", 2, "../tiny is no name"),
             ("webp", 2, "webp is the name of an installed format"),
         ],
     )
@@ -294,11 +294,11 @@ class TestAPackageOfTheCommand:
         source = module.read_text()
         module.write_text(source.replace("raise CorruptInput(", "__import__('os')._exit(1)  # (", 1))
 
-        done = self._run(binaries, folder, "plugin", "check", "pic")
+        done = self._run(binaries, folder, "plugin", "check", "tiny")
 
         assert done.returncode == 1
-        assert "pic: failed" in done.stdout
-        assert "hostile files: a damaged pic file ends with worker_crashed" in done.stdout
+        assert "tiny: failed" in done.stdout
+        assert "hostile files: a damaged tiny file ends with worker_crashed" in done.stdout
 
     def test_a_plugin_for_another_version_is_named_by_the_doctor(
         self, binaries: Path, folder: Path, module: Path
@@ -308,8 +308,8 @@ class TestAPackageOfTheCommand:
         done = self._run(binaries, folder, "doctor", "--json")
 
         plugins = {plugin["name"]: plugin for plugin in json.loads(done.stdout)["plugins"]}
-        assert "the plugin is for PLUGIN_API 2; this version has 1" in plugins["pic"]["error"]
-        assert (plugins["pic"]["reads"], plugins["ppm"]["reads"]) == ([], ["ppm"])
+        assert "the plugin is for PLUGIN_API 2; this version has 1" in plugins["tiny"]["error"]
+        assert (plugins["tiny"]["reads"], plugins["ff"]["reads"]) == ([], ["ff"])
 
     def test_an_unknown_plugin_is_not_checked(self, binaries: Path, folder: Path) -> None:
         done = self._run(binaries, folder, "plugin", "check", "unknown")

@@ -36,6 +36,7 @@ _README = read("README.md")
 _BENCHMARKS = read("benchmarks/README.md")
 _OPERATION = read("config/README.md")
 _PLUGINS = read("plugins/README.md")
+_PACKAGE = "A package and its checks"  # as of the next
 _TOOL = "Declaring a tool"  # its commands are executed in test_foreign_plugin
 _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
@@ -43,7 +44,7 @@ _TESTS = read("tests/README.md")
 
 _SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
 # In the same folder, in this order.
-_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS.without(_TOOL), _SANDBOX]
+_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS.without(_TOOL).without(_PACKAGE), _SANDBOX]
 _JOBS = next(block.splitlines() for block in _README.blocks("sh") if "WEBHOOK_SECRET" in block)
 _SAMPLES = 3  # commands that make the files of the others
 _COMMANDS = [

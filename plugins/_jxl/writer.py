@@ -52,6 +52,7 @@ def _encoder(effort: int) -> Iterator[tuple[Any, Any]]:
     """An encoder, and the settings of its frames."""
     handle = LIBRARY.JxlEncoderCreate(None)
     try:
+        _check(LIBRARY.JxlEncoderUseContainer(handle, 1))  # its boxes show whether a file is complete
         settings = LIBRARY.JxlEncoderFrameSettingsCreate(handle, None)
         _check(LIBRARY.JxlEncoderFrameSettingsSetOption(settings, library.EFFORT, effort))
         yield handle, settings

@@ -11,7 +11,7 @@ from engine.registry import Registry
 from engine.testing import Sandbox, Subject
 from web import cli_plugin
 
-_DOCUMENTED = Path(__file__).parents[1] / "support" / "foreign_plugin" / "convertd_ppm.py"
+_DOCUMENTED = Path(__file__).parents[1] / "support" / "foreign_plugin" / "convertd_ff.py"
 _OPTION = "Annotated[int, Field(ge=1, le=5{})]"
 _SNIFF = "sniff=Signature((0, _MAGIC))"
 _BROKEN = {
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             imports = "import os\nfrom typing import Annotated\nfrom pydantic import Field\nimport struct"
             changed = source.replace(before, after, 1) if before else source
             _install(found, name, changed.replace("import struct", imports, 1))
-        _install(found, "ppm", _DOCUMENTED.read_text())
+        _install(found, "ff", _DOCUMENTED.read_text())
         yield found
 
 
@@ -72,7 +72,7 @@ def _subject(registry: Registry, folder: Path, name: str) -> Subject:
 
 
 @pytest.mark.parametrize("check", testing.CHECKS)
-@pytest.mark.parametrize("name", ["good", "ppm"])
+@pytest.mark.parametrize("name", ["good", "ff"])
 def test_the_plugins_of_the_template_and_the_documentation_pass(
     registry: Registry, folder: Path, name: str, check: str
 ) -> None:
@@ -80,7 +80,7 @@ def test_the_plugins_of_the_template_and_the_documentation_pass(
 
 
 @pytest.mark.parametrize("check", testing.SANDBOXED_CHECKS)
-@pytest.mark.parametrize("name", ["good", "ppm"])
+@pytest.mark.parametrize("name", ["good", "ff"])
 def test_they_pass_in_the_sandbox(registry: Registry, folder: Path, sandbox: Sandbox, name: str, check: str) -> None:
     assert testing.SANDBOXED_CHECKS[check](_subject(registry, folder, name), sandbox) == []
 

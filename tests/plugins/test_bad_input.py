@@ -58,6 +58,9 @@ async def _refused(executor: LocalExecutor, data: bytes, name: str = "file", tar
     return raised.value.code, raised.value.reason or ""
 
 
+_TEXTS = {"fb2", "html", "md", "mobi", "txt"}
+
+
 async def test_empty(executor: LocalExecutor) -> None:
     assert await _refused(executor, b"", "photo.jpg") == ("invalid_file_type", "empty_file")
 
@@ -66,9 +69,9 @@ async def test_unknown(executor: LocalExecutor) -> None:
     assert await _refused(executor, b"just text", "photo.jpg") == ("invalid_file_type", "unrecognized")
 
 
-@pytest.mark.parametrize("name", sorted({plan.source.name for plan in pairs_with_samples()}))
+@pytest.mark.parametrize("name", sorted({plan.source.name for plan in pairs_with_samples()} - _TEXTS))
 async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
-    """Half a file of any format is an error."""
+    """Half a file is an error, but of formats whose readers show as much text as there is."""
     data = sample(name)
     target = "png" if name != "png" else "jpeg"
 
@@ -122,7 +125,7 @@ async def test_real_bad_files(executor: LocalExecutor, entry: Entry) -> None:
     if name in _RECOVERED:
         assert await _convert(executor, data, "file", "png") == _RECOVERED[name]
         return
-    code, reason = await _refused(executor, data, target="png")
+    code, reason = await _refused(executor, data, name.rpartition("/")[2], target="png")
     expected = {
         "bomb": {
             *(("file_too_large", reason) for reason in ("pixels", "bytes")),

@@ -62,6 +62,8 @@ def _expected_size(plan: Plan) -> tuple[float, float]:
     source, target = plan.source.name, plan.target.name
     if target == "icns":
         return (256, 256) if source in _PAGES else (_ICON_SIDE, _ICON_SIDE)
+    if target in ("cur", "ico") and source in _PAGES:  # smaller than the page at DPI
+        return 256, 256 * height / width
     if source in _PAGES:
         scale = 1.0 if target in _VECTORS else DPI / 72
     elif source == "cbz":

@@ -294,7 +294,7 @@ def _container(data: bytes, *boxes: bytes) -> bytes:
     return _box(b"JXL ", b"\r\n\x87\n") + _box(b"ftyp", b"jxl \0\0\0\0jxl ") + b"".join(boxes) + _box(b"jxlc", data)
 
 
-_CODESTREAM = jxl.encode(Raster([Frame(photo((200, 150)))]), {"lossless": True})
+_CODESTREAM = jxl.encode(Raster([Frame(photo((200, 150)))]), {"lossless": True}).partition(b"jxlc")[2]
 _BROKEN: dict[str, Callable[[], bytes]] = {
     "signature": lambda: _CODESTREAM[:2],
     "truncated": lambda: _CODESTREAM[: len(_CODESTREAM) // 2],

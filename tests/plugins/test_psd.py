@@ -259,7 +259,9 @@ def test_psb_is_written(mode: str, deep: bool) -> None:
         np.testing.assert_array_equal(np.asarray(psb.topil()), np.asarray(image))
     if mode == "RGBA":
         assert len(psb) == 1
-        np.testing.assert_allclose(psb[0].numpy("shape")[..., 0] * 255, np.asarray(image)[..., 3], atol=1)
+        shape = psb[0].numpy("shape")
+        assert shape is not None
+        np.testing.assert_allclose(shape[..., 0] * 255, np.asarray(image)[..., 3], atol=1)
 
 
 @pytest.mark.parametrize("path", format_files("psb"), ids=lambda path: path.name)

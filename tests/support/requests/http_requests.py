@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
         "invalid_file_type",
     ),
     "nested": (
-        upload_request('name="file"\r\nContent-Type: multipart/mixed; boundary=b', b"--b\r\n\r\nx\r\n--b--"),
+        upload_request('name="file"\r\nContent-Type: multipart/mixed; boundary=b', b"--b\r\n\r\n\0\r\n--b--"),
         400,
         "invalid_file_type",
     ),

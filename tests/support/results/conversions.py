@@ -12,9 +12,9 @@ from engine.registry import load_registry
 _REGISTRY = load_registry()
 
 
-def convert(data: bytes, target: str, **options: OptionValue) -> PipelineResult:
-    """Converts a file whose format is identified by its content."""
-    source = _REGISTRY.identify_content(data)
+def convert(data: bytes, target: str, name: str = "", /, **options: OptionValue) -> PipelineResult:
+    """Converts a file whose format is identified by its content, or the extension of its name."""
+    source = _REGISTRY.identify_content(data, name)
     return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+import imagecodecs
 import numpy as np
 import pikepdf
 import pillow_heif
@@ -24,7 +25,9 @@ Facts: TypeAlias = dict[str, Any]
 _RASTERS = ("jpeg", "png", "webp", "avif", "heic", "gif", "bmp", "tiff")
 _MAKE, _GPS, _BITS, _COMPRESSION = 271, 0x8825, 258, 259
 _COMPRESSIONS = {1: "none", 5: "lzw", 7: "jpeg", 8: "deflate"}
+_JXR = b"II\xbc"
 _JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
+_JXR = b"II\xbc"
 _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
 
 
@@ -50,6 +53,8 @@ def corners(target: str, data: bytes) -> str:
 def pixels(data: bytes) -> list[NDArray[Any]]:
     """The frames of a picture, as RGBA with 8 bits per sample."""
     data = readers.decode_jxl(data, "apng", "--bits_per_sample=8") if data.startswith(_JXL) else data
+    if data.startswith(_JXR):
+        return [np.asarray(Image.fromarray(imagecodecs.jpegxr_decode(data)).convert("RGBA"))]
     image = Image.open(BytesIO(data))
     frames = []
     for index in range(getattr(image, "n_frames", 1)):

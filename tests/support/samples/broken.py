@@ -26,9 +26,9 @@ def broken(data: bytes, header: int, seed: int = 1) -> Iterator[bytes]:
 
 
 def outcome(data: bytes, target: str = "png") -> str:
-    """What becomes of a file: `picture`, or the reason of the error."""
+    """What becomes of a file that is no text: `picture`, or the reason of the error."""
     try:
-        convert(data, target)
+        convert(data, target, "damaged.bin")
     except ConversionError as error:
         return error.reason or error.code
     return "picture"

@@ -110,21 +110,21 @@ def test_implied_names_are_replaced_only_with_a_flag(folder: Path) -> None:
 def test_the_files_of_a_folder(folder: Path) -> None:
     source = folder / "in"
     (source / "more").mkdir(parents=True)
-    for name in ("a.heic", "b.png", ".hidden.png", "more/c.png", "notes.txt"):
-        (source / name).write_bytes(sample(Path(name).suffix[1:]) if name != "notes.txt" else b"notes")
+    for name in ("a.heic", "b.png", ".hidden.png", "more/c.png", "notes.bin"):
+        (source / name).write_bytes(sample(Path(name).suffix[1:]) if name != "notes.bin" else b"\0notes")
 
     assert invoke(folder, "convert", "in", "out", "--to", "webp").exit_code == 0
     assert _names(folder / "out") == {"a.webp", "b.webp"}
 
     assert invoke(folder, "convert", "in", "--to", "webp").exit_code == 0
-    assert _names(source) == {"a.heic", "b.png", ".hidden.png", "more", "notes.txt", "a.webp", "b.webp"}
+    assert _names(source) == {"a.heic", "b.png", ".hidden.png", "more", "notes.bin", "a.webp", "b.webp"}
     again = invoke(folder, "convert", "-n", "in", "--to", "webp")
     assert again.exit_code == 0
     assert again.stderr.count("is kept") == 2
 
 
 def test_a_folder_without_files_to_convert(folder: Path) -> None:
-    (folder / "out" / "notes.txt").write_text("notes")
+    (folder / "out" / "notes.bin").write_bytes(b"\0notes")
 
     done = invoke(folder, "convert", "out", "--to", "webp")
 

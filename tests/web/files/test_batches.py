@@ -182,12 +182,12 @@ def test_refusals(server: Running) -> None:
     problem(server.request("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
     problem(server.request("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
     problem(server.request("GET", "/batch/batch_x"), 404, "not_found")
-    for content in (picture(), b"words"):
+    for content in (picture(), b"\0words"):
         problem(server.request("POST", "/batch/batch_x/files", files={"file": content}), 404, "not_found")
     problem(convert(server, "batch_x", "", ["a"]), 404, "not_found")
     problem(convert(server, create(server), "", ["a"], "xyz"), 400, "unsupported_conversion")
     problem(
-        server.request("POST", f"/batch/{create(server)}/files", files={"file": b"words"}), 400, "invalid_file_type"
+        server.request("POST", f"/batch/{create(server)}/files", files={"file": b"\0words"}), 400, "invalid_file_type"
     )
 
 

@@ -175,7 +175,7 @@ def test_refusals(either: Running) -> None:
     unknown = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
     problem(unknown, 400, "unsupported_conversion")
     problem(either.request("POST", "/files/file_x/convert", key, **body), 404, "not_found")
-    problem(either.request("POST", "/files/upload", key, files={"file": b"words"}), 400, "invalid_file_type")
+    problem(either.request("POST", "/files/upload", key, files={"file": b"\0words"}), 400, "invalid_file_type")
     empty = either.request("POST", "/files/upload", key, files={"file": b""})
     problem(empty, 400, "invalid_file_type", reason="empty_file")
     other = either.request("POST", "/files/upload", key, files={"other": b"x"})

@@ -175,7 +175,7 @@ def test_a_file_or_a_url(server: Running, place: Receiver) -> None:
     problem(send(server, "/convert", url=place.url, output_format="png", qualty="1"), 400, "invalid_parameter")
     problem(send(server, "/batch/batch_0123456789ABCDEFGHIJKL/files", url=place.url), 404, "not_found")
     assert place.connections == 0
-    place.respond = reply(200, b"no picture")
+    place.respond = reply(200, b"\0no picture")
     problem(upload(server, place.url), 400, "invalid_file_type", reason="unrecognized")
     place.respond = reply(200, b"")
     problem(upload(server, place.url), 400, "invalid_file_type", reason="empty_file")

@@ -148,7 +148,7 @@ async def test_one_byte_more_is_not(tmp_path: Path) -> None:
 
 
 def test_uploads_are_identified(tmp_path: Path) -> None:
-    body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"x", 'name="file"'), part(b"", 'name="file"'))
+    body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"\0", 'name="file"'), part(b"", 'name="file"'))
     with read(tmp_path, body) as read_form:
         first, *others = read_form.uploads("file")
     assert first.format.name == "jpeg"

@@ -73,7 +73,7 @@ def test_a_job_fails_as_the_request_would(running: Running, place: Receiver) -> 
     assert ended(running, key, submit(running, key, url=place.url))["error"]["reason"] == "forbidden_address"
     place.respond = reply(200, content_length=str(1 << 40))
     assert ended(running, key, submit(running, key, url=place.url))["error"]["code"] == "file_too_large"
-    place.respond = reply(200, b"words")
+    place.respond = reply(200, b"\0words")
     assert ended(running, key, submit(running, key, url=place.url))["error"]["code"] == "invalid_file_type"
     place.respond = reply(200, picture())
     pair = ended(running, key, submit(running, key, url=place.url, output_format="txt"))
