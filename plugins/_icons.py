@@ -23,9 +23,9 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 Sizes: TypeAlias = Annotated[
     str,
     Field(
-        pattern=rf"^{_SIZE}(,{_SIZE}){{0,31}}$",
+        pattern=rf"^{_SIZE}(, ?{_SIZE}){{0,31}}$",
         examples=["16,32,48,256"],
-        description="Sides in pixels of the square pictures in an icon, from 1 to 256. Smaller pictures do not grow.",
+        description="1 to 256, with commas between: sides in pixels of the squares in an icon. Pictures do not grow.",
     ),
 ]
 

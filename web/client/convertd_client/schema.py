@@ -45,7 +45,7 @@ class ConvertOptions(TypedDict, total=False):
     background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
-    sizes: str  # Sides in pixels of the square pictures in an icon, from 1 to 256.
+    sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
     progressive: bool  # Lets viewers show the picture before it is complete.
     subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
     password: str  # Opens an encrypted PDF.
