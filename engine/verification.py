@@ -50,24 +50,6 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     return actual
 
 
-def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore")
-            warnings.filterwarnings("error", category=FidelityWarning)
-            payload = reader(data, secrets)
-            if decode and isinstance(payload, Raster):
-                for frame in payload.frames:
-                    if isinstance(frame.pixels, Image.Image):
-                        frame.pixels.load()
-            return payload
-    except TooLarge:
-        raise
-    except Exception as error:
-        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
-
-
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
     """The size at which the encoder stores a picture of this size."""
     encoder = plan.steps[plan.encoder_position]
@@ -78,12 +60,15 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
+    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             payload = reader(data, secrets)
-            if decode:
-                _decode(payload)
+            if decode and isinstance(payload, Raster):
+                for frame in payload.frames:
+                    if isinstance(frame.pixels, Image.Image):
+                        frame.pixels.load()
     except TooLarge:
         raise
     except Exception as error:

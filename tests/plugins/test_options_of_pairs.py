@@ -329,7 +329,9 @@ def _pairs(*, everything: bool) -> Iterator[Pair]:
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        targets = [plan.target for plan in pairs_with_samples() if plan.source == source and plan.target.name not in _OTHERS]
+        targets = [
+            plan.target for plan in pairs_with_samples() if plan.source == source and plan.target.name not in _OTHERS
+        ]
         without = [target for target in targets if not _may_hold(target, trait)]
         for target in targets:
             if everything or target not in without[1:]:

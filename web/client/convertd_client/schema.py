@@ -23,12 +23,12 @@ class ConvertOptions(TypedDict, total=False):
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
+    at: float  # Seconds into a clip: the frame shown then.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
     margin: float  # Distance to the edges of the page in mm.
     font_size: float  # Size of text in points; headings are larger in proportion.
-    at: float  # Seconds into a clip: the frame shown then.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
     exposure: float  # Brightens or darkens pictures with linear light, in stops.
