@@ -10,7 +10,7 @@ from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
 from plugins._libreoffice import LIBREOFFICE
-from plugins._zip import check
+from plugins._zip import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
 from tests.support.samples import office_files
@@ -67,7 +67,7 @@ def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
 
     assert _identified(data) == "xlsx"
     with TemporaryDirectory() as folder:
-        check(data).extractall(folder)
+        open_checked(data).extractall(folder)
         strings = Path(folder, "xl/sharedStrings.xml").read_text()
         cells = Path(folder, "xl/worksheets/sheet1.xml").read_text()
     assert all(f">{text}<" in strings for text in ("Größe", "Anzahl", "1,5"))
