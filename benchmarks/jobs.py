@@ -29,7 +29,7 @@ _ACCOUNTS = 3
 _CONNECTIONS = 16
 _DURABLE = ("fsync=on", "full_page_writes=on")
 _STATEMENTS = "SELECT SUM(calls) FROM pg_stat_statements WHERE query NOT ILIKE '%pg_stat%'"
-_RATE = 20.0  # of those, per second
+_RATE = 20.0  # jobs per second
 _POLL_INTERVAL = 0.1  # seconds
 _COLUMNS = (
     *("database", "accepted per second", "finished per second", "CPU ms", "of the database", "statements"),

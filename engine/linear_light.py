@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MIDDLE_GRAY = 0.18
-_WHITE_TOLERANCE = 0.001  # of floats of 16 bits
+_WHITE_TOLERANCE = 0.001  # The largest rounding error of white in floats of 16 bits.
 _STRIP = 64  # rows converted at a time
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow raises above twice this number
 
-_BITS_OF_HALF = 10  # of samples in sRGB whose linear light floats of 16 bits hold
+_BITS_OF_HALF = 10  # Floats of 16 bits hold the linear light of sRGB samples with this number of bits.
 
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document", lazy=True)
 

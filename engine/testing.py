@@ -46,7 +46,7 @@ _MARGIN = 1.5  # as the sandbox allows
 _RESULT_BYTES = 4  # per pixel, of the result, which the memory of a process includes
 _NOISE = 8 << 20  # bytes by which the memory of a process varies
 _FOREIGN = (b"\0" * 64, b"\xff" * 64, b"RIFF    WAVE")
-_TOLERANCE = 4  # of 255, by which colors may differ that were other numbers in between
+_TOLERANCE = 4  # Colors may differ by this much of 255 after a round trip.
 
 
 @dataclass(frozen=True)

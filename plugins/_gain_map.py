@@ -16,7 +16,7 @@ from engine import Frame, GainMap, Size
 _ADOBE = b"http://ns.adobe.com/hdr-gain-map/1.0/"
 _APPLE_HEADROOM = re.compile(rb"HDRGainMapHeadroom(?:=[\"']|>)([0-9.]+)")
 _NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
-_LARGEST = 64.0  # of any number; a factor of 2 ** 64 is none of a picture
+_LARGEST = 64.0  # Limit of any number: no picture has a factor of 2 ** 64.
 _DENOMINATOR = 1_000_000
 _BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
 

@@ -32,7 +32,7 @@ _HIDDEN = 1  # flag of infe
 _SHORT_NUMBERS = 2  # version of infe with numbers of 16 bits
 _SHARED = (b"ispe", b"pixi")  # properties that the item tmap has as the picture
 _PRIMARY = 1  # the item of a picture of libavif
-_MAX_INDEX = 0x7F  # of a property in ipma, without a flag
+_MAX_INDEX = 0x7F  # The largest index of a property in ipma that fits into one byte.
 
 
 def read(data: bytes, decode: Callable[[bytes], Image.Image], size: Size) -> GainMap | None:

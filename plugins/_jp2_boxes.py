@@ -220,7 +220,7 @@ def _read_metadata(data: bytes, kind: str) -> bytes | None:
 
 
 def _read_dpi(data: bytes) -> tuple[float, float] | None:
-    for kind in (b"resc", b"resd"):  # of the capture, of the display
+    for kind in (b"resc", b"resd"):  # resolution of the capture, resolution of the display
         content = _content(data, b"jp2h", b"res ", kind)
         if len(content) >= _RESOLUTION.size:
             down, down_divisor, across, across_divisor, down_exponent, across_exponent = _RESOLUTION.unpack_from(

@@ -1,4 +1,4 @@
-"""The root element of files of markup, by which their formats are told, and limits on their elements."""
+"""The root element of markup files, which identifies their format, and limits on their elements."""
 
 import re
 

@@ -4,7 +4,6 @@ import re
 import struct
 from collections.abc import Callable
 
-import numpy as np
 from PIL import Image
 
 from engine import GainMap, Size, warn_gain_map_lost
@@ -43,6 +42,8 @@ def read(data: bytes, read_segments: Callable[[bytes], Segments], size: Size, or
     found = _jpeg_pictures.find_gain_map(data, read_segments)
     if found is None:
         return None
+    import numpy as np
+
     file, header = found
     try:
         image = _pillow.open_image(file, "JPEG")

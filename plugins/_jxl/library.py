@@ -204,6 +204,3 @@ def color_management() -> ColorManagement:
     library.JxlGetDefaultCms.restype = POINTER(ColorManagement)
     management: ColorManagement = library.JxlGetDefaultCms().contents
     return management
-
-
-LIBRARY = load()

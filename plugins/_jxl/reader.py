@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from engine import HDR_TRANSFERS, MAX_FRAMES, CorruptInput, HdrColors, Size, TooLarge, check_size
 from plugins._jxl import library
-from plugins._jxl.library import LIBRARY
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+LIBRARY = library.load()
 
 _CONTENTS = (b"Exif", b"xml ", b"jhgm")  # types of boxes that are read: EXIF, XMP, gain map
 _MAX_BOX = 32 << 20  # bytes of one of them after decompression
@@ -91,7 +92,7 @@ def read_header(data: bytes) -> Header:
     ticks: list[int] = []
     box: _Space | None = None
     with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
-        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # otherwise it would not be told
+        LIBRARY.JxlDecoderSetKeepOrientation(handle, 1)  # Otherwise libjxl hides the orientation.
         while True:
             event = _next_event(handle)
             if box is not None and event != library.NEED_BOX_SPACE:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from engine import HdrColors, StepFailed
 from plugins._jxl import library
-from plugins._jxl.library import LIBRARY
+from plugins._jxl.reader import LIBRARY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SPACE = 1 << 20  # bytes of output at a time
 _D65, _SRGB, _P3 = 1, 1, 11  # code points of libjxl
-_CODE_POINTS = {11: _P3, 12: _P3}  # of libjxl for primaries, by that of H.273
+_CODE_POINTS = {11: _P3, 12: _P3}  # primaries by the code points of H.273, in those of libjxl
 _DCI = 11  # the code point of H.273 for P3 with the white of cinemas, and that of libjxl for this white
 _SRGB_TRANSFER = 13
 _TICKS = 1000  # per second

@@ -20,10 +20,10 @@ from plugins._pdf.texts import Block, stored_blocks, warn_pictures
 _STYLE = "@page{{margin:{margin}mm}} *{{overflow-wrap:break-word}}"
 _MAX_PAGES = 10_000
 _UNPAGED = (10_000, 1_000_000)  # points: a paragraph is a line and a chapter is a page
-_MAX_LEVEL = 10  # of the outline
+_MAX_LEVEL = 10  # levels of an outline
 _NOT_LOADED = ("cannot load image", "cannot load font", "ignoring stylesheet")  # what MuPDF reports
 _PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "WEBP", "AVIF")  # as Pillow names them
-_TRANSCODED = ("WEBP", "AVIF")  # which MuPDF does not read
+_TRANSCODED = ("WEBP", "AVIF")  # MuPDF does not read these.
 _MARKUP_HEAD = 64  # bytes in which a file of markup begins with an element or a declaration
 _UNREADABLE = (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error)  # entries that MuPDF may not need
 _FAR_CODE = re.compile(rb"<([0-9a-f]{5,6})>")  # MuPDF writes characters beyond 16 bits as one number

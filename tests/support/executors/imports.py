@@ -24,6 +24,7 @@ Imports: TypeAlias = dict[str, list[str]]
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
 _LATE = ("md",)  # written by a library that takes 34 MB, and is imported when it is needed
+_BOOKS = ("fb2", "mobi", "xps")  # one function opens them and epub
 _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-delete-pages": {"pages": "1"},
     "pdf-extract-pages": {"pages": "1"},
@@ -56,7 +57,8 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
         plan = registry.plan([source], fmt)
         if fmt.name in _LATE:
             continue
-        if source.name == "bmp" or fmt.name in _TARGETS or all(step.source is not RASTER for step in plan.conversions):
+        as_document = source.name not in _BOOKS and all(step.source is not RASTER for step in plan.conversions)
+        if source.name == "bmp" or fmt.name in _TARGETS or as_document:
             yield plan
     for tool in registry.tools.values():
         if source in tool.sources and tool.name not in _WITHOUT_RESULT:
