@@ -48,6 +48,8 @@ PYAV = Requirement(
     present=find_spec("av") is not None,
 )
 
+MODULES = ("av", "numpy") if PYAV.present else ()
+
 _MP4_BRANDS = (
     *(b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42"),
     *(b"avc1", b"M4V ", b"M4VP", b"mp4v", b"dash", b"MSNV"),
@@ -61,6 +63,7 @@ _PQ, _HLG = 16, 18  # transfer characteristics of high dynamic range
 # Matrix coefficients. A file that names none has those of HD, or with fewer rows those of SD.
 _BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
 _HD = 720
+_REPRODUCIBLE = {"fflags": "+bitexact"}  # writes no random number
 _TURNS = {
     90: Image.Transpose.ROTATE_90,
     180: Image.Transpose.ROTATE_180,
@@ -275,7 +278,7 @@ def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], in
         import numpy as np
 
         file = BytesIO()
-        with av.open(file, "w", format=muxer) as container:
+        with av.open(file, "w", format=muxer, options=_REPRODUCIBLE) as container:
             stream: Any = None
             elapsed = 0.0
             durations: dict[int, int] = {}  # in milliseconds, by the time at which a frame begins

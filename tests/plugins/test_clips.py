@@ -14,6 +14,7 @@ from engine.registry import load_registry
 from engine.verification import verify
 from plugins.clips import PYAV
 from tests.support.results.conversions import codes, convert, opened
+from tests.support.samples.clips import clip
 from tests.support.samples.generated import COLORS, quadrants, saved
 
 pytestmark = pytest.mark.skipif(not PYAV.present, reason="PyAV is not installed")
@@ -38,29 +39,11 @@ def _gif(size: tuple[int, int] = _SIZE) -> bytes:
     return saved(first, "GIF", save_all=True, append_images=others, duration=_TIMES, loop=0)
 
 
-def _clip(
-    *, count: int = 4, rate: int = 10, size: tuple[int, int] = _SIZE, sound: bool = False, ratio: Fraction | None = None
-) -> bytes:
-    """An MP4 with the quadrants in each frame, two of four times upside down, made without the plugin."""
-    av = pytest.importorskip("av")
-    file = BytesIO()
-    with av.open(file, "w", format="mp4") as container:
-        stream: Any = container.add_stream("libx264", rate=rate, options={"crf": "5", "bf": "2"})
-        stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
-        if ratio:
-            stream.sample_aspect_ratio = ratio
-        audio: Any = container.add_stream("aac", rate=8000, layout="mono") if sound else None
-        pixels = np.asarray(quadrants(size))
-        for number in range(count):
-            turned = np.ascontiguousarray(pixels[::-1] if number % 4 >= 2 else pixels)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(turned, "rgb24")))
-        container.mux(stream.encode(None))
-        if audio:
-            silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
-            silence.sample_rate = 8000
-            container.mux(audio.encode(silence))
-            container.mux(audio.encode(None))
-    return file.getvalue()
+def _of(count: int, size: tuple[int, int] = _SIZE, **parameters: Any) -> bytes:
+    """A clip of the quadrants, two of four times upside down."""
+    upright = quadrants(size)
+    turned = upright.transpose(Image.Transpose.FLIP_TOP_BOTTOM)
+    return clip(*[turned if number % 4 >= 2 else upright for number in range(count)], **parameters)
 
 
 def _turned(clip: bytes, matrix: Sequence[int]) -> bytes:
@@ -120,9 +103,9 @@ def test_frames_are_chosen_by_number() -> None:
 
 def test_a_clip_has_upright_pictures_with_square_pixels() -> None:
     """A quarter turn clockwise, as phones store clips in portrait; and pixels that are twice as wide as high."""
-    plain = opened(convert(_clip(count=1), "png").data)
-    turned = opened(convert(_turned(_clip(count=1), (0, 1, -1, 0)), "png").data)
-    wide = opened(convert(_clip(count=1, ratio=Fraction(2, 1)), "png").data)
+    plain = opened(convert(_of(1), "png").data)
+    turned = opened(convert(_turned(_of(1), (0, 1, -1, 0)), "png").data)
+    wide = opened(convert(_of(1, ratio=Fraction(2, 1)), "png").data)
 
     assert [plain.size, turned.size, wide.size] == [_SIZE, _SIZE[::-1], (_SIZE[0] * 2, _SIZE[1])]
     assert _quadrant_colors(plain) == [pytest.approx(color, abs=8) for color in COLORS]
@@ -131,16 +114,16 @@ def test_a_clip_has_upright_pictures_with_square_pixels() -> None:
 
 
 def test_sides_of_odd_length_stay() -> None:
-    for clip in ("mp4", "webm"):
-        assert opened(convert(convert(_gif((95, 61)), clip).data, "png").data).size == (95, 61)
+    for target in ("mp4", "webm"):
+        assert opened(convert(convert(_gif((95, 61)), target).data, "png").data).size == (95, 61)
 
 
 def test_sound_is_dropped_and_told() -> None:
-    assert codes(convert(_clip(sound=True), "gif")) == {"sound_dropped"}
+    assert codes(convert(_of(4, sound=True), "gif")) == {"sound_dropped"}
 
 
 def test_a_long_clip_has_as_many_frames_as_an_animation_can_have() -> None:
-    result = convert(_clip(count=600, rate=30, size=(16, 16)), "webp")
+    result = convert(_of(600, (16, 16), rate=30), "webp")
 
     assert codes(result) == {"timing_rounded"}
     assert sum(_durations(result.data)) == pytest.approx(20_000, abs=50)
@@ -156,7 +139,7 @@ def test_a_long_clip_has_as_many_frames_as_an_animation_can_have() -> None:
 )
 def test_longer_and_larger_clips_are_refused(clip: dict[str, Any], details: dict[str, float]) -> None:
     with pytest.raises(TooLarge) as raised:
-        convert(_clip(**clip), "gif")
+        convert(_of(**clip), "gif")
 
     assert raised.value.details == details
 

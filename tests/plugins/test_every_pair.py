@@ -29,7 +29,7 @@ _PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
 _RAW = {*CAMERAS}
 _GRAY = {"pbm", "pgm", "xbm"}
 _ICON_SIDE = 128  # of the square in an ICNS
-_PAGES, _VECTORS = {"pdf", "eps", "xps"}, {"pdf", "eps", "svg"}
+_PAGES, _VECTORS = {"djvu", "eps", "pdf", "xps"}, {"pdf", "eps", "svg"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

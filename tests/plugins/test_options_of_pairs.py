@@ -27,8 +27,8 @@ from tests.support.samples.rasters import photo
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
 # Formats whose options are tested elsewhere: in test_books, test_html and test_icons.
-_OTHERS = {"cbz", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
-_OF_OTHERS = {"page_size", "landscape", "margin", "font_size", "sizes"}
+_OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
+_OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
