@@ -48,7 +48,7 @@ PYAV = Requirement(
     present=find_spec("av") is not None,
 )
 
-MODULES = ("av", "numpy") if PYAV.present else ()
+MODULES = ("av", "av.subtitles.stream", "numpy") if PYAV.present else ()
 
 _MP4_BRANDS = (
     *(b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42"),

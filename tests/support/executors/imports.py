@@ -1,7 +1,7 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
 Arguments: "all" for what a fork server imports, "plan" for what a worker process without one imports; a folder of
-files; "everything" for all jobs instead of a sample that has each step. Jobs run in forks of a process that has imported
+files; "everything" for all jobs instead of a sample. Jobs run in forks of a process that has imported
 only these modules and the plugins' declarations.
 """
 
