@@ -1,5 +1,6 @@
 """Files of Office: how they are recognized, what LibreOffice makes of them, and what it is not let do."""
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -82,19 +83,20 @@ def test_an_encrypted_file_needs_its_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "error", "reason"),
+    ("make", "error", "reason"),
     [
-        (docx()[:-40], CorruptInput, "corrupt_input"),
-        (rb"{\rtf1 text", CorruptInput, "corrupt_input"),
-        (rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
-        (zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
-        (docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
+        (lambda: docx()[:-40], CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1 text", CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
+        (lambda: zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
+        (lambda: docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
     ],
     ids=["truncated", "truncated_rtf", "wrong_length", "markup_bomb", "picture_bomb"],
 )
 def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
-    data: bytes, error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], bytes], error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    data = make()
     monkeypatch.setattr("plugins._libreoffice.PROGRAMS", ("/nowhere",))
 
     with pytest.raises(error) as raised:
