@@ -16,7 +16,6 @@ from engine import (
     Content,
     CorruptInput,
     DeepPixels,
-    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -119,8 +118,7 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     if bits == _LIGHT:
         raster = _light.raster(read, mode, size, bits=_LIGHT, exposure=exposure)
     else:
-        if exposure:
-            FidelityWarning.issue("option_ignored", "exposure has an effect only on linear light.")
+        _light.ignore_exposure(exposure)
         raster = Raster(
             _frames(read, mode, profile, deep=False),
             deep_frames=_frames(read, mode, profile, deep=True) if bits == 16 else None,

@@ -24,6 +24,7 @@ class ConvertOptions(TypedDict, total=False):
     effort: int  # Higher is slower and smaller, at the same quality.
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
     at: float  # Seconds into a clip: the frame shown then.
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
@@ -31,7 +32,6 @@ class ConvertOptions(TypedDict, total=False):
     font_size: float  # Size of text in points; headings are larger in proportion.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
-    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
     rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
     flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
