@@ -158,7 +158,7 @@ _FORMATS: Mapping[int, _Kind] = MappingProxyType(
 _MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are red and green
 
 
-@conversion(DDS, RASTER, memory=40, isolated=True)
+@conversion(DDS, RASTER, memory=45, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     """The first picture, at its full size."""
     header = _Header(*_FIELDS.unpack_from(data))
