@@ -102,7 +102,8 @@ class JobRunner:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._database.run(job_runs.leave, self._owner)
+        if await self._database.run(job_runs.leave, self._owner):
+            self._jobs.tell_queued()
 
     def _expect(self) -> None:
         self._more = True
@@ -127,6 +128,7 @@ class JobRunner:
             self._more |= await self._database.look_up(job_runs.any_due)
             if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
+                self._jobs.tell_queued()
         self._place_fetched()
         free = self._job_queue.free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
@@ -228,7 +230,7 @@ class JobRunner:
     async def _give_back(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
         self._metrics.record_attempt("repeated" if counted else "given_back")
         await self._persist(job, partial(job_runs.give_back, job=job, counted=counted, crashed=crashed))
-        self._expect()
+        self._jobs.tell_queued()
 
     async def _end(self, job: ClaimedJob, error: PublicError) -> None:
         self._metrics.record_attempt("failed")
