@@ -130,7 +130,7 @@ class JobRunner:
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
                 self._jobs.tell_queued()
         self._place_fetched()
-        free = self._job_queue.free_for_background
+        free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
         claimed, locked = await self._database.run_unsynced(_claim, self._owner, free)
@@ -260,7 +260,8 @@ def _claim(
 ) -> tuple[list[tuple[ClaimedJob, Account]], bool]:
     """Returns jobs and their accounts, and whether others could start that another transaction has locked."""
     claimed, locked = job_runs.claim(transaction, owner, LEASE, limit)
-    return [(job, Account.with_key(accounts.get(transaction, job.account), "")) for job in claimed], locked
+    own = {name: Account.with_key(accounts.get(transaction, name), "") for name in {job.account for job in claimed}}
+    return [(job, own[job.account]) for job in claimed], locked
 
 
 def _complete(
