@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from engine.planner import Conversions, Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 
 log = logging.getLogger("convertd.registry")
+
+_SEARCHES = 256  # for the best paths from a format that are kept; clients choose the names of options
 
 
 class Registry:
@@ -32,8 +34,7 @@ class Registry:
         self.tools: dict[str, AnyTool] = {}
         self.options: dict[str, Option] = {}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
-        self._paths: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
-        self._paths_with_options: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
+        self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
@@ -208,7 +209,7 @@ class Registry:
         """The plan, or another one between the same formats if it has more of the options."""
         if plan.tool is not None or names <= plan.options.keys():
             return plan
-        return self._alternative(plan, cheapest_paths(self._graph, plan.source, names, self._transformed)[plan.target])
+        return self._alternative(plan, self._paths_from(plan.source, names)[plan.target])
 
     def _alternative(self, plan: Plan, path: Conversions) -> Plan:
         if path not in self._alternatives:
@@ -217,11 +218,7 @@ class Registry:
 
     def pair_options(self, plan: Plan) -> dict[str, Option]:
         """Returns the options that a conversion between the formats of a plan can have, whichever path it takes."""
-        source = plan.source
-        if source not in self._paths_with_options:
-            names = frozenset(self.options)
-            self._paths_with_options[source] = cheapest_paths(self._graph, source, names, self._transformed)
-        path = self._paths_with_options[source][plan.target]
+        path = self._paths_from(plan.source, frozenset(self.options))[plan.target]
         return join_options([self._alternative(plan, path).options, plan.options])
 
     def _plan(
@@ -298,10 +295,9 @@ class Registry:
         """Returns a plan for every supported pair, sorted by input and output format."""
         return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]
 
-    def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Conversions]:
-        if source not in self._paths:
-            self._paths[source] = cheapest_paths(self._graph, source)
-        return self._paths[source]
+    def _find_paths(self, source: AnyFormat, names: frozenset[str] = frozenset()) -> Mapping[AnyFormat, Conversions]:
+        """Returns the best path to each format, with as many of the options as possible. `_paths_from` keeps it."""
+        return cheapest_paths(self._graph, source, names, self._transformed)
 
 
 @contextmanager

@@ -23,9 +23,6 @@ Status: TypeAlias = Literal["queued", "processing", "completed", "failed", "canc
 MAX_UNFINISHED = 1_000
 """Jobs of an account that wait or run."""
 
-CHANNEL: Final = "convertd_job"
-"""The messages of PostgreSQL about new jobs and changes: the state of the job, a space and its id."""
-
 UNOWNED: Final = ServerInstance("", "")
 """The owner of the holds of jobs: they do not end with a server."""
 

@@ -102,7 +102,8 @@ class JobRunner:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._database.run(job_runs.leave, self._owner)
+        if await self._database.run(job_runs.leave, self._owner):
+            self._jobs.tell_queued()
 
     def _expect(self) -> None:
         self._more = True
@@ -127,8 +128,9 @@ class JobRunner:
             self._more |= await self._database.look_up(job_runs.any_due)
             if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
+                self._jobs.tell_queued()
         self._place_fetched()
-        free = self._job_queue.free_for_background
+        free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
         claimed, locked = await self._database.run_unsynced(_claim, self._owner, free)
@@ -228,7 +230,7 @@ class JobRunner:
     async def _give_back(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
         self._metrics.record_attempt("repeated" if counted else "given_back")
         await self._persist(job, partial(job_runs.give_back, job=job, counted=counted, crashed=crashed))
-        self._expect()
+        self._jobs.tell_queued()
 
     async def _end(self, job: ClaimedJob, error: PublicError) -> None:
         self._metrics.record_attempt("failed")
@@ -258,7 +260,8 @@ def _claim(
 ) -> tuple[list[tuple[ClaimedJob, Account]], bool]:
     """Returns jobs and their accounts, and whether others could start that another transaction has locked."""
     claimed, locked = job_runs.claim(transaction, owner, LEASE, limit)
-    return [(job, Account.with_key(accounts.get(transaction, job.account), "")) for job in claimed], locked
+    own = {name: Account.with_key(accounts.get(transaction, name), "") for name in {job.account for job in claimed}}
+    return [(job, own[job.account]) for job in claimed], locked
 
 
 def _complete(

@@ -26,6 +26,7 @@ from web.services.deliveries import Deliveries
 from web.services.files import Files, check_quota
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.job_changes import JobChanges
+from web.services.job_messages import CANCELLED, QUEUED, JobMessages
 from web.services.job_requests import StoredRequest
 from web.services.releases import LEASE
 from web.services.remote_files import RemoteFiles
@@ -77,7 +78,8 @@ class Jobs:
         self._metrics = metrics
         self._remote_files = remote_files
         self._sender = sender
-        self.changes = JobChanges(database)
+        self._messages = JobMessages(database)
+        self.changes = JobChanges(database, self._messages)
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
 
@@ -128,6 +130,7 @@ class Jobs:
         cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
         if cancelled is not None:
             self.on_cancel(job_id)
+            self._messages.send(CANCELLED, job_id)
             self.tell_ended(job_id)
             await self._files.discard(cancelled.blobs)
         return cancelled
@@ -141,19 +144,27 @@ class Jobs:
         return job
 
     async def run(self) -> None:
-        """Acts upon what other servers tell, until cancelled. What is lost is found within a second without it."""
-        await self._database.listen(jobs.CHANNEL, self._hear)
+        """Tells other servers about jobs, and acts upon what they tell, until cancelled."""
+        await self._messages.run(self._hear)
 
-    def _hear(self, message: str) -> None:
-        state, _, job_id = message.partition(" ")
-        if state == "queued":
+    async def close(self) -> None:
+        """Tells other servers what is not told yet. Call it after `run` was cancelled."""
+        await self._messages.flush()
+
+    def _hear(self, subject: str, job_id: str) -> None:
+        if subject == QUEUED:
             self.on_accept()
-        elif state == "cancelled":
+        elif subject == CANCELLED:
             self.on_cancel(job_id)
-        self.changes.tell(job_id)
+        self.changes.note(job_id)
+
+    def tell_queued(self) -> None:
+        """Tells all servers that a job waits."""
+        self.on_accept()
+        self._messages.send(QUEUED)
 
     def tell_ended(self, job_id: str) -> None:
-        """Tells clients that wait for a job, and receivers, that this process has ended it."""
+        """Tells clients that wait for a job, and the sender of messages to webhooks, that it has ended."""
         self.changes.tell(job_id)
         self._sender.wake()
 
@@ -195,7 +206,7 @@ class Jobs:
             raise
         if isinstance(accepted, AcceptedJob):
             self._metrics.accepted.inc()
-            self.on_accept()
+            self.tell_queued()
             return accepted
         await self._files.discard(blobs)
         return replayed(accepted)

@@ -31,9 +31,11 @@ class Jobs(RuleBasedStateMachine):
         for job in self.queue.start_next(self.clock):
             assert job == self.first(job.tenant.id, background=job.background)
             assert self.may_start(job)
+            assert not self.lacks_memory(job)
+            blocked = self.blocked()
             for other in first_jobs:
                 if other.tenant != job.tenant and other in self.waiting and self.may_start(other):
-                    assert self.rank(job) >= self.rank(other)
+                    assert self.rank(job) >= self.rank(other) or other in blocked
                     if RESTRICTED not in (self.standing(other), self.standing(job)) and self.rank(job) == self.rank(
                         other
                     ):
@@ -73,6 +75,16 @@ class Jobs(RuleBasedStateMachine):
             for standing in Standing
             if standing >= self.standing(job)
         )
+
+    def lacks_memory(self, job: QueuedJob) -> bool:
+        """Whether the job is in the background and does not fit into the half of the memory that these have."""
+        used = [other.memory for other in self.running if other.background]
+        return job.background and bool(used) and sum(used) + job.memory > MEMORY / 2
+
+    def blocked(self) -> list[QueuedJob]:
+        """The jobs that may wait for memory of the background: no smaller one must pass one that does."""
+        background = [job for job in self.first_jobs() if job.background]
+        return background if any(self.may_start(job) and self.lacks_memory(job) for job in background) else []
 
     def running_of(self, tenant: str) -> int:
         return sum(job.tenant.id == tenant for job in self.running)
@@ -129,7 +141,10 @@ class Jobs(RuleBasedStateMachine):
         requests = [job for job in self.waiting if not job.background]
         assert self.queue.oldest() == min((job.queued_at for job in requests), default=None)
         assert self.queue.requests == len(requests) + sum(not job.background for job in self.running)
-        assert 0 <= self.queue.free_for_background <= SLOTS
+        assert 0 <= self.queue.free_for_background() <= SLOTS
+        soon = self.queue.free_for_background(2)
+        assert self.queue.free_for_background() <= soon <= 3 * SLOTS
+        assert not requests or soon == self.queue.free_for_background()
 
     @invariant()
     def limits_hold(self) -> None:
@@ -141,10 +156,11 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def no_job_waits_without_need(self) -> None:
-        eligible = [job for job in self.first_jobs() if self.may_start(job)]
+        blocked = self.blocked()
+        eligible = [job for job in self.first_jobs() if self.may_start(job) and job not in blocked]
         if eligible:
             assert self.running
-            assert any(self.memory() + job.memory > MEMORY for job in eligible)
+            assert any(self.memory() + job.memory > MEMORY for job in (*eligible, *blocked))
 
     @invariant()
     def no_tenant_passes_a_job_twice(self) -> None:
@@ -293,14 +309,14 @@ def add_background(queue: FairQueue, *tenants: str) -> None:
 def test_the_background_has_half_of_the_slots_while_requests_come() -> None:
     come = True
     queue = FairQueue(3, MEMORY, lambda _tenant: PROVEN, requests_come=lambda: come)
-    assert queue.free_for_background == 2
+    assert queue.free_for_background() == 2
     add_background(queue, *"aaaa")
-    assert queue.free_for_background == 0
+    assert queue.free_for_background() == 0
     assert started(queue) == "aa"
     come = False
     assert started(queue) == "a"
     assert started(queue) == ""
-    assert queue.free_for_background == 0
+    assert queue.free_for_background() == 0
 
 
 def test_a_request_does_not_wait_for_the_background_alone() -> None:
@@ -316,6 +332,53 @@ def test_a_request_does_not_wait_for_the_background_alone() -> None:
     add(queue, "c")
     assert started(queue) == ""
     assert queue.running == 3
+
+
+def test_the_background_has_half_of_the_memory() -> None:
+    queue = FairQueue(5, 10, lambda _tenant: PROVEN, requests_come=lambda: False)
+
+    def add_job(tenant: str, memory: int) -> QueuedJob:
+        job = QueuedJob(Tenant(tenant, 4), memory, queued_at=0, background=True)
+        queue.add(job)
+        return job
+
+    first = [add_job("a", 3), add_job("b", 2)]
+    add_job("c", 1)
+    assert started(queue) == "ab"
+    add(queue, "d", 5)
+    assert started(queue) == "d"
+    large = add_job("e", 6)
+    for job in first:
+        queue.remove(job)
+    assert started(queue) == "c"
+    add_job("f", 1)
+    assert started(queue) == ""  # no job passes the large one
+    add(queue, "f", 4)
+    assert started(queue) == "f"
+    assert large.started_at is None
+
+
+def test_a_job_in_the_background_may_need_more_than_half_of_the_memory() -> None:
+    queue = FairQueue(5, 10, lambda _tenant: PROVEN)
+    jobs = [QueuedJob(Tenant(tenant, 4), 9, queued_at=0, background=True) for tenant in "ab"]
+    for job in jobs:
+        queue.add(job)
+    assert started(queue) == "a"
+    queue.remove(jobs[0])
+    assert started(queue) == "b"
+
+
+def test_short_jobs_in_the_background_may_be_claimed_ahead() -> None:
+    queue = FairQueue(3, MEMORY, lambda _tenant: PROVEN)
+    assert (queue.free_for_background(), queue.free_for_background(4)) == (2, 10)
+    add_background(queue, *"aab")
+    assert (queue.free_for_background(), queue.free_for_background(4)) == (0, 7)
+    assert started(queue) == "ab"
+    assert queue.free_for_background(4) == 7
+    add(queue, "c")
+    add(queue, "c")
+    assert started(queue) == "c"
+    assert queue.free_for_background(4) == 0  # a request waits, which goes first
 
 
 def test_requests_start_before_the_background() -> None:
