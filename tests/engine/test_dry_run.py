@@ -12,10 +12,11 @@ from engine.planner import Plan
 from engine.registry import load_registry
 from engine.verification import verify
 from tests.support.samples.generated import sample, saved
+from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.pdf_documents import document
 
 _REGISTRY = load_registry()
-_READ = sorted({plan.source.name for plan in _REGISTRY.catalogue()})
+_READ = sorted({plan.source.name for plan in pairs_with_samples()})
 _OPTIONS: tuple[OptionValues, ...] = (
     {},
     {"width": 200},
