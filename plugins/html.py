@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, AnyConversion, Content, FileFormat, Loss, Requirement, conversion, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
-from plugins import _zip
+from plugins import _programs, _zip
 from plugins._markup import root_name
 
 if TYPE_CHECKING:
@@ -36,20 +35,11 @@ HTML = FileFormat(
 )
 
 
-def _has_pango() -> bool:
-    try:
-        for library in _LIBRARIES:
-            ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
-
-
 PANGO = Requirement(
     "Pango",
     "pages of HTML and Markdown",
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
-    present=_has_pango(),
+    present=all(map(_programs.has_library, _LIBRARIES)),
 )
 MODULES = (
     *("plugins._pdf.losses", "plugins._pdf.texts", "encodings.raw_unicode_escape"),

@@ -1,22 +1,17 @@
 """SVG as vectors: PDF by Typst, and SVG without what is not drawn."""
 
-import ctypes
-
 from engine import Loss, Requirement, conversion
 from engine.option_types import Metadata
+from plugins import _programs
 from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF
 from plugins.svg import SVG
 
-
-def _has_cairo() -> bool:
-    try:
-        ctypes.CDLL("libcairo.so.2")
-    except OSError:
-        return False
-    return True
-
-
-CAIRO = Requirement("cairo", "vectors of SVG that Typst refuses", "apt-get install libcairo2", present=_has_cairo())
+CAIRO = Requirement(
+    "cairo",
+    "vectors of SVG that Typst refuses",
+    "apt-get install libcairo2",
+    present=_programs.has_library("libcairo.so.2"),
+)
 MODULES = (
     *("plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
     *(("cairosvg",) if CAIRO.present else ()),

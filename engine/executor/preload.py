@@ -29,7 +29,7 @@ def preload(modules: Iterable[str] | None = None) -> None:
     import_modules(modules)
     if modules is None:
         warm_up_codecs(registry)
-    registry.catalogue()  # fills the registry's cache of paths
+    registry.pairs()  # fills the registry's cache of paths
     options_schema(registry.options)
     # Objects that the garbage collector visits in a fork would be copied.
     gc.collect()
