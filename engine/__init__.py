@@ -17,6 +17,7 @@ from engine.conversions import Transform as Transform
 from engine.conversions import conversion as conversion
 from engine.conversions import tool as tool
 from engine.conversions import transform as transform
+from engine.cpu_limit import call_within as call_within
 from engine.decode_limits import MAX_FRAMES as MAX_FRAMES
 from engine.decode_limits import MAX_PIXELS as MAX_PIXELS
 from engine.decode_limits import MAX_TOTAL_PIXELS as MAX_TOTAL_PIXELS

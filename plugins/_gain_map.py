@@ -72,7 +72,10 @@ def from_xmp(packet: bytes) -> Numbers | None:
 def _values(packet: bytes, name: str) -> bytes:
     """The text of an attribute or an element; of a list, the entries."""
     key = name.encode()
-    attribute, element = rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key, rb"<hdrgm:%b\b[^>]*>(.*?)</hdrgm:%b>" % (key, key)
+    attribute, element = (
+        rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key,
+        rb"<hdrgm:%b\b[^<>]*>(.*?)(?:</hdrgm:%b>|\Z)" % (key, key),
+    )
     found = re.search(attribute + b"|" + element, packet, re.DOTALL)
     return re.sub(rb"<[^>]*>", b" ", found[1] or found[2] or b"") if found else b""
 

@@ -70,8 +70,16 @@ _FORMATS: Mapping[bytes, tuple[str, int]] = MappingProxyType(
         },
     }
 )
-# Pixel formats that the decoder knows under another name: an unused band, or colors that are multiplied by alpha.
-_READ_AS = {0x0E: 0x0F, 0x10: 0x0F, 0x17: 0x16, 0x1A: 0x19}
+# Pixel formats that the decoder knows under another name: an unused band, colors that are multiplied by alpha, or
+# fixed point with four bands, of which it would read the last one as zero.
+_READ_AS = {
+    **dict.fromkeys((0x0E, 0x10), 0x0F),
+    **dict.fromkeys((0x17, 0x1D, 0x40), 0x16),
+    **dict.fromkeys((0x1A, 0x1B, 0x1E, 0x41), 0x19),
+    0x42: 0x3A,
+}
+# Of fixed point that is read as something else: the type, and the number that is white.
+_FIXED = {**dict.fromkeys((0x1D, 0x40), ("i2", 1 << 13)), **dict.fromkeys((0x1E, 0x41), ("i4", 1 << 24))}
 _PREMULTIPLIED = frozenset(_PREFIX + bytes([number]) for number in (0x10, 0x17, 0x1A))
 _MIN_LOSSY_WIDTH = 32  # pixels; the encoder fails on narrower ones
 
@@ -176,14 +184,18 @@ def _read(data: bytes, block: _exif.Block, mode: str, bits: int) -> NDArray[Any]
     from imagecodecs import jpegxr_decode
 
     pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
-    known = _READ_AS.get(pixel_format[-1], pixel_format[-1]) if pixel_format.startswith(_PREFIX) else pixel_format[-1]
-    data = data.replace(pixel_format, pixel_format[:-1] + bytes([known]), 1)
+    number = pixel_format[-1] if pixel_format.startswith(_PREFIX) else None
+    if number in _READ_AS:
+        data = data.replace(pixel_format, _PREFIX + bytes([_READ_AS[number]]), 1)
     # The decoder would mirror pictures, and fail to turn them.
     turned, upright = (
         struct.pack("<HHII", _ORIENTATION, _LONG, 1, number) for number in (block.integer(_ORIENTATION), 0)
     )
     array = jpegxr_decode(data.replace(turned, upright, 1))
     array = array * np.uint8(255) if array.dtype == np.bool_ else array
+    if number in _FIXED:
+        kind, white = _FIXED[number]
+        array = array.view(kind) / np.float32(white)
     array = array.astype(np.float32) if bits == _LIGHT else array
     if array.ndim == 3:
         array = array[..., : len(mode)]  # without an unused band, and without alpha of inks
