@@ -32,6 +32,7 @@ class ConvertOptions(TypedDict, total=False):
     # Adds a border of `background`: one width, or top,right,bottom,left, in pixels or percent of the height (top, …
     pad: str
     background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
+    at: float  # Seconds into a clip: the frame shown then.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     # Size of the pages on which text is laid out.
