@@ -127,7 +127,11 @@ Dpi: TypeAlias = Annotated[
 ]
 Pages: TypeAlias = Annotated[
     str,
-    Field(max_length=1000, examples=["2-5,8"], description="Pages or frames from 1, such as 1, 2-5,8 or all."),
+    Field(
+        max_length=1000,
+        examples=["2-5,8"],
+        description="Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.",
+    ),
     AfterValidator(_check_pages),
 ]
 Position: TypeAlias = Annotated[

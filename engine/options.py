@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, cached_property
 from inspect import Parameter, signature
-from itertools import pairwise
+from itertools import chain
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -332,13 +332,12 @@ _SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 
 @dataclass(frozen=True)
 class PageRanges:
-    """Selected pages as ranges (first, last), counted from 1: sorted, separated by gaps. No range: all pages."""
+    """Selected pages as ranges (first, last), counted from 1, in the order given. No range: all pages."""
 
     spans: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        sorted_apart = all(before[1] < after[0] for before, after in pairwise(self.spans))
-        if not sorted_apart or any(not 0 < first <= last for first, last in self.spans):
+        if any(not 0 < first <= last for first, last in self.spans):
             raise invalid_pages("pages must name pages from 1, such as 2,5,8 or 3-5.", {})
 
     @classmethod
@@ -352,24 +351,18 @@ class PageRanges:
         parts = split_list(text)
         if len(parts) > 1 and not parts[-1].strip():
             parts.pop()
-        spans = sorted(map(_parse_span, parts))
-        merged = [spans[0]]
-        for first, last in spans[1:]:
-            if first <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-            else:
-                merged.append((first, last))
-        return cls(tuple(merged))
+        return cls(tuple(map(_parse_span, parts)))
 
     def indexes(self, page_count: int) -> list[int]:
-        """Returns page indexes counted from 0. Raises InvalidOption for a page beyond `page_count`."""
+        """Returns page indexes counted from 0, each once. Raises InvalidOption for a page beyond `page_count`."""
         if not self.spans:
             return list(range(page_count))
-        last = self.spans[-1][1]
+        last = max(last for _, last in self.spans)
         if last > page_count:
             message = f"The file has no page {last}; its last page is {page_count}."
             raise invalid_pages(message, {"page": last, "page_count": page_count})
-        return [number - 1 for first, last in self.spans for number in range(first, last + 1)]
+        numbers = chain.from_iterable(range(first - 1, last) for first, last in self.spans)
+        return list(dict.fromkeys(numbers))
 
 
 def invalid_pages(message: str, details: Mapping[str, Any], reason: str = "out_of_range") -> InvalidOption:

@@ -102,7 +102,7 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
     if document.is_repaired:
         warn_repaired(data)
     indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
-    if len(indexes) == document.page_count:
+    if indexes == list(range(document.page_count)):
         return document
     selected = _select_pages(data, password or "", indexes)
     if selected is None:
