@@ -19,6 +19,7 @@ from engine.options import (
     InputFile,
     Option,
     OptionValues,
+    arguments,
     read_input_files,
     read_names_parameter,
     read_options,
@@ -103,7 +104,7 @@ class Conversion(Generic[S, T]):
         capabilities = self.capabilities(options)
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
-        return self.run(reduced, **_own(self.options.keys() - {MAX_BYTES}, options))
+        return self.run(reduced, **arguments(self.run, self.options.keys() - {MAX_BYTES}, options))
 
     def capabilities(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
@@ -114,10 +115,6 @@ class Conversion(Generic[S, T]):
 
 
 AnyConversion: TypeAlias = Conversion[Any, Any]
-
-
-def _own(declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
-    return {name: options[name] for name in declared if name in options}
 
 
 def conversion(
@@ -170,7 +167,7 @@ class Transform(Generic[T]):
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the transform with the options that it has; ignores others."""
-        return self.run(payload, **_own(self.options, options))
+        return self.run(payload, **arguments(self.run, self.options, options))
 
     def __str__(self) -> str:
         return self.name
@@ -290,7 +287,7 @@ class Tool(Generic[T]):
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> Returned[T]:
         """Runs the tool with the options that it has, and with further files."""
-        given = {**_own(self.options, options), **files}
+        given = {**arguments(self.run, self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 
     @property

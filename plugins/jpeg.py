@@ -23,12 +23,12 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Effort, Fit, Hdr, Height, Metadata, Progressive, Quality, Rotate, Width
+from engine.option_types import Effort, Hdr, Metadata, Progressive, Quality
 from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow, _ultra_hdr
 from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
 from plugins._jpeg_transform import transform
-from plugins.geometry import needed_size, reduced_scale
+from plugins._sizes import Drawing, reduced_scale
 from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
 JPEG = FileFormat(
@@ -77,11 +77,7 @@ def check_scans(data: bytes) -> None:
 def decode(
     data: bytes,
     *,
-    width: Width | None = None,
-    height: Height | None = None,
-    fit: Fit = "inside",
-    crop: Crop | None = None,
-    rotate: Rotate = 0,
+    drawing: Drawing,
     hdr: Hdr = "keep",
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
@@ -89,7 +85,7 @@ def decode(
     data, image = open_file(data)
     _jpeg_pictures.warn_of_further(data, read_segments, gain_map=False)
     size = _pillow.upright_size(image)
-    scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
+    scale = reduced_scale(size, drawing.needed_size(size))
     orientation = _exif.read_orientation(image)
     origin = Origin(JPEG, data, (0, 0, *image.size), orientation)
     gain_map = _ultra_hdr.read(data, read_segments, size, orientation) if hdr == "keep" else None

@@ -82,7 +82,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     from plugins._jxl.reader import read_header
 
     header = read_header(data)
-    order = _pillow.select(list(range(len(header.durations))), pages)
+    order = sorted(_pillow.select(list(range(len(header.durations))), pages))
     mode = _INKS if header.inks is not None and header.mode == "RGB" else header.mode
     sample = _pillow.sample(mode, header.profile)
     raster = Raster(

@@ -10,6 +10,7 @@ from engine import FidelityWarning
 from plugins._pdf.delete_pages import remove_pages
 from plugins._pdf.form_fields import remove_xfa
 from plugins._pdf.objects import open_pdf
+from plugins._pdf.parts import Divider
 
 
 def with_distinct_pages(data: bytes, password: str) -> bytes:
@@ -22,7 +23,7 @@ def with_distinct_pages(data: bytes, password: str) -> bytes:
 
 
 def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None:
-    """The document with the pages at `indices`, which count from 0, in their order.
+    """The document with the pages at `indices`, which count from 0, in this order.
 
     None if it is damaged. Issues a warning for links to other pages, and for an XFA form.
     """
@@ -31,10 +32,18 @@ def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None
             removed = sorted(set(range(len(document.pages))).difference(indices))
             remove_xfa(document)
             links = remove_pages(document, removed)
-            file = BytesIO()
-            document.save(file, encryption=document.is_encrypted)
+            selected = _saved(document)
+        if indices != sorted(indices):
+            order = [sorted(indices).index(index) for index in indices]
+            selected = _saved(Divider(selected, password).part(order, with_attachments=True))
     except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):
         return None
     if links:
         FidelityWarning.issue("links_dropped", "Links to pages that were not selected were removed.")
+    return selected
+
+
+def _saved(document: pikepdf.Pdf) -> bytes:
+    file = BytesIO()
+    document.save(file, encryption=document.is_encrypted)
     return file.getvalue()

@@ -80,7 +80,7 @@ def _red(image: Image.Image) -> int:
     return round(red[0] / 60)
 
 
-@pytest.mark.parametrize(("pages", "widths"), [("3", [40]), ("2-3,1", [20, 30, 40]), ("all", _WIDTHS)])
+@pytest.mark.parametrize(("pages", "widths"), [("3", [40]), ("2-3,1", [30, 40, 20]), ("4,1-3", [50, 20, 30, 40]), ("all", _WIDTHS)])
 def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> None:
     result = _run(_document(), "pdf", pages)
 
@@ -94,10 +94,11 @@ def test_a_page_of_a_tiff(bits: int) -> None:
 
     assert Image.open(BytesIO(result.data)).size == (40, 10)
     assert codes(result) == set()
-    assert [page.shape for page in tifffile.TiffFile(BytesIO(_run(_tiff(bits), "tiff", "2,4").data)).pages] == [
-        (10, 30, 3),
-        (10, 50, 3),
-    ]
+    for target, widths in (("2,4", [30, 50]), ("4,1-2", [50, 20, 30])):
+        pages = tifffile.TiffFile(BytesIO(_run(_tiff(bits), "tiff", target).data)).pages
+        assert [page.shape for page in pages] == [(10, width, 3) for width in widths]
+    document = pymupdf.open(stream=_run(_tiff(bits), "pdf", "4,1").data)
+    assert [page.get_images()[0][2] for page in document] == [50, 20]
 
 
 def test_only_the_selected_page_of_a_tiff_is_decoded() -> None:
@@ -122,7 +123,7 @@ def test_only_the_selected_page_of_a_document_is_rendered() -> None:
 def test_frames_keep_their_timing(source: str) -> None:
     data = _animation(_ANIMATIONS[source])
 
-    assert _frames(_run(data, "webp" if source == "avif" else source, "2,4").data) == [(1, 200), (3, 400)]
+    assert _frames(_run(data, "webp" if source == "avif" else source, "4,2").data) == [(1, 200), (3, 400)]
     assert _red(Image.open(BytesIO(_run(data, "bmp", "3").data))) == 2
 
 
