@@ -137,6 +137,8 @@ if ! cat pyproject.toml "$lock" | cmp -s - "$installed"; then
     pip --require-hashes --requirement config/requirements-uv.lock
     install --require-hashes --requirement "$lock"
     install --no-build-isolation --editable .
+    mkdir -p .venv/share/man/man1  # where man looks if .venv/bin is on the path
+    .venv/bin/convertd man >.venv/share/man/man1/convertd.1
     cat pyproject.toml "$lock" >"$installed"
 fi
 print "ready"

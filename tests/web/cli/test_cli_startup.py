@@ -10,6 +10,7 @@ from socket import create_server
 
 import pytest
 
+from engine.registry import load_registry
 from storage.database import Database, Transaction
 from tests.support.command_line import COMMAND, invoke, run_command
 
@@ -210,12 +211,16 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {"serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools"}
-            | {"account", "archive", "config", "doctor"},
+            {"serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools", "man"}
+            | {"account", "archive", "config", "doctor", *load_registry().tools},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
         ("convertd convert --max-b", {"--max-bytes"}),
         ("convertd convert --overw", {"--overwrite"}),
+        ("convertd convert --fit co", {"cover", "contain"}),
+        ("convertd convert --to pn", {"png"}),
+        ("convertd convert --from ra", {"raf"}),
+        ("convertd pdf-from-images --orientation l", {"landscape"}),
     ],
 )
 def test_completions(tmp_path: Path, words: str, expected: set[str]) -> None:
