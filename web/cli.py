@@ -41,6 +41,7 @@ _MODULES = {
     "archive": "web.cli_archive",
     "cluster": "web.cli_cluster",
     "jobs": "web.cli_jobs",
+    "mcp": "web.cli_mcp",
     "plugin": "web.cli_plugin",
 }
 """Commands that are imported when they are called or listed, and the modules that define them as `cli`."""

@@ -38,7 +38,7 @@ async def convert_locally(
             yield refused
             continue
         try:
-            plans.append((task, _make_plan(registry, task, options)))
+            plans.append((task, make_plan(registry, task, options)))
         except (ConversionError, OSError) as error:
             yield failure(task, error)
     if not plans:
@@ -48,7 +48,7 @@ async def convert_locally(
     try:
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
-        run = _explain if explain else _convert
+        run = explain_task if explain else convert_task
         works = [run(executor, task, plan, options) for task, plan in plans]
         for result in asyncio.as_completed(works):
             yield await result
@@ -61,7 +61,7 @@ def _has_one_output(task: ConversionTask) -> bool:
     return task.output is None or not task.output.is_dir()
 
 
-def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> Plan:
+def make_plan(registry: Registry, task: ConversionTask, options: OptionValues) -> Plan:
     """Returns the plan of a task. Raises ConversionError, and OSError if an input cannot be read."""
     first, *others = task.inputs
     try:
@@ -74,7 +74,8 @@ def _make_plan(registry: Registry, task: ConversionTask, options: OptionValues) 
     return registry.plan(formats, task.target, task.tool, options, tuple(task.files))
 
 
-async def _convert(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+async def convert_task(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+    """Converts, and writes the result to the output of the task."""
     try:
         with temporary_path(task.output) as path:
             with path.open("x+b") as file:
@@ -86,7 +87,8 @@ async def _convert(executor: Executor, task: ConversionTask, plan: Plan, options
         return failure(task, error)
 
 
-async def _explain(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+async def explain_task(executor: Executor, task: ConversionTask, plan: Plan, options: OptionValues) -> TaskResult:
+    """Finds out what the conversion would do."""
     try:
         with tempfile.TemporaryFile() as file:
             result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file)

@@ -118,4 +118,5 @@ async def _request(client: AsyncClient, task: ConversionTask, path: Path, option
         return await client.convert(source, target, url=task.url, to=path, name=task.name, **_fields(options))
     several = load_registry().tools[task.tool].takes_several
     files = task.inputs if several else task.inputs[0]
-    return await client.tool(task.tool, files, to=path, name=task.name, **task.files, **_fields(options))
+    further: dict[str, Any] = {**task.files, **options}
+    return await client.tool(task.tool, files, to=path, name=task.name, **further)
