@@ -3,7 +3,8 @@
 #   sh config/setup.sh          installs what is needed to run convertd
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
 #   sh config/setup.sh mcp      also installs the package mcp, which gives agents tools
-#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster mcp ocr" installs all of them
+#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster mcp ocr office" installs all
+#   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -26,8 +27,13 @@ fonts-droid-fallback   draws Chinese, Japanese and Korean
 fonts-noto-color-emoji draws emoji'
 ocr_packages='
 tesseract-ocr          recognizes English text; tesseract-ocr-deu is for German, tesseract-ocr-all for all languages'
+office_packages='
+libreoffice-writer-nogui   reads and writes documents of text
+libreoffice-calc-nogui     reads and writes spreadsheets
+libreoffice-impress-nogui  reads and writes presentations, and reads drawings'
 test_packages='
 chromium-headless-shell  opens the web pages
+djvulibre-bin            reads and writes DjVu
 libheif-examples         reads HEIC independently
 libjxl-tools             reads and writes JPEG XL independently
 libimage-exiftool-perl   reads metadata independently
@@ -59,15 +65,16 @@ for part; do
         locks="$locks config/requirements-mcp.lock"
         ;;
     ocr) packages="$packages$ocr_packages" ;;
+    office) packages="$packages$office_packages" ;;
     test)
-        packages="$packages$ocr_packages$test_packages"
+        packages="$packages$ocr_packages$office_packages$test_packages"
         extra="[test]"
         locks=config/requirements-test.lock
         # Most of what is installed is never loaded. What is loaded, the tests compile.
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, mcp, ocr and test" >&2
+        echo "setup: $part is none of cluster, mcp, ocr, office and test" >&2
         exit 2
         ;;
     esac

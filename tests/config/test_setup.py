@@ -156,6 +156,14 @@ def test_text_recognition_is_installed_on_request(folder: Path) -> None:
     assert ["requirements-cluster" in line for line in _log(folder)].count(True) == 1
 
 
+def test_libreoffice_is_installed_on_request(folder: Path) -> None:
+    (folder / "missing").write_text("libreoffice-calc-nogui\n")
+
+    assert "libreoffice" not in _set_up(folder, "ocr")
+    for arguments in (("office",), ("cluster", "ocr", "office"), ("test",)):
+        assert re.search(r"^  libreoffice-calc-nogui +reads and writes", _set_up(folder, *arguments), re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("arguments", "locks"),
     [((), _LOCKS[:1]), (("cluster",), _LOCKS[:2]), (("cluster", "mcp"), _LOCKS[:3]), (("test",), _LOCKS[3:])],
