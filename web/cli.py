@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from web import cli_flags
-from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
     WRONG_USAGE,
@@ -42,6 +41,7 @@ _MODULES = {
     "archive": "web.cli_archive",
     "cluster": "web.cli_cluster",
     "jobs": "web.cli_jobs",
+    "mcp": "web.cli_mcp",
     "plugin": "web.cli_plugin",
 }
 """Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
@@ -54,7 +54,12 @@ class Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_MODULES]
+        tools: Iterable[str] = ()
+        if ctx.resilient_parsing:  # the shell completes, or the manual is written; --help does not wait for plugins
+            from engine.registry import load_registry
+
+            tools = load_registry().tools
+        return [*super().list_commands(ctx), *_MODULES, *tools]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _MODULES:
@@ -69,8 +74,8 @@ class Commands(TyperGroup):
             known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
             flags = list(takewhile(lambda arg: arg != "--", rest))
             unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
-            if unknown or ctx.resilient_parsing:  # the shell completes flags
-                command = cli_flags.convert_command(convert, _convert)
+            if unknown or "-h" in flags or ctx.resilient_parsing:  # the shell completes flags
+                command = cli_flags.convert_command()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
         return name, command, rest
 
@@ -84,6 +89,7 @@ def _with_hyphens(argument: str) -> str:
 cli = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
@@ -192,70 +198,7 @@ def worker(
             exit_with(str(error), FAILED)
 
 
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="INPUT... OUTPUT",
-        help="Input files or folders, then the output file or folder; - is standard input or output.",
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(metavar="FORMAT", help="Output format of every INPUT. OUTPUT is then a folder or -, and optional."),
-]
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
-]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
-]
-Explain = Annotated[
-    bool,
-    typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
-]
-
-Submit = Annotated[
-    bool,
-    typer.Option("--async", help="With --remote: submit the files, and print the ids of their jobs."),
-]
-
-
-@cli.command()
-def convert(
-    files: Inputs,
-    to: To = None,
-    source_format: From = None,
-    overwrite: Overwrite = None,
-    explain: Explain = False,
-    submit: Submit = False,
-    server: Server = None,
-    url: Url = None,
-) -> None:
-    """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
-    _convert(files, to, source_format, overwrite, explain=explain, submit=submit, server=server, url=url)
-
-
-def _convert(
-    files: list[Path],
-    to: str | None,
-    source_format: str | None,
-    overwrite: bool | None,
-    *,
-    explain: bool,
-    submit: bool,
-    server: str | None,
-    url: str | None,
-    **options: str | bool | None,
-) -> None:
-    from web import cli_convert, cli_tasks
-
-    given = {name: value for name, value in options.items() if value is not None}
-    if submit and (server is None or explain):
-        exit_with("--async needs --remote, and no --explain", WRONG_USAGE)
-    arguments = cli_tasks.Arguments(files, to, source_format, overwrite, url)
-    cli_convert.run(arguments, given, server, explain=explain, submit=submit)
+cli.command()(cli_flags.convert)
 
 
 @cli.command()
@@ -280,6 +223,14 @@ def tools(as_json: Json = False) -> None:
     if as_json:
         return print(json.dumps([{"id": tool.name, "name": tool.title} for tool in known], indent=2))
     return print_table(("tool", "description"), ((tool.name, tool.summary) for tool in known))
+
+
+@cli.command()
+def man() -> None:
+    """Print the manual page, which "man -l" shows, and which can be a file of a folder man1."""
+    from web.cli_manual import manual
+
+    print(manual(typer.main.get_command(cli), _version()), end="")
 
 
 @cli.command()

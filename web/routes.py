@@ -12,6 +12,7 @@ from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.values import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
+from web.handlers.agents import Agents
 from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
@@ -141,9 +142,15 @@ TRIAL_RESOURCES: tuple[Resource, ...] = (
 )
 
 
+AGENT_RESOURCES: tuple[Resource, ...] = (("/mcp", Agents),)
+
+
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
-    pages = [(pattern, handler, _route(pattern, handler)) for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES)]
+    pages = [
+        (pattern, handler, _route(pattern, handler))
+        for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *AGENT_RESOURCES)
+    ]
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(
         [URLSpec(pattern, handler, {"services": services, "route": route}) for pattern, handler, route in routes],

@@ -63,6 +63,7 @@ class Entry(Model):
     kind = TextField()
     amount = BigIntegerField()  # negative if credits are removed
     at = BigIntegerField()
+    reason = TextField(null=True)  # of an operator who granted or removed credits
 
 
 class Hold(Model):

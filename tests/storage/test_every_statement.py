@@ -14,6 +14,7 @@ from storage.tables import (
     batches,
     email_verification,
     files,
+    ledger,
     links,
     models,
     request_log,
@@ -88,7 +89,9 @@ def _register(run: Recorder) -> str:
     assert run(email_verification.delete_expired) == 0
     other = run(accounts.create, "other@example.org", "Other", free_credits=0, verified=False)
     run(accounts.mark_verified, other.id)
-    assert run(accounts.grant, _EMAIL, 10) == 60
+    assert run(accounts.grant, _EMAIL, 15) == 65
+    assert run(accounts.grant, _EMAIL, -5, reason="too many") == 60
+    assert {grant.amount for grant in run(ledger.list_grants, account.id)} == {50, 15, -5}
     found = run(accounts.get, account.id)
     assert (run(accounts.find, _EMAIL.upper()), found.credits_remaining) == (found, 60)
     return account.id

@@ -66,7 +66,7 @@ class Authorization:
         if access in _FORMS and self._request.method == "POST" and not self._is_same_origin():
             raise _cross_site()
         if access == "key":
-            await self._authenticate()
+            await self.authenticate()
         key, limit = self._key_and_limit()
         self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
         if not self.status.allowed:
@@ -114,7 +114,7 @@ class Authorization:
         assert self.account is not None
         self.account = replace(self.account, credits_remaining=credits)
 
-    async def _authenticate(self) -> None:
+    async def authenticate(self) -> None:
         """Sets the account by the Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
         header = self._request.headers.get("Authorization")
         try:
@@ -132,7 +132,7 @@ class Authorization:
         trials = self._services.trials
         self.account = paying = await trials.account(self.address)
         if "Authorization" in self._request.headers:
-            await self._authenticate()
+            await self.authenticate()
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
         await trials.count_preview(self.address)
