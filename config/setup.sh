@@ -2,7 +2,8 @@
 # Installs convertd: Debian packages, and a virtual environment with the versions of a lock file.
 #   sh config/setup.sh          installs what is needed to run convertd
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
-#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster ocr" installs both
+#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster ocr office" installs all
+#   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
 set -eu
@@ -25,8 +26,13 @@ fonts-droid-fallback   draws Chinese, Japanese and Korean
 fonts-noto-color-emoji draws emoji'
 ocr_packages='
 tesseract-ocr          recognizes English text; tesseract-ocr-deu is for German, tesseract-ocr-all for all languages'
+office_packages='
+libreoffice-writer-nogui   reads and writes documents of text
+libreoffice-calc-nogui     reads and writes spreadsheets
+libreoffice-impress-nogui  reads and writes presentations, and reads drawings'
 test_packages='
 chromium-headless-shell  opens the web pages
+djvulibre-bin            reads and writes DjVu
 libheif-examples         reads HEIC independently
 libjxl-tools             reads and writes JPEG XL independently
 libimage-exiftool-perl   reads metadata independently
@@ -54,15 +60,16 @@ for part; do
         lock=config/requirements-cluster.lock
         ;;
     ocr) packages="$packages$ocr_packages" ;;
+    office) packages="$packages$office_packages" ;;
     test)
-        packages="$packages$ocr_packages$test_packages"
+        packages="$packages$ocr_packages$office_packages$test_packages"
         extra="[test]"
         lock=config/requirements-test.lock
         # Most of what is installed is never loaded. What is loaded, the tests compile.
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, ocr and test" >&2
+        echo "setup: $part is none of cluster, ocr, office and test" >&2
         exit 2
         ;;
     esac

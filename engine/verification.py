@@ -13,6 +13,8 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from engine.registry import Registry
 
+_OF_THE_MACHINE = frozenset({"font_substituted"})  # warnings of readers that say nothing about the file
+
 
 def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
     """Returns what the reader of the result's format finds in it: one page without size if there is no reader.
@@ -48,24 +50,6 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     return actual
 
 
-def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore")
-            warnings.filterwarnings("error", category=FidelityWarning)
-            payload = reader(data, secrets)
-            if decode and isinstance(payload, Raster):
-                for frame in payload.frames:
-                    if isinstance(frame.pixels, Image.Image):
-                        frame.pixels.load()
-            return payload
-    except TooLarge:
-        raise
-    except Exception as error:
-        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
-
-
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
     """The size at which the encoder stores a picture of this size."""
     encoder = plan.steps[plan.encoder_position]
@@ -73,6 +57,26 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
         warnings.simplefilter("ignore")  # the pipeline has issued them
         holds = encoder.capabilities(options) if isinstance(encoder, Conversion) else None
     return holds.stored_size(size) if holds and size else size
+
+
+def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
+    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            payload = reader(data, secrets)
+            if decode and isinstance(payload, Raster):
+                for frame in payload.frames:
+                    if isinstance(frame.pixels, Image.Image):
+                        frame.pixels.load()
+    except TooLarge:
+        raise
+    except Exception as error:
+        raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
+    codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
+    if codes - _OF_THE_MACHINE:
+        raise StepFailed(f"The result is a damaged {reader.source} file.")
+    return payload
 
 
 def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:

@@ -17,8 +17,22 @@ _MAX_DIRECTORY = 1 << 18  # bytes that are searched for names
 _HEAD = 1 << 16  # bytes of a file without directory that are searched for names
 _MAX_ENTRIES = 10_000
 _MAX_ENTRY = 512  # bytes in the directory, on average
-_MAX_UNPACKED = 512 << 20  # bytes of all entries together
+_MARKUP = (".xml", ".rels")
+_MAX_UNPACKED, _MAX_MARKUP = 512 << 20, 64 << 20  # bytes of all entries together, of markup, which is slow to read
 _ENCRYPTED = 1  # a flag of an entry
+
+
+def mimetype(content: Content) -> bytes:
+    """The media type in the first file of an archive, named mimetype, as OpenDocument has it; otherwise empty."""
+    if content[:4] != SIGNATURE or content[30:38] != b"mimetype":
+        return b""
+    extra, size = int.from_bytes(content[28:30], "little"), int.from_bytes(content[22:26], "little")
+    return bytes(content[38 + extra : 38 + extra + min(size, 100)])
+
+
+def is_complete(content: Content) -> bool:
+    """Whether an archive has a directory, which is at its end."""
+    return _find_directory(content) is not None
 
 
 def names(content: Content) -> list[str]:
@@ -66,10 +80,11 @@ def _names_in_head(head: bytes) -> list[str]:
     return found
 
 
-def open_checked(data: bytes) -> zipfile.ZipFile:
+def open_checked(data: bytes, *, limit_markup: bool = False) -> zipfile.ZipFile:
     """Opens an archive.
 
-    Raises TooLarge if it has too many entries or unpacks to too much, CorruptInput if it is damaged or encrypted.
+    Raises TooLarge if it has too many entries or unpacks to too much, of markup with `limit_markup` to much less,
+    CorruptInput if it is damaged or encrypted.
     What an entry unpacks to is no longer than its header says, because the reader stops there.
     """
     _, size = _find_directory(data) or (0, 0)
@@ -82,9 +97,12 @@ def open_checked(data: bytes) -> zipfile.ZipFile:
     entries = archive.infolist()
     if len(entries) > _MAX_ENTRIES:
         raise _too_many()
-    if sum(entry.file_size for entry in entries) > _MAX_UNPACKED:
-        message = f"The archive unpacks to more than {_MAX_UNPACKED} bytes."
-        raise TooLarge(message, reason="bytes", details={"max_unpacked_size": _MAX_UNPACKED})
+    unpacked = sum(entry.file_size for entry in entries)
+    markup = sum(entry.file_size for entry in entries if entry.filename.endswith(_MARKUP)) if limit_markup else 0
+    for size, limit in ((unpacked, _MAX_UNPACKED), (markup, _MAX_MARKUP)):
+        if size > limit:
+            message = f"The archive unpacks to more than {limit} bytes."
+            raise TooLarge(message, reason="bytes", details={"max_unpacked_size": limit})
     if any(entry.flag_bits & _ENCRYPTED for entry in entries):
         raise CorruptInput("Files in the archive are encrypted.")
     return archive

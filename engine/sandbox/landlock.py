@@ -59,7 +59,7 @@ _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI 
 # What every job may read: libraries, fonts, and devices without state. None of it holds user data.
 _SYSTEM = (
     *("/usr", "/lib", "/lib64"),
-    *("/etc/fonts", "/etc/ghostscript", "/etc/ld.so.cache", "/etc/localtime"),
+    *("/etc/fonts", "/etc/ghostscript", "/etc/libreoffice", "/etc/ld.so.cache", "/etc/localtime"),
     *("/var/cache/fontconfig", "/var/lib/ghostscript"),
     *("/dev/urandom", "/dev/random", "/dev/zero"),
     *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),

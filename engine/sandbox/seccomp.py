@@ -45,8 +45,8 @@ ALLOWED = (
 )
 """Calls that conversions make, and their variants of other architectures and of other versions of the C library."""
 
-IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat")
-"""Calls that return 0 without effect: libraries do not handle a refusal, and the job's folder is removed anyway.
+IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat", "fsync", "fdatasync")
+"""Calls that return 0 without effect: programs do not handle a refusal, and the job's folder is removed anyway.
 
 Deleted files that are open would keep disk space, unseen by the quota. Landlock does not cover modes.
 """

@@ -154,6 +154,14 @@ def test_text_recognition_is_installed_on_request(folder: Path) -> None:
     assert ["requirements-cluster" in line for line in _log(folder)].count(True) == 1
 
 
+def test_libreoffice_is_installed_on_request(folder: Path) -> None:
+    (folder / "missing").write_text("libreoffice-calc-nogui\n")
+
+    assert "libreoffice" not in _set_up(folder, "ocr")
+    for arguments in (("office",), ("cluster", "ocr", "office"), ("test",)):
+        assert re.search(r"^  libreoffice-calc-nogui +reads and writes", _set_up(folder, *arguments), re.MULTILINE)
+
+
 @pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test",), _LOCKS[2])])
 def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
     output = _set_up(folder, *arguments)

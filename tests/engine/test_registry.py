@@ -21,6 +21,7 @@ from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import sample
+from tests.support.samples.pairs import pairs_with_samples
 
 _REGISTRY = load_registry()
 
@@ -36,7 +37,7 @@ def test_an_unknown_name_is_no_format() -> None:
 
 @pytest.mark.parametrize("disguise", ["photo.jpg", "page.pdf", "noextension", "raw.nef"])
 def test_the_content_decides_the_format(disguise: str) -> None:
-    for fmt in {plan.source for plan in _REGISTRY.catalogue()}:
+    for fmt in {plan.source for plan in pairs_with_samples()}:
         given = f"a.{fmt.text_extensions[-1]}" if fmt.text_extensions else disguise
         assert _REGISTRY.identify_content(sample(fmt.name), given).name == fmt.name
 

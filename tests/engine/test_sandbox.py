@@ -18,14 +18,14 @@ from PIL import Image
 from engine import ConversionError, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.disk_quota import reachable_by_jobs
-from engine.registry import load_registry
 from plugins.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
+from tests.support.samples.pairs import pairs_with_samples
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_PAIRS = load_registry().catalogue()  # the misbehaving plugin is not on the path yet
+_PAIRS = pairs_with_samples()  # the misbehaving plugin is not on the path yet
 _SECRET = "sk_live_known_to_the_server"
 _LAYER_SETS = {
     "none": sandbox.ALWAYS,

@@ -21,6 +21,7 @@ from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.generated import sample
 from tests.support.samples.mutations import mutated
+from tests.support.samples.pairs import pairs_with_samples
 from web.api.errors import ApiError
 from web.api.operations import FileField
 from web.http.multipart import MultipartBody
@@ -29,7 +30,7 @@ from web.services.work_files import WorkFiles
 pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
-_SAMPLES = {plan.source.name: sample(plan.source.name) for plan in _REGISTRY.catalogue()}
+_SAMPLES = {plan.source.name: sample(plan.source.name) for plan in pairs_with_samples()}
 _LIMITS = JobLimits(seconds=10)
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}

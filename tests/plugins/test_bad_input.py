@@ -14,6 +14,7 @@ from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import sample, saved
+from tests.support.samples.pairs import pairs_with_samples
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -68,7 +69,7 @@ async def test_unknown(executor: LocalExecutor) -> None:
     assert await _refused(executor, b"just text", "photo.jpg") == ("invalid_file_type", "unrecognized")
 
 
-@pytest.mark.parametrize("name", sorted({plan.source.name for plan in _REGISTRY.catalogue()} - _TEXTS))
+@pytest.mark.parametrize("name", sorted({plan.source.name for plan in pairs_with_samples()} - _TEXTS))
 async def test_half_a_file(executor: LocalExecutor, name: str) -> None:
     """Half a file is an error, but of formats whose readers show as much text as there is."""
     data = sample(name)

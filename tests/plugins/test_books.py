@@ -1,5 +1,6 @@
 """E-books, comics, XPS and plain text as documents."""
 
+from collections.abc import Callable
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -162,23 +163,26 @@ def _declared_size(data: bytes, size: int) -> bytes:
     return data[:at] + size.to_bytes(4, "little") + data[at + 4 :]
 
 
-_BOMB = books.zipped({"1.png": b"\0" * (1 << 24)})
-_HOSTILE = {
-    "truncated epub": sample("epub")[:-200],
-    "truncated cbz": sample("cbz")[:-100],
-    "truncated xps": sample("xps")[:-30],
-    "truncated fb2": sample("fb2")[:300],
-    "truncated mobi": sample("mobi")[:120],
-    "no chapter": books.epub(b"", book_opf="<package/>"),
-    "damaged chapter": books.epub(b"", c1_xhtml=b"\xff<html><body><p"),
-    "nesting": books.epub(b"", c1_xhtml="<div>" * 50_000),
-    "rights": books.epub(b"", **{"META-INF/rights_xml": "<rights/>"}),
-    "a large size": _declared_size(_BOMB, 1 << 30),
-    "a wrong size": _declared_size(_BOMB, 100),
-    "many files": books.cbz(*[b""] * 10_001),
-    "no picture": books.cbz(b"no picture"),
-    "a large picture": books.cbz(saved(Image.new("1", (30_000, 30_000)), "PNG")),
-    "an endless book": books.fb2(b"").replace(b"<body>", b"<body>" + b"<section>" * 5_000),
+def _bomb() -> bytes:
+    return books.zipped({"1.png": b"\0" * (1 << 24)})
+
+
+_HOSTILE: dict[str, Callable[[], bytes]] = {
+    "truncated epub": lambda: sample("epub")[:-200],
+    "truncated cbz": lambda: sample("cbz")[:-100],
+    "truncated xps": lambda: sample("xps")[:-30],
+    "truncated fb2": lambda: sample("fb2")[:300],
+    "truncated mobi": lambda: sample("mobi")[:120],
+    "no chapter": lambda: books.epub(b"", book_opf="<package/>"),
+    "damaged chapter": lambda: books.epub(b"", c1_xhtml=b"\xff<html><body><p"),
+    "nesting": lambda: books.epub(b"", c1_xhtml="<div>" * 50_000),
+    "rights": lambda: books.epub(b"", **{"META-INF/rights_xml": "<rights/>"}),
+    "a large size": lambda: _declared_size(_bomb(), 1 << 30),
+    "a wrong size": lambda: _declared_size(_bomb(), 100),
+    "many files": lambda: books.cbz(*[b""] * 10_001),
+    "no picture": lambda: books.cbz(b"no picture"),
+    "a large picture": lambda: books.cbz(saved(Image.new("1", (30_000, 30_000)), "PNG")),
+    "an endless book": lambda: books.fb2(b"").replace(b"<body>", b"<body>" + b"<section>" * 5_000),
 }
 
 
@@ -186,7 +190,7 @@ _HOSTILE = {
 @pytest.mark.parametrize("name", _HOSTILE)
 async def test_hostile_files_are_drawn_or_refused(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
     source = tmp_path / f"book.{name.rpartition(' ')[2]}"
-    source.write_bytes(_HOSTILE[name])
+    source.write_bytes(_HOSTILE[name]())
     reason: str | None = "drawn"
     try:
         plan = _REGISTRY.plan([_REGISTRY.identify(source)], "png")

@@ -36,7 +36,7 @@ _TOLERANCE = 1.5 * DPI / 72  # the manifest has page sizes in whole points
 _KEPT = ("bmp/palette8_rle.bmp", "bmp")  # converting makes it larger; no independent reader decodes it
 _ICONS = ("cur", "icns", "ico")
 _PAGED = ("pdf", "tiff")
-_ANIMATED = ("avif", "gif", "png", "webp")
+_ANIMATED = ("avif", "gif", "mp4", "png", "webm", "webp")
 _TEXTS = ("html", "md", "txt")
 _PAGES, _VECTORS = ("pdf", "eps"), ("pdf", "eps", "svg")
 

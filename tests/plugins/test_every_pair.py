@@ -16,22 +16,20 @@ from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample
-from tests.support.samples.pairs import sample_of
+from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
 _TEXTS = {"html", "md", "txt"}
 _LAID_OUT = {"epub", "fb2", "html", "md", "mobi", "txt"}  # their pages have other sizes than the samples
-_PAIRS = [
-    plan for plan in _REGISTRY.catalogue() if plan.target.name not in _TEXTS and plan.source.name not in _LAID_OUT
-]
+_PAIRS = [plan for plan in pairs_with_samples() if plan.target.name not in _TEXTS and plan.source.name not in _LAID_OUT]
 _SAMPLE = sample_of(_PAIRS)
 _TOOLS = _REGISTRY.tools.items()
 _PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
 _RAW = {*CAMERAS}
 _GRAY = {"pbm", "pgm", "xbm"}
 _ICON_SIDE = 128  # of the square in an ICNS
-_PAGES, _VECTORS = {"pdf", "eps", "xps"}, {"pdf", "eps", "svg"}
+_PAGES, _VECTORS = {"djvu", "eps", "pdf", "xps"}, {"pdf", "eps", "svg"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

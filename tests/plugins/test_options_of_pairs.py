@@ -20,15 +20,15 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts, pixels
 from tests.support.samples.generated import sample, samples_with_traits, saved
-from tests.support.samples.pairs import sample_of
+from tests.support.samples.pairs import pairs_with_samples, sample_of
 from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _DPI = {"pdf": 150, "eps": 150, "svg": 96}  # the defaults for formats without pixels
 # Formats whose options are tested elsewhere: in test_books, test_html and test_icons.
-_OTHERS = {"cbz", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
-_OF_OTHERS = {"page_size", "landscape", "margin", "font_size", "sizes"}
+_OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
+_OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
@@ -312,7 +312,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 def _plain_pairs() -> Iterator[Plan]:
     """All pairs whose steps differ, and that do not pass a file of another format, which has pairs of its own."""
     seen = set()
-    for plan in (plan for plan in _REGISTRY.catalogue() if _OTHERS.isdisjoint((plan.source.name, plan.target.name))):
+    for plan in (plan for plan in pairs_with_samples() if _OTHERS.isdisjoint((plan.source.name, plan.target.name))):
         steps = tuple(step.run for step in plan.conversions)  # RAW formats are decoded by the same function
         if steps not in seen and not any(isinstance(step.target, FileFormat) for step in plan.conversions[:-1]):
             yield plan
@@ -329,7 +329,9 @@ def _pairs(*, everything: bool) -> Iterator[Pair]:
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        targets = [target for target in _REGISTRY.targets(source) if target.name not in _OTHERS]
+        targets = [
+            plan.target for plan in pairs_with_samples() if plan.source == source and plan.target.name not in _OTHERS
+        ]
         without = [target for target in targets if not _may_hold(target, trait)]
         for target in targets:
             if everything or target not in without[1:]:

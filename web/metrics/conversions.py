@@ -27,7 +27,7 @@ STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "st
 REASONS = frozenset(
     {
         *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error", "target_unreachable"),
-        *("unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted"),
+        *("unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted", "file_encrypted"),
         *("bytes", "pixels", "frames", "pages", "scans", "elements"),
         *("out_of_range", "queue_full", "disk_full", "none"),
     }

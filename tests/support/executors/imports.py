@@ -1,13 +1,14 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
-Argument: "all" for what a fork server imports, "plan" for what a worker process without one imports. Jobs run in forks
-of a process that has imported only these modules and the plugins' declarations.
+Arguments: "all" for what a fork server imports, "plan" for what a worker process without one imports; a folder of
+files; "everything" for all jobs instead of a sample. Jobs run in forks of a process that has imported
+only these modules and the plugins' declarations.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -37,13 +38,15 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
 _WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
 
 
-def main(kind: str, folder: Path) -> None:
+def main(kind: str, folder: Path, everything: bool) -> None:
     registry = load_registry()
     if kind == "all":
         preload.preload()
+    seen = set[object]()
     jobs: dict[frozenset[str], list[tuple[Path, Plan]]] = {}  # by the modules that are imported for them
     for path in sorted(folder.iterdir()):
-        for plan in _plans(registry, path.stem):
+        plans = [*_plans(registry, path.stem)]
+        for plan in plans if everything else _sample(plans, seen):
             jobs.setdefault(plan.modules if kind == "plan" else frozenset(), []).append((path, plan))
     found: Imports = {}
     for modules, group in jobs.items():
@@ -63,6 +66,15 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
     for tool in registry.tools.values():
         if source in tool.sources and tool.name not in _WITHOUT_RESULT:
             yield registry.plan([source] * tool.inputs[0], tool.target, tool.name)
+
+
+def _sample(plans: Iterable[Plan], seen: set[object]) -> Iterator[Plan]:
+    """The first plan of a file, and the plans of tools and with steps that are not in `seen`."""
+    for position, plan in enumerate(plans):
+        steps = {*plan.conversions, plan.tool} - {None}
+        if not position or not steps <= seen:
+            seen |= steps
+            yield plan
 
 
 def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: frozenset[str]) -> Imports:
@@ -119,4 +131,4 @@ def _in_fork(name: str, function: Callable[[], Imports]) -> Imports:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), "everything" in sys.argv[3:])

@@ -154,7 +154,7 @@ def _psd(data: bytes) -> Facts:
 
 def _tiff(data: bytes) -> Facts:
     tags = Image.open(BytesIO(data)).tag_v2  # type: ignore[attr-defined]
-    return {"depth": max(8, *tags[_BITS]), "compression": _COMPRESSIONS[tags[_COMPRESSION]]}
+    return {"depth": max(8, *tags.get(_BITS, ())), "compression": _COMPRESSIONS[tags[_COMPRESSION]]}
 
 
 def _pdf(data: bytes) -> Facts:

@@ -18,6 +18,7 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
+from tests.support.samples.clips import first_picture
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,11 @@ def _icns(data: bytes) -> Reading:
     return Reading(image.size, 1, _colour(np.asarray(image.convert("RGBA"))))
 
 
+def _clip(data: bytes) -> Reading:
+    image, count = first_picture(data)
+    return Reading(image.size, count, np.asarray(image.convert("RGB")))
+
+
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
     """A reader that has the picture converted by a program of Netpbm."""
 
@@ -213,6 +219,7 @@ _READERS: dict[str, Callable[[bytes], Reading]] = {
     "jxl": _frames(_decode_jxl),
     "jxr": _frames(imagecodecs.jpegxr_decode),
     "pdf": _pdf,
+    **dict.fromkeys(("mp4", "webm"), _clip),
     "pcx": _netpbm("pcxtoppm"),
     "pfm": _pfm,
     "png": _frames(imagecodecs.apng_decode),

@@ -1,9 +1,12 @@
 """A small generated file of every input format: four quadrants, red and green above blue and gray."""
 
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import imagecodecs
@@ -16,6 +19,7 @@ from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
 from tests.support.samples import books, psd_files
+from tests.support.samples.clips import clip
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -51,6 +55,15 @@ def _heic() -> bytes:
 
 def _jxl() -> bytes:
     return bytes(imagecodecs.jpegxl_encode(np.asarray(quadrants()), 95))
+
+
+def _djvu() -> bytes:
+    """A page of 72 dots per inch."""
+    with TemporaryDirectory() as folder:
+        picture, page = Path(folder, "in.ppm"), Path(folder, "out.djvu")
+        quadrants().save(picture)
+        subprocess.run(["c44", "-dpi", "72", picture, page], check=True)
+        return page.read_bytes()
 
 
 def _psd() -> bytes:
@@ -168,6 +181,7 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "bmp": _pillow("BMP"),
     "cur": lambda: _ico().replace(b"\1", b"\2", 1),
     "dds": _pillow("DDS"),
+    "djvu": _djvu,
     "cbz": lambda: books.cbz(_png()),
     "eps": _eps,
     "epub": lambda: books.epub(_png()),
@@ -184,6 +198,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "jpeg": _pillow("JPEG", quality=95, subsampling="4:4:4"),
     "jph": _jph,
     "jxl": _jxl,
+    "mov": lambda: clip(quadrants(), muxer="mov"),
+    "mp4": lambda: clip(quadrants()),
+    "webm": lambda: clip(quadrants(), muxer="webm", codec="libvpx-vp9"),
     "md": lambda: b"# A page\n\nof *text*\n",
     "mobi": books.mobi,
     "pam": lambda: _pnm(f"P7\nWIDTH {SIZE[0]}\nHEIGHT {SIZE[1]}\nDEPTH 3\nMAXVAL 255\nTUPLTYPE RGB\nENDHDR\n", "RGB"),
@@ -208,6 +225,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "xpm": _xpm,
     "xps": lambda: books.xps(SIZE, _boxes()),
 }
+
+FORMATS = frozenset({*_MAKERS, *CAMERAS})
+"""The names of the formats that have a sample."""
 
 
 def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:

@@ -3,6 +3,15 @@
 from collections.abc import Sequence
 
 from engine.planner import Plan
+from engine.registry import load_registry
+from tests.support.samples.generated import FORMATS
+
+
+def pairs_with_samples() -> list[Plan]:
+    """The pairs between formats that have a generated sample. A file of Office takes a second: it has its own tests."""
+    plans = load_registry().catalogue()
+    written = {plan.target.name for plan in plans} - {plan.source.name for plan in plans}
+    return [plan for plan in plans if plan.source.name in FORMATS and plan.target.name in FORMATS | written]
 
 
 def sample_of(plans: Sequence[Plan]) -> list[Plan]:

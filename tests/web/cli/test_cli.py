@@ -156,17 +156,19 @@ def test_formats_as_json(folder: Path) -> None:
 
 
 def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path) -> None:
-    """Without Ghostscript and Tesseract on the path, EPS is written but not read, and no text is recognized."""
+    """Without programs on the path, EPS is written but not read, and neither Office nor the text of scans is."""
     environment = {"PATH": "/nowhere", "CONVERTD_JOBS_PER_PROCESS": "7"}
     found = json.loads(run_command(folder, "doctor", "--json", **environment).stdout)
     offered = json.loads(run_command(folder, "formats", "--json", PATH="/nowhere").stdout)["by_input_format"]
     recognized = run_command(folder, "pdf-ocr", "1.pdf", "-o", "2.pdf", PATH="/nowhere")
 
     assert [(need["name"], need["install"]) for need in found["missing"]] == [
+        ("DjVuLibre", "apt-get install djvulibre-bin"),
         ("Ghostscript", "apt-get install ghostscript"),
+        ("LibreOffice", "sh config/setup.sh office"),
         ("Tesseract", "apt-get install tesseract-ocr"),
     ]
-    assert "eps" not in offered
+    assert {"eps", "docx", "csv"}.isdisjoint(offered)
     assert "eps" in offered["jpeg"]
     assert (recognized.returncode, recognized.stdout) == (1, "")
     assert recognized.stderr == "convertd: pdf-ocr needs Tesseract; install it with: apt-get install tesseract-ocr\n"

@@ -149,7 +149,8 @@ def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Pa
     )
     page.get_by_role("button", name="Create").click()
     assert page.get_by_role("textbox", name="Secret").input_value().startswith("whsec_")
-    page.get_by_role("button", name=re.compile("Send a test")).click()
+    with page.expect_navigation():
+        page.get_by_role("button", name=re.compile("Send a test")).click()
     deliveries = page.get_by_role("row").filter(has_text="test")
     for _ in range(20):
         page.reload()

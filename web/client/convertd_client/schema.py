@@ -23,6 +23,7 @@ class ConvertOptions(TypedDict, total=False):
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
+    at: float  # Seconds into a clip: the frame shown then.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.

@@ -1,0 +1,157 @@
+"""Files of Office: how they are recognized, what LibreOffice makes of them, and what it is not let do."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pypdfium2
+import pytest
+
+from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
+from engine.executor import Job, LocalExecutor
+from engine.registry import load_registry
+from plugins._libreoffice import LIBREOFFICE
+from plugins._zip import open_checked
+from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results.conversions import convert
+from tests.support.samples import office_files
+from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt, zipped
+
+pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
+
+_REGISTRY = load_registry()
+_TABLE = "Größe;Anzahl\r\n1,5;2\r\n".encode("cp1252")
+
+
+def _text(pdf: bytes) -> str:
+    """The text of the first page, as PDFium reads it."""
+    found: str = pypdfium2.PdfDocument(pdf)[0].get_textpage().get_text_bounded()
+    return found.strip()
+
+
+def _identified(data: bytes, filename: str = "file") -> str | None:
+    try:
+        return _REGISTRY.identify_content(data, filename).name
+    except UnknownFormat:
+        return None
+
+
+def test_a_missing_font_is_told() -> None:
+    result = convert(docx(font=FONT), "pdf")
+
+    assert _text(result.data) == TEXT
+    (warned,) = result.outcome.warnings
+    assert warned.code == "font_substituted"
+    assert f"{FONT} by " in warned.message
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_macro_does_not_run(executor: LocalExecutor, tmp_path: Path) -> None:
+    """The macro would replace the text. In the sandbox, where the other tests are not."""
+    source, result = tmp_path / "source.odt", tmp_path / "result.pdf"
+    source.write_bytes(office_files.odt_with_macro())
+    plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
+
+    done = await run_files(executor, FileJob(Job.of(plan), [source], result))
+
+    assert plan.source.name == "odt"
+    assert done.outcome.warnings == ()
+    assert _text(result.read_bytes()) == TEXT
+
+
+def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
+    source = _REGISTRY.identify_content(_TABLE, "table.csv")
+    plan = _REGISTRY.plan([source], "xlsx")
+    (step,) = plan.conversions
+
+    data = step(_TABLE)
+
+    assert _identified(data) == "xlsx"
+    with TemporaryDirectory() as folder:
+        open_checked(data).extractall(folder)
+        strings = Path(folder, "xl/sharedStrings.xml").read_text()
+        cells = Path(folder, "xl/worksheets/sheet1.xml").read_text()
+    assert all(f">{text}<" in strings for text in ("Größe", "Anzahl", "1,5"))
+    assert "<v>2</v>" in cells
+
+
+def test_an_encrypted_file_needs_its_password() -> None:
+    with pytest.raises(UnknownFormat, match="a password is required") as raised:
+        convert(office_files.encrypted_odt(), "pdf")
+
+    assert raised.value.reason == "file_encrypted"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "reason"),
+    [
+        (lambda: docx()[:-40], CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1 text", CorruptInput, "corrupt_input"),
+        (lambda: rb"{\rtf1\bin2000000000 x}", CorruptInput, "corrupt_input"),
+        (lambda: zipped({"[Content_Types].xml": "", "word/document.xml": " " * (65 << 20)}), TooLarge, "bytes"),
+        (lambda: docx(parts={"word/media/1.png": bytes(520 << 20)}), TooLarge, "bytes"),
+    ],
+    ids=["truncated", "truncated_rtf", "wrong_length", "markup_bomb", "picture_bomb"],
+)
+def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
+    make: Callable[[], bytes], error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make()
+    monkeypatch.setattr("plugins._libreoffice.PROGRAMS", ("/nowhere",))
+
+    with pytest.raises(error) as raised:
+        convert(data, "pdf")
+
+    assert raised.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "filename", "expected"),
+    [
+        (docx(), "", "docx"),
+        (docx()[:-40], "", "docx"),
+        (docx()[:300], "a.docm", "docx"),
+        (zipped({"[Content_Types].xml": "", "xl/workbook.xml": ""}), "", "xlsx"),
+        (zipped({"[Content_Types].xml": "", "ppt/presentation.xml": ""}), "", "pptx"),
+        (zipped({"[Content_Types].xml": "", "visio/document.xml": ""}), "", "vsdx"),
+        (zipped({"word/document.xml": ""}), "a.docx", None),
+        (zipped({"[Content_Types].xml": "", "backup/word/document.xml": ""}), "a.docx", None),
+        (zipped({"a.txt": "PK"}), "a.docx", None),
+        (odt(), "", "odt"),
+        (odt()[:90], "", "odt"),
+        (zipped({"mimetype": "application/vnd.oasis.opendocument.spreadsheet-template"}), "", "ods"),
+        (zipped({"mimetype": "application/vnd.other"}), "a.odt", None),
+        (compound_file("WordDocument", "1Table"), "", "doc"),
+        (compound_file("Workbook"), "", "xls"),
+        (compound_file("Other", "PowerPoint Document"), "", "ppt"),
+        (compound_file("__properties_version1.0"), "a.doc", None),  # an email of Outlook
+        (compound_file("EncryptionInfo", "EncryptedPackage"), "a.pptx", "pptx"),
+        (compound_file("WordDocument", following=1), "", "doc"),  # the directory follows itself
+        (compound_file("WordDocument")[:600], "a.xls", "xls"),
+        (rb"{\rtf1 text}", "", "rtf"),
+        (_TABLE, "table.csv", "csv"),
+        (_TABLE, "table", "txt"),
+    ],
+)
+def test_content_tells_the_format(data: bytes, filename: str, expected: str | None) -> None:
+    assert _identified(data, filename) == expected
+
+
+@pytest.mark.parametrize(
+    "source", ["docx", "doc", "odt", "rtf", "xlsx", "xls", "ods", "csv", "pptx", "ppt", "odp", "vsdx"]
+)
+def test_each_format_becomes_pages_pictures_and_text(source: str) -> None:
+    targets = {target.name for target in _REGISTRY.targets(_REGISTRY.formats[source])}
+
+    assert targets >= {"pdf", "png", "jpeg", "webp", "svg", "txt", "html"}
+    assert source not in targets
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("odt", {"docx"}), ("xls", {"xlsx", "ods", "csv"}), ("csv", {"xlsx", "ods"}), ("ppt", {"pptx", "odp"})],
+)
+def test_files_are_written_from_files_of_their_kind(source: str, expected: set[str]) -> None:
+    targets = {target.name for target in _REGISTRY.targets(_REGISTRY.formats[source])}
+
+    assert targets & {"docx", "doc", "odt", "rtf", "xlsx", "xls", "ods", "csv", "pptx", "ppt", "odp"} == expected

@@ -1,0 +1,124 @@
+"""Files of Office, written without LibreOffice."""
+
+import struct
+from collections.abc import Mapping
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+TEXT = "Harbor report"
+FONT = "No Such Font"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_ODF = "urn:oasis:names:tc:opendocument:xmlns"
+_SECTOR = 512
+_FREE, _END = 0xFFFFFFFF, 0xFFFFFFFE
+_TABLE, _DIRECTORY = 0, 1  # sectors
+
+
+def zipped(parts: Mapping[str, str | bytes], compression: int = ZIP_DEFLATED) -> bytes:
+    """A ZIP with these files."""
+    file = BytesIO()
+    with ZipFile(file, "w", compression) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content, ZIP_STORED if name == "mimetype" else compression)
+    return file.getvalue()
+
+
+def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, bytes] | None = None) -> bytes:
+    """A document with one line of text in the font, and further parts."""
+    main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    return zipped(
+        {
+            "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="rels" '
+            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            f'<Override PartName="/word/document.xml" ContentType="{main}"/></Types>',
+            "_rels/.rels": f'<Relationships xmlns="{_PACKAGE}/relationships"><Relationship Id="r1" '
+            f'Type="{_OFFICE}/officeDocument" Target="word/document.xml"/></Relationships>',
+            "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body><w:p><w:r><w:rPr><w:rFonts w:ascii="{font}" '
+            f'w:hAnsi="{font}"/></w:rPr><w:t>{text}</w:t></w:r></w:p></w:body></w:document>',
+            **(parts or {}),
+        }
+    )
+
+
+def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -> bytes:
+    """A file of OpenDocument with this body, and further parts."""
+    media_type = f"application/vnd.oasis.opendocument.{kind}"
+    names = " ".join(
+        f'xmlns:{name}="{_ODF}:{urn}:1.0"'
+        for name, urn in (("office", "office"), ("text", "text"), ("script", "script"), ("table", "table"))
+    )
+    listed = "".join(
+        f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>'
+        for name in ("content.xml", *(parts or {}))
+    )
+    return zipped(
+        {
+            "mimetype": media_type,
+            "content.xml": f'<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" '
+            f'office:version="1.2">{body}</office:document-content>',
+            "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{_ODF}:manifest:1.0" manifest:version="1.2">'
+            f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{media_type}"/>{listed}'
+            "</manifest:manifest>",
+            **(parts or {}),
+        }
+    )
+
+
+def odt(text: str = TEXT) -> bytes:
+    return opendocument("text", f"<office:body><office:text><text:p>{text}</text:p></office:text></office:body>")
+
+
+def odt_with_macro(text: str = TEXT) -> bytes:
+    """A document whose macro replaces the text when the document is opened."""
+    library = "http://openoffice.org/2000/library"
+    script = "vnd.sun.star.script:Standard.Main.Main?language=Basic&amp;location=document"
+    body = (
+        f'<office:scripts><office:event-listeners><script:event-listener script:language="ooo:script" '
+        f'script:event-name="dom:load" xlink:href="{script}" xlink:type="simple"/></office:event-listeners>'
+        f"</office:scripts><office:body><office:text><text:p>{text}</text:p></office:text></office:body>"
+    )
+    return opendocument(
+        "text",
+        body,
+        {
+            "Basic/script-lc.xml": f'<library:libraries xmlns:library="{library}"><library:library '
+            'library:name="Standard" library:link="false"/></library:libraries>',
+            "Basic/Standard/script-lb.xml": f'<library:library xmlns:library="{library}" library:name="Standard" '
+            'library:readonly="false"><library:element library:name="Main"/></library:library>',
+            "Basic/Standard/Main.xml": '<script:module xmlns:script="http://openoffice.org/2000/script" '
+            'script:name="Main" script:language="StarBasic">Sub Main\nThisComponent.Text.String = "replaced"\nEnd Sub\n'
+            "</script:module>",
+        },
+    )
+
+
+def encrypted_odt() -> bytes:
+    """A document that says to be encrypted, with random data as its content."""
+    manifest = (
+        f'<manifest:manifest xmlns:manifest="{_ODF}:manifest:1.0"><manifest:file-entry manifest:full-path="/" '
+        'manifest:media-type="application/vnd.oasis.opendocument.text"/><manifest:file-entry '
+        'manifest:full-path="content.xml" manifest:media-type="text/xml" manifest:size="100"><manifest:encryption-data '
+        'manifest:checksum-type="SHA1/1K" manifest:checksum="AAAA"/></manifest:file-entry></manifest:manifest>'
+    )
+    return opendocument("text", "", {"META-INF/manifest.xml": manifest, "content.xml": "\x01\x02" * 50})
+
+
+def compound_file(*streams: str, following: int = _END) -> bytes:
+    """A compound file with empty streams; `following` is the sector after that of the directory, for loops."""
+    header = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
+    header += struct.pack(
+        "<HHHHH6xIIIIIIIIII", 62, 3, 0xFFFE, 9, 6, 0, 1, _DIRECTORY, 0, 4096, _END, 0, _END, 0, _TABLE
+    )
+    table = struct.pack("<128I", 0xFFFFFFFD, following, *[_FREE] * 126)
+    entries = [_entry("Root Entry", 5, child=1 if streams else _FREE)]
+    entries += [
+        _entry(name, 2, right=number + 1 if number < len(streams) else _FREE) for number, name in enumerate(streams, 1)
+    ]
+    return header.ljust(_SECTOR, b"\xff") + table + b"".join(entries).ljust(_SECTOR, b"\0")
+
+
+def _entry(name: str, kind: int, *, right: int = _FREE, child: int = _FREE) -> bytes:
+    encoded = name.encode("utf-16-le") + b"\0\0"
+    return struct.pack("<64sHBBIII36xIQ", encoded, len(encoded), kind, 1, _FREE, right, child, _END, 0)
