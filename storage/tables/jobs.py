@@ -188,7 +188,7 @@ def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
 
 
 def delete(transaction: Transaction, account: str, job_id: str) -> Job:
-    """Deletes a job that has ended, also from messages about it. Raises NotFound, and JobLost if it has not ended."""
+    """Deletes a job that has ended, also from its messages. Raises NotFound, and JobLost if it has not ended."""
     job = get(transaction, account, job_id)
     own = (models.Job.job_id == job_id) & models.Job.finished_at.is_null(False)
     if not transaction.execute(models.Job.delete().where(own)):

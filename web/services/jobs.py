@@ -46,6 +46,14 @@ class AcceptedJob:
 
 
 @dataclass(frozen=True)
+class EndedJob:
+    """A job that has ended, and the number of messages about that which were added for webhooks."""
+
+    job: Job
+    messages: int
+
+
+@dataclass(frozen=True)
 class _Attempt:
     """A claim on an idempotency key, and the fingerprint of the request."""
 
@@ -128,12 +136,13 @@ class Jobs:
     async def cancel(self, account_id: str, job_id: str) -> Job | None:
         """Cancels a job that waits or runs. Returns None if it has ended. Raises NotFound."""
         cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
-        if cancelled is not None:
-            self.on_cancel(job_id)
-            self._messages.send(CANCELLED, job_id)
-            self.tell_ended(job_id)
-            await self._files.discard(cancelled.blobs)
-        return cancelled
+        if cancelled is None:
+            return None
+        self.on_cancel(job_id)
+        self._messages.send(CANCELLED, job_id)
+        self.tell_ended(job_id, cancelled.messages)
+        await self._files.discard(cancelled.job.blobs)
+        return cancelled.job
 
     async def delete(self, account_id: str, job_id: str) -> Job:
         """Deletes a job that has ended, with the file that it has made. Raises NotFound, and JobLost if it has not."""
@@ -163,10 +172,11 @@ class Jobs:
         self.on_accept()
         self._messages.send(QUEUED)
 
-    def tell_ended(self, job_id: str) -> None:
-        """Tells clients that wait for a job, and the sender of messages to webhooks, that it has ended."""
+    def tell_ended(self, job_id: str, messages: int) -> None:
+        """Tells clients that wait for a job that it has ended, and the sender of `messages` that there are some."""
         self.changes.tell(job_id)
-        self._sender.wake()
+        if messages:
+            self._sender.wake()
 
     def _conversion_job(self, request: ConversionRequest) -> NewJob:
         source = None
@@ -223,21 +233,22 @@ def _common(request: ConversionRequest | BatchRequest) -> dict[str, Any]:
     }
 
 
-def finish(transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None) -> Job:
+def finish(
+    transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None
+) -> EndedJob:
     """Ends the run of a job. Raises JobLost. `values` are those of `job_runs.end`."""
     return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
 
 
-def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> Job | None:
+def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> EndedJob | None:
     cancelled = jobs.cancel(transaction, account_id, job_id, retention)
-    return cancelled and _announce(transaction, cancelled)
+    return None if cancelled is None else _announce(transaction, cancelled)
 
 
-def _announce(transaction: Transaction, job: Job) -> Job:
+def _announce(transaction: Transaction, job: Job) -> EndedJob:
     """Adds the messages about the end of a job."""
     event = _EVENTS[job.status]
-    deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url)
-    return job
+    return EndedJob(job, deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url))
 
 
 def _accept(
