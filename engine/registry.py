@@ -297,6 +297,10 @@ class Registry:
         paths = self._paths_from(source)
         return [fmt for fmt in self.formats.values() if fmt in paths]
 
+    def reads(self, fmt: FileFormat) -> bool:
+        """Returns whether files of this format are converted."""
+        return fmt in self._graph
+
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
         """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""
         if fmt.text_extensions:
