@@ -11,11 +11,11 @@ from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement, modules_of
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
-from engine.planner import Conversions, Plan, cheapest_paths
+from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
 from engine.plugin_loader import Plugin, load_plugins
 
 log = logging.getLogger("convertd.registry")
@@ -47,9 +47,18 @@ class Registry:
         for transform in self._transforms:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
+        self.templates = self._find_templates()
+        """The modules that each template imports: its own and those of its parts."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }
+
+    def _find_templates(self) -> dict[str, frozenset[str]]:
+        own = {"": frozenset[str]()}
+        for step in chain.from_iterable(plugin.steps for plugin in self.plugins):
+            name = template_of(step)
+            own[name] = own.get(name, frozenset()).union(modules_of(step))
+        return {name: frozenset[str]().union(*(own.get(each, ()) for each in template_parts(name))) for name in own}
 
     def _decoded_to(self, target: AnyFormat | None) -> tuple[FileFormat, ...]:
         """The file formats that a step decodes to this format in memory, sorted by name."""
@@ -105,7 +114,7 @@ class Registry:
     @property
     def modules(self) -> frozenset[str]:
         """MODULES of all plugin files."""
-        return frozenset(module for plugin in self.plugins for step in plugin.steps for module in modules_of(step))
+        return frozenset[str]().union(*self.templates.values())
 
     def format(self, name: str) -> FileFormat | None:
         """Returns a format by name or alias, ignoring case; None if unknown."""
@@ -260,7 +269,7 @@ class Registry:
         passed = {step.target for step in path} | {step.source for step in path[:1]}
         transforms = tuple(transform for transform in self._transforms if transform.format in passed)
         plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
-        return replace(plan, options=plan.find_options()).with_transforms(NO_OPTIONS)
+        return replace(plan, options=plan.find_options(), templates=self.templates).with_transforms(NO_OPTIONS)
 
     def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
         path = self._paths_from(source).get(fmt) if fmt else None
@@ -284,6 +293,10 @@ class Registry:
         """Returns the file formats that `source` can be converted to, sorted by name."""
         paths = self._paths_from(source)
         return [fmt for fmt in self.formats.values() if fmt in paths]
+
+    def reads(self, fmt: FileFormat) -> bool:
+        """Returns whether files of this format are converted."""
+        return fmt in self._graph
 
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
         """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""

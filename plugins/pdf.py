@@ -70,6 +70,7 @@ MODULES = (
     *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.active_content", "plugins._pdf.losses"),
     *("plugins._pdf.pictures", "plugins._pdf.selection", *jpeg.MODULES),
 )
+TEMPLATE = "documents"
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _MAX_REPEATED_PAGES = 10_000

@@ -51,7 +51,7 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-MODULES = ("plugins._tifffile", "engine.mupdf", "PIL.TiffImagePlugin")
+MODULES = ("plugins._tifffile", "PIL.TiffImagePlugin")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001

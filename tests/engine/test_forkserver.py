@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _folders(base: Path) -> set[Path]:
-    return set(base.glob("*/*"))
+    return set(base.glob("*/*/*"))
 
 
 def _supervisor(executor: ObservedExecutor) -> int:
@@ -45,7 +45,7 @@ def _stop_forkserver(executor: ObservedExecutor) -> int:
 
 async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[JobResult]:
     """Starts a job that has no end. Returns its task after it has used 0.1 s of CPU."""
-    (spare,) = executor.pool.spares
+    (spare,) = executor.pool.spares[""]
     task = asyncio.create_task(run_files(executor, trouble_job(folder, "spin")))
     stat = Path(f"/proc/{spare.pid}/stat")
     for _ in range(500):
@@ -58,7 +58,7 @@ async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[Job
 async def _only_workers_have_folders(executor: ObservedExecutor, base: Path) -> bool:
     """Waits for the processes that have ended to be removed."""
     for _ in range(500):
-        processes = [*executor.pool.spares, *(worker.process for worker in executor.pool.idle)]
+        processes = [*executor.pool.spares[""], *(worker.process for worker in executor.pool.idle)]
         if {process.folder for process in processes} == await asyncio.to_thread(_folders, base):
             return True
         await asyncio.sleep(0.02)

@@ -12,6 +12,7 @@ _PROGRAM = """
 import json
 import os
 from engine.executor import preload
+from engine.registry import load_registry
 
 warmed_up = {}
 threads = []
@@ -28,6 +29,8 @@ def watched(registry, write, fmt):
 
 preload.warm_up_codec = watched
 preload.preload()
+for name in load_registry().templates:
+    preload.preload_template(name)
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads]))
 """
