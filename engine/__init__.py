@@ -45,6 +45,7 @@ from engine.formats import ends_with as ends_with
 from engine.frames import DeepPixels as DeepPixels
 from engine.frames import Frame as Frame
 from engine.gain_map import GainMap as GainMap
+from engine.gain_map import GainMapNumbers as GainMapNumbers
 from engine.gain_map import warn_gain_map_lost as warn_gain_map_lost
 from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
 from engine.hdr import LINEAR as LINEAR

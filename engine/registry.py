@@ -23,6 +23,19 @@ log = logging.getLogger("convertd.registry")
 _SEARCHES = 256  # for the best paths from a format that are kept; clients choose the names of options
 
 
+_PROBE = b"\0"
+
+
+def _find_failure(plugin: Plugin) -> str | None:
+    """Describes the first format that the plugin fails to detect in a file of any content."""
+    for fmt in plugin.reads:
+        try:
+            fmt.sniff(_PROBE)
+        except Exception as error:
+            return f"the detection of {fmt} fails: {type(error).__name__}: {error}"
+    return None
+
+
 class Registry:
     """Formats, tools and options by name, transforms in the order in which they run, and the graph of conversions.
 
@@ -66,10 +79,13 @@ class Registry:
         return tuple(fmt for fmt, found in steps.items() if any(step.target == target for step in found))
 
     def _accept(self, plugin: Plugin) -> Plugin:
-        """Adds the declarations of a plugin. Returns a plugin with an error if it contradicts an earlier one."""
+        """Adds the declarations of a plugin.
+
+        Returns a plugin with an error if it contradicts an earlier one, or if its detection fails for any file.
+        """
         conflict = self._find_conflict(plugin)
-        if conflict is not None:
-            error = f"another plugin declares the {conflict} differently"
+        error = _find_failure(plugin) if conflict is None else f"another plugin declares the {conflict} differently"
+        if error is not None:
             log.error("plugin %s is ignored: %s", plugin.name, error)
             return Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
         self._formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
@@ -143,7 +159,12 @@ class Registry:
         extension = Path(filename).suffix[1:].lower()
         best, best_rank = None, (0, True)
         for fmt in self.formats.values():
-            rank = fmt.match(content, extension)
+            try:
+                rank = fmt.match(content, extension)
+            except Exception as error:
+                names = ", ".join(plugin.name for plugin in self.plugins if fmt in plugin.reads)
+                log.error("plugin %s fails to detect %s: %s: %s", names, fmt, type(error).__name__, error)
+                continue
             if rank > best_rank:
                 best, best_rank = fmt, rank
         if best is None:

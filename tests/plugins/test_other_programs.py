@@ -85,6 +85,24 @@ def test_light_of_jpeg_xr(tmp_path: Path, kind: str) -> None:
         np.testing.assert_allclose(light_of(data.replace(plain, padded)), expected, rtol=1e-6)
 
 
+def test_inks_with_transparency_of_jpeg_xr_become_rgb_with_it(tmp_path: Path) -> None:
+    samples = np.zeros((32, 64, 5), np.uint8)
+    samples[:, :32, 3] = samples[..., 4] = 255  # black beside white
+    samples[0, :, 4] = 51
+    source, path = tmp_path / "source.tif", tmp_path / "source.jxr"
+    plain: dict[str, Any] = {"metadata": None, "software": False, "description": None}  # JxrEncApp reads no more
+    tifffile.imwrite(source, samples, photometric="separated", extrasamples=["unassalpha"], **plain)
+    run("JxrEncApp", "-i", source, "-o", path, "-c", 32, "-q", "1.0")
+
+    result = convert(path.read_bytes(), "png")
+
+    found = imagecodecs.png_decode(result.data)
+    assert codes(result) == {"color_converted"}
+    assert (found[0, 0, 3], found[1, 0, 3]) == (51, 255)
+    assert found[:, :32, :3].max() < 60
+    assert found[:, 32:, :3].min() == 255
+
+
 @pytest.mark.parametrize("options", [{"lossless": True}, {"quality": 90}], ids=str)
 @pytest.mark.parametrize(("bands", "kind"), [(1, np.uint8), (3, np.uint8), (4, np.uint16)])
 def test_jxrlib_reads_what_is_written(tmp_path: Path, bands: int, kind: Any, options: dict[str, Any]) -> None:
