@@ -179,6 +179,7 @@ _LOSSLESS_HOLDS = TargetCapabilities(
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
     pages=True,
+    without=frozenset({"max_bytes"}),
     metadata=_METADATA,
 )
 _JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True, metadata=_METADATA)

@@ -80,7 +80,9 @@ def _red(image: Image.Image) -> int:
     return round(red[0] / 60)
 
 
-@pytest.mark.parametrize(("pages", "widths"), [("3", [40]), ("2-3,1", [30, 40, 20]), ("4,1-3", [50, 20, 30, 40]), ("all", _WIDTHS)])
+@pytest.mark.parametrize(
+    ("pages", "widths"), [("3", [40]), ("2-3,1", [30, 40, 20]), ("4,1-3", [50, 20, 30, 40]), ("all", _WIDTHS)]
+)
 def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> None:
     result = _run(_document(), "pdf", pages)
 

@@ -73,6 +73,9 @@ class ConvertOptions(TypedDict, total=False):
     dpi: int  # Resolution at which pages and vectors become pixels.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
+    palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
+    colors: int  # Most colors of a PNG, in a palette; implies `palette`.
+    dither: float  # How much the colors of a palette are mixed; 0 is not at all.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
