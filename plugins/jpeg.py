@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any
 
 from PIL import Image
-from pydantic import Field
 
 from engine import (
     RASTER,
@@ -23,7 +22,7 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Effort, Hdr, Metadata, Progressive, Quality
+from engine.option_types import Effort, Hdr, Metadata, Progressive, Quality, Subsampling
 from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow, _ultra_hdr
 from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
@@ -40,10 +39,6 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
-Subsampling: TypeAlias = Annotated[
-    Literal["4:2:0", "4:4:4"],
-    Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
-]
 MODULES = ("PIL.MpoImagePlugin",)
 
 _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables

@@ -131,7 +131,7 @@ def _progressive(pair: Pair) -> None:
 
 
 def _subsampling(pair: Pair) -> None:
-    for value in ("4:2:0", "4:4:4"):
+    for value in ("4:2:0", "4:4:4") if pair.target.name == "jpeg" else ("4:2:2",):
         expect(pair, {"subsampling": value}, subsampling=value)
 
 
@@ -282,6 +282,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "speed": _animation({"speed": 2}),
     "frames": _animation({"frames": "every:2"}),
     "reverse": _animation({"reverse": True}),
+    "alpha_quality": changes({"alpha_quality": 90}),
     "palette": _palette({"palette": True}),
     "colors": _palette({"colors": 9}),
     "dither": _palette({"palette": True, "dither": 0.5}),
