@@ -24,7 +24,7 @@ class TargetCapabilities:
     size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
     keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
     it. `without` are options of the encoder that have no effect beside the others. `metadata` are the kinds of
-    metadata (exif, xmp, iptc, text), and `max_metadata` the largest size of a block of
+    metadata (exif, xmp, iptc, text, and resolution outside of EXIF), and `max_metadata` the largest size of a block of
     them in bytes.
     """
 

@@ -130,7 +130,13 @@ Exposure: TypeAlias = Annotated[
     Field(ge=-10, le=10, examples=[1], description="Brightens or darkens pictures with linear light, in stops."),
 ]
 Dpi: TypeAlias = Annotated[
-    int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
+    int,
+    Field(
+        ge=18,
+        le=1200,
+        examples=[300],
+        description="Resolution at which pages and vectors become pixels, and which is written into pictures.",
+    ),
 ]
 Pages: TypeAlias = Annotated[
     str,

@@ -47,7 +47,7 @@ HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     animation_modes=("RGBA",),
-    metadata=frozenset({"exif", "xmp", "text"}),
+    metadata=frozenset({"exif", "xmp", "text", "resolution"}),
 )
 """What a PNG can store."""
 _OF_PALETTE = frozenset({"dither", "quality", "max_bytes"})

@@ -1,6 +1,7 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -99,7 +100,7 @@ _HOLDS = TargetCapabilities(
     gain_map=True,
     max_side=65_500,
     encoding=True,
-    metadata=frozenset({"exif", "xmp", "iptc", "text"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "text", "resolution"}),
     max_metadata=_MAX_SEGMENT,
 )
 
@@ -258,16 +259,29 @@ def _without_damaged_segments(data: bytes) -> bytes:
     return data
 
 
-def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True) -> bytes:
-    """The file with filtered metadata and unchanged pixels; `all` returns `data`.
+def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None) -> bytes:
+    """The file with filtered metadata and unchanged pixels; `all` returns `data`. `dpi` is another resolution.
 
     Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
     pictures there, and of a `gain_map`.
     """
-    if metadata == "all":
-        return data
-    _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
-    return _map_segments(data, partial(_filter_body, metadata=metadata))
+    if metadata != "all":
+        _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
+        data = _map_segments(data, partial(_filter_body, metadata=metadata))
+    return data if dpi is None else _with_resolution(data, dpi)
+
+
+def _with_resolution(data: bytes, dpi: int) -> bytes:
+    """The file with another resolution in JFIF and EXIF; with EXIF if it has none of them."""
+
+    def change(code: int, body: bytes) -> bytes | None:
+        if code == _JFIF and body.startswith(b"JFIF\0"):
+            return body[:7] + struct.pack(">BHH", 1, dpi, dpi) + body[12:]
+        return _exif.with_resolution(body, dpi) if code == 0xE1 and body.startswith(_exif.PREFIX) else body
+
+    bodies = [(code, data[start + 4 : start + 10]) for code, start, _ in read_segments(data)]
+    has_place = any(code == _JFIF or body.startswith(_exif.PREFIX) for code, body in bodies)
+    return _map_segments(data, change, b"" if has_place else _segment(0xE1, _exif.with_resolution(None, dpi) or b""))
 
 
 def _map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:

@@ -172,7 +172,7 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             del frame  # frees its memory before the next one is decoded
 
 
-_METADATA = frozenset({"exif", "xmp", "iptc"})
+_METADATA = frozenset({"exif", "xmp", "iptc", "resolution"})
 # Few readers support LA with 16 bits.
 _LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"),

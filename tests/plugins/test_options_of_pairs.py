@@ -73,8 +73,15 @@ def _metadata(pair: Pair) -> None:
 
 
 def _dpi(pair: Pair) -> None:
-    if pair.source == pair.target:  # pages of documents keep their size
+    if pair.source == pair.target and pair.source.name in DPI:  # pages of documents keep their size
         expect(pair, {"dpi": 72})
+        return
+    if pair.source.name not in DPI:  # test_resolution has more
+        result = pair.convert({"dpi": 72})
+        found = facts(pair.target.name, result.data)
+        assert found.get("dpi") in (None, (72, 72))
+        assert found["corners"] == pair.base["corners"]
+        assert "option_ignored" not in codes(result)
         return
     width, height = (round(side * 72 / DPI[pair.source.name]) for side in pair.base["size"])
     expect(pair, {"dpi": 72}, size=(width, height), dpi=pair.base.get("dpi") and (72, 72))

@@ -70,8 +70,8 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the picture before it is complete.
+    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into pictures.
     password: str  # Opens an encrypted PDF.
-    dpi: int  # Resolution at which pages and vectors become pixels.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
     palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
