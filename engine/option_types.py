@@ -46,6 +46,13 @@ Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
 Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the picture before it is complete.")]
+Subsampling: TypeAlias = Annotated[
+    Literal["4:2:0", "4:2:2", "4:4:4"],
+    Field(
+        description="4:4:4 keeps the resolution of colors, 4:2:2 halves their width, 4:2:0 width and height. By "
+        "default 4:2:0, for JPEG with a quality below 90."
+    ),
+]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")
@@ -123,7 +130,13 @@ Exposure: TypeAlias = Annotated[
     Field(ge=-10, le=10, examples=[1], description="Brightens or darkens pictures with linear light, in stops."),
 ]
 Dpi: TypeAlias = Annotated[
-    int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
+    int,
+    Field(
+        ge=18,
+        le=1200,
+        examples=[300],
+        description="Resolution at which pages and vectors become pixels, and which is written into pictures.",
+    ),
 ]
 Pages: TypeAlias = Annotated[
     str,

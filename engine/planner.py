@@ -97,6 +97,13 @@ class Plan:
         for name in options.keys() & self.options.keys():
             self.options[name].validate(options[name])
 
+    def without_effect(self, options: OptionValues) -> frozenset[str]:
+        """The options of the encoder that have no effect beside the others, and another value than their default."""
+        encoder = next((step for step in reversed(self.steps) if isinstance(step, Conversion)), None)
+        holds = encoder and encoder.capabilities(options)
+        names = holds.without & options.keys() & self.options.keys() if holds else ()
+        return frozenset(name for name in names if options[name] != self.options[name].default)
+
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
         """The values with which the plan runs, by name: those given and defaults. Without secrets."""
         values = {name: given.get(name, option.default) for name, option in self.options.items() if not option.secret}

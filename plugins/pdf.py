@@ -313,18 +313,27 @@ def checked_pictures() -> Iterator[None]:
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None) -> bytes:
+def embed_jpeg(
+    data: bytes,
+    *,
+    metadata: Metadata = "safe",
+    rotate: Rotate = 0,
+    flip: Flip | None = None,
+    dpi: Dpi | None = None,
+) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
     from plugins._pdf.pictures import PictureWriter, jpeg_stream
 
     picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     writer = PictureWriter()
     stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
-    writer.add_page(stream, picture.size, picture.dpi, picture.orientation)
+    writer.add_page(stream, picture.size, (dpi, dpi) if dpi else picture.dpi, picture.orientation)
     return to_bytes(writer.document)
 
 
-HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp"}))
+HOLDS = TargetCapabilities(
+    ("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp", "resolution"})
+)
 """What pages of pictures hold."""
 
 

@@ -162,4 +162,4 @@ def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-encode = conversion(RASTER, PNG, cost=5, memory=20, holds=_png_encoder.HOLDS)(_png_encoder.encode)
+encode = conversion(RASTER, PNG, cost=5, memory=20, holds=_png_encoder.holds)(_png_encoder.encode)

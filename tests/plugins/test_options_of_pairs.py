@@ -14,7 +14,7 @@ from engine.mupdf import pymupdf
 from engine.pipeline import run
 from engine.planner import Plan
 from engine.registry import load_registry
-from tests.support.results.conversions import codes
+from tests.support.results.conversions import codes, opened
 from tests.support.results.facts import Facts, facts, pixels
 from tests.support.results.pairs import DPI, Check, Pair, changes, expect, refuses
 from tests.support.samples.generated import sample, samples_with_traits, saved
@@ -73,8 +73,15 @@ def _metadata(pair: Pair) -> None:
 
 
 def _dpi(pair: Pair) -> None:
-    if pair.source == pair.target:  # pages of documents keep their size
+    if pair.source == pair.target and pair.source.name in DPI:  # pages of documents keep their size
         expect(pair, {"dpi": 72})
+        return
+    if pair.source.name not in DPI:  # test_resolution has more
+        result = pair.convert({"dpi": 72})
+        found = facts(pair.target.name, result.data)
+        assert found.get("dpi") in (None, (72, 72))
+        assert found["corners"] == pair.base["corners"]
+        assert "option_ignored" not in codes(result)
         return
     width, height = (round(side * 72 / DPI[pair.source.name]) for side in pair.base["size"])
     expect(pair, {"dpi": 72}, size=(width, height), dpi=pair.base.get("dpi") and (72, 72))
@@ -86,6 +93,9 @@ def _jpegs(pair: Pair) -> Facts:
 
 
 def _quality(pair: Pair) -> None:
+    if pair.target.name == "png":  # without a palette
+        assert "quality_ignored" in codes(pair.convert({"quality": 20}))
+        return
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
     high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
     if pair.target.name == "eps" and not any(pair.base["lossy"]):
@@ -128,7 +138,7 @@ def _progressive(pair: Pair) -> None:
 
 
 def _subsampling(pair: Pair) -> None:
-    for value in ("4:2:0", "4:4:4"):
+    for value in ("4:2:0", "4:4:4") if pair.target.name == "jpeg" else ("4:2:2",):
         expect(pair, {"subsampling": value}, subsampling=value)
 
 
@@ -183,6 +193,9 @@ def _sanitize(pair: Pair) -> None:
 
 def _max_bytes(pair: Pair) -> None:
     """The limit is above the size with the best quality."""
+    if pair.target.name in ("png", "tiff"):  # without loss
+        assert codes(pair.convert({"max_bytes": 1_000_000})) & {"option_ignored", "quality_ignored"}
+        return
     options = {"quality": 90, "max_bytes": 1_000_000}
     result = expect(pair, options, subsampling="4:4:4", **{"lossless": False, **_jpegs(pair)})
     assert result.outcome.quality_used == 90
@@ -236,6 +249,19 @@ def _animation(options: OptionValues) -> tuple[OptionValues, Check]:
     return options, check
 
 
+def _palette(options: OptionValues) -> tuple[OptionValues, Check]:
+    """Of pictures with few colors, a palette of as many changes nothing that is seen."""
+
+    def check(pair: Pair) -> None:
+        result = pair.convert(options)
+        found = facts("png", result.data)
+        assert [found[name] for name in ("size", "corners")] == [pair.base[name] for name in ("size", "corners")]
+        assert ("option_ignored" in codes(result)) == (pair.base.get("count", 1) > 1)
+        assert (opened(result.data).mode == "P") == (pair.base.get("count", 1) == 1)
+
+    return options, check
+
+
 _COVER: OptionValues = {"width": 20, "height": 40, "fit": "cover", "gravity": "west"}
 
 # By option: values that use it, and the check. The samples have 168 x 120 pixels or points: red, green, blue and gray.
@@ -263,6 +289,10 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "speed": _animation({"speed": 2}),
     "frames": _animation({"frames": "every:2"}),
     "reverse": _animation({"reverse": True}),
+    "alpha_quality": changes({"alpha_quality": 90}),
+    "palette": _palette({"palette": True}),
+    "colors": _palette({"colors": 9}),
+    "dither": _palette({"palette": True, "dither": 0.5}),
     "flip": changes({"flip": "horizontal"}, corners="gr-b"),
     "background": (_CONTAIN, _background),
     "color_space": changes({"color_space": "gray"}, corners="----", subsampling="gray", profile=None),

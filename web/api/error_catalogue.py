@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 class ParameterDetails(TypedDict, total=False):
     """The allowed values, and the value sent."""
 
-    min: int
-    max: int
+    min: float
+    max: float
     count: int
     value: str
     page: int

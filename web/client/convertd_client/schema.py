@@ -27,6 +27,8 @@ class ConvertOptions(TypedDict, total=False):
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
+    # 4:4:4 keeps the resolution of colors, 4:2:2 halves their width, 4:2:0 width and height.
+    subsampling: Literal["4:2:0", "4:2:2", "4:4:4"]
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
     radius: str  # Radius of rounded corners in pixels, or in percent of the shorter side; 50% makes a circle.
     # Adds a border of `background`: one width, or top,right,bottom,left, in pixels or percent of the height (top, …
@@ -68,15 +70,18 @@ class ConvertOptions(TypedDict, total=False):
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
     progressive: bool  # Lets viewers show the picture before it is complete.
-    subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
+    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into pictures.
     password: str  # Opens an encrypted PDF.
-    dpi: int  # Resolution at which pages and vectors become pixels.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
+    palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
+    colors: int  # Most colors of a PNG, in a palette; implies `palette`.
+    dither: float  # How much the colors of a palette are mixed; 0 is not at all.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
+    alpha_quality: int  # Quality of the transparency in lossy WebP; 100 is lossless.
 
 
 class FileTooLarge(ConvertdError, code="file_too_large"):
