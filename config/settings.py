@@ -33,7 +33,8 @@ TOML_VARIABLE = "CONVERTD_CONFIG"
 _OTHER_VARIABLES = frozenset(  # the configuration file, the client and the tests use them
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
-_MASK = "***"
+MASK = "***"
+"""What is reported in place of secrets."""
 _MAX_PORT = 65_535
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
 _QUERY = re.compile(r"\?.*", re.DOTALL)
@@ -269,7 +270,7 @@ def _display_value(value: Any) -> str | int | None:
         return value
     if isinstance(value, SecretStr):
         secret = value.get_secret_value()
-        return _without_password(secret) if "://" in secret else _MASK
+        return _without_password(secret) if "://" in secret else MASK
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return _without_password(str(value))
@@ -279,4 +280,4 @@ def _without_password(text: str) -> str:
     """Masks the password and the query of a URL. Returns other texts unchanged."""
     if "://" not in text:
         return text
-    return _QUERY.sub(f"?{_MASK}", _PASSWORD.sub(lambda match: f"{match[1]}:{_MASK}@" if match[2] else match[0], text))
+    return _QUERY.sub(f"?{MASK}", _PASSWORD.sub(lambda match: f"{match[1]}:{MASK}@" if match[2] else match[0], text))

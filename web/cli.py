@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, jobs, config, doctor, one a tool.
+"""The `convertd` command: serve, convert and others, and one for each tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -11,8 +11,8 @@ import gc
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib import import_module
 from itertools import takewhile
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from web.supervisor import Supervisor
 
 
-_MODULES = {
-    "account": "web.cli_account",
-    "archive": "web.cli_archive",
-    "cluster": "web.cli_cluster",
-    "jobs": "web.cli_jobs",
-    "mcp": "web.cli_mcp",
-    "plugin": "web.cli_plugin",
+_COMMANDS = {
+    "account": "web.cli_account:cli",
+    "archive": "web.cli_archive:cli",
+    "backup": "web.cli_backup:backup_cli",
+    "cluster": "web.cli_cluster:cli",
+    "jobs": "web.cli_jobs:cli",
+    "mcp": "web.cli_mcp:cli",
+    "plugin": "web.cli_plugin:cli",
+    "restore": "web.cli_backup:restore_cli",
 }
-"""Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
+"""Commands that are imported when they are called or listed, and where they are defined."""
 
 
 class Commands(TyperGroup):
@@ -59,11 +61,11 @@ class Commands(TyperGroup):
             from engine.registry import load_registry
 
             tools = load_registry().tools
-        return [*super().list_commands(ctx), *_MODULES, *tools]
+        return [*super().list_commands(ctx), *_COMMANDS, *tools]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _MODULES:
-            command = typer.main.get_command(import_module(_MODULES[cmd_name]).cli)
+        if cmd_name in _COMMANDS:
+            command = typer.main.get_command(resolve_name(_COMMANDS[cmd_name]))
             command.name = cmd_name
             return command
         return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
