@@ -252,6 +252,7 @@ def config(as_json: Json = False) -> None:
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
     from engine.registry import load_registry
+    from engine.sandbox import advise
 
     registry, settings = load_registry(), load_settings_or_exit()
     sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
@@ -260,6 +261,8 @@ def doctor(as_json: Json = False) -> None:
     rows = [
         *((f"sandbox layer: {name}", "active" if on else "unavailable") for name, on in sandbox.layers.items()),
         *((f"sandbox check: {name}", "passed" if passed else "failed") for name, passed in sandbox.checks.items()),
+        ("sandbox", _sandbox_state(settings, sandbox)),
+        *((f"to allow {name}", text) for name, text in advise(sandbox.missing).items() if settings.sandbox != "off"),
         ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
         ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
         ("", f"to {', '.join(processes['isolated_outputs'])}"),
@@ -269,10 +272,25 @@ def doctor(as_json: Json = False) -> None:
     return print_table(("component", "state"), rows)
 
 
+def _sandbox_state(settings: Settings, sandbox: SandboxReport) -> str:
+    if settings.sandbox == "off":
+        return "switched off by CONVERTD_SANDBOX=off: files of strangers can take over the machine's user"
+    if sandbox.complete:
+        return "complete, as CONVERTD_SANDBOX=required demands"
+    return "incomplete: with CONVERTD_SANDBOX=best_effort, serve starts with a warning; with required, it does not"
+
+
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
+    from engine.sandbox import advise
+
     return {
         "version": _version(),
-        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.checks},
+        "sandbox": {
+            "layers": sandbox.layers,
+            "proofs": sandbox.checks,
+            "complete": sandbox.complete,
+            "advice": advise(sandbox.missing),
+        },
         "plugins": [
             {
                 "name": plugin.name,
