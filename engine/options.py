@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from functools import cache, cached_property
 from inspect import Parameter, signature
 from itertools import chain
-from types import NoneType, SimpleNamespace, UnionType
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -50,6 +50,27 @@ class _InputNames:
 
 InputNames: TypeAlias = Annotated[tuple[str, ...], _InputNames()]
 """The type of a keyword-only parameter of a tool that receives the names of its files, without extensions."""
+
+
+_NEAR = 0.6  # likeness of names, from 0 to 1
+_SYNONYMS: Mapping[str, str] = MappingProxyType(  # what other programs and services call our options
+    {
+        name: option
+        for option, names in (
+            ("metadata", ("strip", "exif")),
+            ("dpi", ("density", "resolution")),
+            ("width", ("w", "resize", "size")),
+            ("height", ("h",)),
+            ("quality", ("q",)),
+            ("output_format", ("format", "to", "type")),
+            ("gravity", ("position",)),
+            ("pages", ("page",)),
+            ("max_bytes", ("max_size",)),
+            ("color_space", ("grayscale",)),
+        )
+        for name in names
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -306,13 +327,17 @@ def validate_options(
 def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> InvalidOption:
     """Returns the error for a name that is not among the available ones, which it lists with the nearest first.
 
-    `place` says where the name was found, such as "in the query".
+    The message names the one that is meant by other programs, or that is spelt nearly so, if there is one. `place` says
+    where the name was found, such as "in the query".
     """
     name = name[:_MAX_NAME]
-    nearest = sorted(available, key=lambda known: SequenceMatcher(None, name.lower(), known).ratio(), reverse=True)
-    message = f"There is no parameter {name}{place and ' '}{place}." + (
-        f" The nearest one is {nearest[0]}." if nearest else ""
-    )
+    spelt = name.lower().replace("-", "_")
+    likeness = {known: SequenceMatcher(None, spelt, known).ratio() for known in available}
+    likeness |= {_SYNONYMS[spelt]: 2.0} if _SYNONYMS.get(spelt) in likeness else {}
+    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)
+    message = f"There is no parameter {name}{place and ' '}{place}."
+    if nearest and likeness[nearest[0]] >= _NEAR:
+        message += f" The nearest one is {nearest[0]}."
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 

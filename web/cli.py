@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, jobs, config, doctor, one a tool.
+"""The `convertd` command: serve, convert and others, and one for each tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -11,8 +11,8 @@ import gc
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib import import_module
 from itertools import takewhile
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,15 +36,17 @@ if TYPE_CHECKING:
     from web.supervisor import Supervisor
 
 
-_MODULES = {
-    "account": "web.cli_account",
-    "archive": "web.cli_archive",
-    "cluster": "web.cli_cluster",
-    "jobs": "web.cli_jobs",
-    "mcp": "web.cli_mcp",
-    "plugin": "web.cli_plugin",
+_COMMANDS = {
+    "account": "web.cli_account:cli",
+    "archive": "web.cli_archive:cli",
+    "backup": "web.cli_backup:backup_cli",
+    "cluster": "web.cli_cluster:cli",
+    "jobs": "web.cli_jobs:cli",
+    "mcp": "web.cli_mcp:cli",
+    "plugin": "web.cli_plugin:cli",
+    "restore": "web.cli_backup:restore_cli",
 }
-"""Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
+"""Commands that are imported when they are called or listed, and where they are defined."""
 
 
 class Commands(TyperGroup):
@@ -59,11 +61,11 @@ class Commands(TyperGroup):
             from engine.registry import load_registry
 
             tools = load_registry().tools
-        return [*super().list_commands(ctx), *_MODULES, *tools]
+        return [*super().list_commands(ctx), *_COMMANDS, *tools]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _MODULES:
-            command = typer.main.get_command(import_module(_MODULES[cmd_name]).cli)
+        if cmd_name in _COMMANDS:
+            command = typer.main.get_command(resolve_name(_COMMANDS[cmd_name]))
             command.name = cmd_name
             return command
         return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
@@ -250,6 +252,7 @@ def config(as_json: Json = False) -> None:
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
     from engine.registry import load_registry
+    from engine.sandbox import advise
 
     registry, settings = load_registry(), load_settings_or_exit()
     sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
@@ -258,6 +261,8 @@ def doctor(as_json: Json = False) -> None:
     rows = [
         *((f"sandbox layer: {name}", "active" if on else "unavailable") for name, on in sandbox.layers.items()),
         *((f"sandbox check: {name}", "passed" if passed else "failed") for name, passed in sandbox.checks.items()),
+        ("sandbox", _sandbox_state(settings, sandbox)),
+        *((f"to allow {name}", text) for name, text in advise(sandbox.missing).items() if settings.sandbox != "off"),
         ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
         ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
         ("", f"to {', '.join(processes['isolated_outputs'])}"),
@@ -267,10 +272,25 @@ def doctor(as_json: Json = False) -> None:
     return print_table(("component", "state"), rows)
 
 
+def _sandbox_state(settings: Settings, sandbox: SandboxReport) -> str:
+    if settings.sandbox == "off":
+        return "switched off by CONVERTD_SANDBOX=off: files of strangers can take over the machine's user"
+    if sandbox.complete:
+        return "complete, as CONVERTD_SANDBOX=required demands"
+    return "incomplete: with CONVERTD_SANDBOX=best_effort, serve starts with a warning; with required, it does not"
+
+
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
+    from engine.sandbox import advise
+
     return {
         "version": _version(),
-        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.checks},
+        "sandbox": {
+            "layers": sandbox.layers,
+            "proofs": sandbox.checks,
+            "complete": sandbox.complete,
+            "advice": advise(sandbox.missing),
+        },
         "plugins": [
             {
                 "name": plugin.name,

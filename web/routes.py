@@ -47,7 +47,18 @@ from web.handlers.pages import (
     VerifyPage,
     load_templates,
 )
-from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.service import (
+    ApiRoot,
+    Conversion,
+    Formats,
+    Health,
+    NotFoundHandler,
+    OpenApiDocument,
+    OpenApiRedirect,
+    Ready,
+    Tools,
+    Version,
+)
 from web.handlers.webhooks import (
     OwnSecret,
     Redelivery,
@@ -142,14 +153,19 @@ TRIAL_RESOURCES: tuple[Resource, ...] = (
 )
 
 
-AGENT_RESOURCES: tuple[Resource, ...] = (("/mcp", Agents),)
+# What leads to the API: no operations of it.
+FURTHER_RESOURCES: tuple[Resource, ...] = (
+    ("/mcp", Agents),
+    (f"{API}/?", ApiRoot),
+    ("/openapi.json", OpenApiRedirect),
+)
 
 
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     pages = [
         (pattern, handler, _route(pattern, handler))
-        for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *AGENT_RESOURCES)
+        for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
     ]
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(

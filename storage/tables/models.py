@@ -258,6 +258,8 @@ class Purchase(Model):
     created_at = BigIntegerField()
     expires_at = BigIntegerField(null=True)
     paid_at = BigIntegerField(null=True)
+    tax = BigIntegerField(null=True)  # part of the amount; null if the provider has computed none
+    buyer = TextField(null=True)  # the lines of an address, as the provider has it
 
 
 class Payment(Model):

@@ -202,7 +202,7 @@ class AgentTools:
         if given.as_job:
             raise AgentError("invalid_parameter", "A job stores its result; it has no output_path.", param="as_job")
         if output.exists() and not given.overwrite:
-            raise AgentError("file_error", f"{output} exists; set overwrite to replace it.", reason="exists")
+            raise AgentError("file_error", f"{output} exists; set overwrite to replace it.")
         if not output.parent.is_dir():
             raise AgentError("file_error", f"{output.parent} is not a folder.")
         return output

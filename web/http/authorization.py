@@ -119,10 +119,10 @@ class Authorization:
         header = self._request.headers.get("Authorization")
         try:
             self.account = await self._services.accounts.authenticate(header)
-        except InvalidKey:
+        except InvalidKey as error:
             await self.peek("key")
             await self.count_failed_login()
-            raise
+            raise InvalidKey(_misplaced_key(self._request)) from error
         if self.account.verified_at is None:
             await self.peek("key")
             raise KeyNotVerified
@@ -153,6 +153,20 @@ class Authorization:
         base = urlsplit(self._services.settings.base_url)
         own = (f"{request.protocol}://{request.host}", f"{base.scheme}://{base.netloc}")
         return None if origin is None else origin in own
+
+
+def _misplaced_key(request: HTTPServerRequest) -> str | None:
+    """What to say about an API key that is not where it belongs; None if there is none."""
+    scheme, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        found = "was sent by Basic authentication"
+    elif scheme and not rest and scheme.lower() != "bearer":
+        found = "was sent without the word Bearer"
+    elif "X-API-Key" in request.headers and not scheme:
+        found = "was sent in the header X-API-Key"
+    else:
+        return None
+    return f"The API key {found}; send it in the header Authorization: Bearer YOUR_KEY."
 
 
 def _cross_site() -> InvalidParameter:

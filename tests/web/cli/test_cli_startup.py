@@ -211,7 +211,20 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {"serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools", "man", "mcp"}
+            {
+                "serve",
+                "worker",
+                "cluster",
+                "convert",
+                "jobs",
+                "plugin",
+                "formats",
+                "tools",
+                "man",
+                "mcp",
+                "backup",
+                "restore",
+            }
             | {"account", "archive", "config", "doctor", *load_registry().tools},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
