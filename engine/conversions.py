@@ -163,6 +163,7 @@ class Transform(Generic[T]):
     always: bool = False
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
+    pixels: Callable[[OptionValues, float], float] | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
@@ -198,16 +199,17 @@ def transform(
     always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
+    pixels: Callable[[OptionValues, float], float] | None = None,
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
-    `memory` and `isolated` are as in `conversion`.
+    `memory` and `isolated` are as in `conversion`. `pixels` returns how many a picture of so many has with the options.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run))
+        return Transform(run.__name__, format, run, after, always, memory, isolated, pixels, read_options(run))
 
     return declare
 

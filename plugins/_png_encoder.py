@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from PIL import Image, PngImagePlugin
 from pydantic import Field
 
-from engine import DeepPixels, FidelityWarning, HdrColors, OptionValues, Raster, TargetCapabilities
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities
 from engine.option_types import Effort, Progressive, Quality
 from plugins import _exif, _palette, _pillow
 
@@ -94,8 +94,13 @@ def encode(
         return _encode_samples(
             pixels, bits, level, list(_metadata_chunks(raster, frames[0].icc_profile)), interlaced=progressive
         )
+    return _encode_with_pillow(raster, frames, level, interlaced=progressive)
+
+
+def _encode_with_pillow(raster: Raster, frames: list[Frame], level: int, *, interlaced: bool) -> bytes:
+    """An animation, or a still with a palette."""
     image = frames[0].image
-    if progressive and len(frames) > 1:
+    if interlaced and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
     info = PngImagePlugin.PngInfo()
     for keyword, text in _texts(raster):
@@ -113,7 +118,7 @@ def encode(
     )
     if len(frames) > 1:
         return data
-    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if progressive else ())
+    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if interlaced else ())
 
 
 def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:

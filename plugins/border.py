@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from PIL import Image
 from pydantic import Field
 
-from engine import RASTER, DeepPixels, Frame, Raster, Size, color, transform
+from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, transform
 from engine.option_types import Background
 from plugins import _canvas, _color_space, effects
 from plugins._sizes import length
@@ -93,7 +93,14 @@ def _round(alpha: NDArray[Any], radius: float) -> None:
         corner[...] = corner * share + rounding
 
 
-@transform(RASTER, after=radius, memory=8)
+def _padded(options: OptionValues, pixels: float) -> float:
+    """The pixels of a padded picture, which is taken for square."""
+    side = round(sqrt(pixels))
+    top, right, bottom, left = _widths(str(options.get("pad", "0")), (side, side))
+    return float((left + side + right) * (top + side + bottom))
+
+
+@transform(RASTER, after=radius, memory=8, pixels=_padded)
 def pad(raster: Raster, *, pad: Pad | None = None, background: Background | None = None) -> Raster:
     """Puts each frame on a larger canvas. Raises InvalidOption if the result would exceed MAX_PIXELS."""
     if pad is None:

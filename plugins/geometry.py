@@ -7,11 +7,22 @@ from dataclasses import replace
 
 from PIL import Image
 
-from engine import RASTER, DeepPixels, FidelityWarning, Frame, Raster, Size, color, combined_orientation, transform
+from engine import (
+    RASTER,
+    DeepPixels,
+    FidelityWarning,
+    Frame,
+    OptionValues,
+    Raster,
+    Size,
+    color,
+    combined_orientation,
+    transform,
+)
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
 from plugins import _attention, _canvas, _color_space, _pillow, _resampling
 from plugins import trim as borders
-from plugins._sizes import ATTENTION, Sizing, crop_rectangle, crop_size, focus_of, is_ratio, offset, scaled_box
+from plugins._sizes import ATTENTION, Sizing, crop_rectangle, crop_size, focus_of, is_ratio, length, offset, scaled_box
 
 MODULES = _resampling.MODULES + _attention.MODULES
 # The EXIF orientations that have the same effect, and Pillow's methods for them, which turn counterclockwise.
@@ -90,7 +101,17 @@ def _transpose(frame: Frame, orientation: int) -> Frame:
     return replace(frame, pixels=pixels.transpose(_METHODS[orientation]), full_size=full_size)
 
 
-@transform(RASTER, after=flip, memory=8)
+def _enlarged(options: OptionValues, pixels: float) -> float:
+    """The pixels of a picture that is made larger, which is taken for square if it has one side only."""
+    if not options.get("enlarge"):
+        return pixels
+    sides = [float(options[name]) * float(options.get("dpr", 1)) for name in ("width", "height") if name in options]
+    if not sides:
+        return pixels * (length(str(options.get("scale", "100%")), 1)) ** 2
+    return sides[0] * sides[-1]
+
+
+@transform(RASTER, after=flip, memory=8, pixels=_enlarged)
 def resize(
     raster: Raster,
     *,

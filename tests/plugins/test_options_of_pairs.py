@@ -14,8 +14,16 @@ from engine.mupdf import pymupdf
 from engine.pipeline import run
 from engine.planner import Plan
 from engine.registry import load_registry
-from tests.support.results.conversions import codes, opened
+from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts, pixels
+from tests.support.results.option_checks import (
+    PADDED,
+    animation_check,
+    check_pad,
+    check_radius,
+    check_trim,
+    palette_check,
+)
 from tests.support.results.pairs import DPI, Check, Pair, changes, expect, refuses
 from tests.support.samples.generated import sample, samples_with_traits, saved
 from tests.support.samples.pairs import pairs_with_samples, sample_of
@@ -214,54 +222,6 @@ def _pages(pair: Pair) -> None:
     refuses(pair, {"pages": str(count + 1)})
 
 
-def _trim(pair: Pair) -> None:
-    """The samples have no border of one color; with all differences allowed, they have one."""
-    expect(pair, {"trim": 8})
-    expect(pair, {"trim": 100})
-
-
-def _radius(pair: Pair) -> None:
-    """The corners that are looked at stay."""
-    found = facts(pair.target.name, pair.convert({"radius": "5"}).data)
-    assert {name: found[name] for name in ("size", "corners")} == {
-        name: pair.base[name] for name in ("size", "corners")
-    }
-
-
-_PADDED: OptionValues = {"background": "#ff0000", "pad": "50%"}
-
-
-def _pad(pair: Pair) -> None:
-    """The border is red, so that all corners are."""
-    width, height = pair.base["size"]
-    animated_png = pair.target.name == "png" and pair.base.get("count", 1) > 1  # as in `_background`
-    expect(pair, _PADDED, size=(2 * width, 2 * height), corners="rrrr", alpha=animated_png)
-
-
-def _animation(options: OptionValues) -> tuple[OptionValues, Check]:
-    def check(pair: Pair) -> None:
-        result = pair.convert(options)
-        assert ("option_ignored" in codes(result)) == (pair.trait != "animation")
-        count = pair.base.get("count", 1)
-        halved = "frames" in options and pair.trait == "animation" and count > 1
-        assert facts(pair.target.name, result.data).get("count", 1) == (-(-count // 2) if halved else count)
-
-    return options, check
-
-
-def _palette(options: OptionValues) -> tuple[OptionValues, Check]:
-    """Of pictures with few colors, a palette of as many changes nothing that is seen."""
-
-    def check(pair: Pair) -> None:
-        result = pair.convert(options)
-        found = facts("png", result.data)
-        assert [found[name] for name in ("size", "corners")] == [pair.base[name] for name in ("size", "corners")]
-        assert ("option_ignored" in codes(result)) == (pair.base.get("count", 1) > 1)
-        assert (opened(result.data).mode == "P") == (pair.base.get("count", 1) == 1)
-
-    return options, check
-
-
 _COVER: OptionValues = {"width": 20, "height": 40, "fit": "cover", "gravity": "west"}
 
 # By option: values that use it, and the check. The samples have 168 x 120 pixels or points: red, green, blue and gray.
@@ -274,9 +234,9 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "scale": changes({"scale": "25%"}, size=(42, 30)),
     "dpr": changes({"width": 21, "dpr": 2}, size=(42, 30)),
     "max_pixels": changes({"max_pixels": 42 * 30}, size=(42, 30)),
-    "trim": ({"trim": 100}, _trim),
-    "radius": ({"radius": "5"}, _radius),
-    "pad": (_PADDED, _pad),
+    "trim": ({"trim": 100}, check_trim),
+    "radius": ({"radius": "5"}, check_radius),
+    "pad": (PADDED, check_pad),
     "brightness": changes({"brightness": 0.95}),
     "contrast": changes({"contrast": 0.95}),
     "saturation": changes({"saturation": 0}, corners="----"),
@@ -284,15 +244,15 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "blur": changes({"blur": 2}),
     "sharpen": changes({"sharpen": 1}),
     "pixelate": changes({"pixelate": 4}),
-    "loop": _animation({"loop": 2}),
-    "delay": _animation({"delay": 70}),
-    "speed": _animation({"speed": 2}),
-    "frames": _animation({"frames": "every:2"}),
-    "reverse": _animation({"reverse": True}),
+    "loop": animation_check({"loop": 2}),
+    "delay": animation_check({"delay": 70}),
+    "speed": animation_check({"speed": 2}),
+    "frames": animation_check({"frames": "every:2"}),
+    "reverse": animation_check({"reverse": True}),
     "alpha_quality": changes({"alpha_quality": 90}),
-    "palette": _palette({"palette": True}),
-    "colors": _palette({"colors": 9}),
-    "dither": _palette({"palette": True, "dither": 0.5}),
+    "palette": palette_check({"palette": True}),
+    "colors": palette_check({"colors": 9}),
+    "dither": palette_check({"palette": True, "dither": 0.5}),
     "flip": changes({"flip": "horizontal"}, corners="gr-b"),
     "background": (_CONTAIN, _background),
     "color_space": changes({"color_space": "gray"}, corners="----", subsampling="gray", profile=None),

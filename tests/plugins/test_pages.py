@@ -90,6 +90,30 @@ def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> N
     assert result.outcome.warnings == ()
 
 
+def test_pages_in_another_order_keep_what_refers_to_them() -> None:
+    document = pymupdf.open(stream=_document())
+    document.set_toc([[1, f"chapter {number}", number] for number in range(1, 5)])
+    document.set_page_labels([{"startpage": 0, "prefix": "P-", "style": "D", "firstpagenum": 7}])
+    document[0].insert_link({"kind": pymupdf.LINK_GOTO, "page": 2, "from": pymupdf.Rect(0, 0, 9, 9)})
+    document[2].add_text_annot((5, 5), "a note")
+    data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")
+
+    result = convert(data, "pdf", pages="4,3,1", password="secret")
+
+    kept = pymupdf.open(stream=result.data)
+    assert kept.needs_pass
+    assert kept.authenticate("secret")
+    assert [page.get_text().strip() for page in kept] == ["page 4", "page 3", "page 1"]
+    assert {(title, page) for _, title, page in kept.get_toc()} >= {
+        ("chapter 4", 1),
+        ("chapter 3", 2),
+        ("chapter 1", 3),
+    }
+    assert [page.get_label() for page in kept] == ["P-10", "P-9", "P-7"]
+    assert [link["page"] for link in kept[2].get_links()] == [1]
+    assert [annotation.info["content"] for annotation in kept[1].annots()] == ["a note"]
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_a_page_of_a_tiff(bits: int) -> None:
     result = _run(_tiff(bits), "png", "3")

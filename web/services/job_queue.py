@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
+from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
 from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, background_slots, slots_of
@@ -283,12 +284,12 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def estimate_memory(plan: Plan, size: int) -> int:
-    """The expected memory in bytes of a job of the plan with `size` bytes of input.
+def estimate_memory(plan: Plan, size: int, options: OptionValues = NO_OPTIONS) -> int:
+    """The expected memory in bytes of a job of the plan and its options with `size` bytes of input.
 
     The input is not opened. If it has more pixels than its size suggests, the worker process's memory limit applies.
     """
-    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
+    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS), options)
 
 
 def deadline_seconds(plan: Plan, size: int) -> float:
