@@ -17,7 +17,7 @@ from plugins.jpeg import read_segments
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved
-from tests.support.samples.heif_files import with_gain_map_of_iphone
+from tests.support.samples.heif_files import with_gain_map_of_iphone, with_tone_mapped_item
 from tests.support.samples.rasters import photo
 
 _SIZE = (96, 64)
@@ -204,6 +204,23 @@ def test_gain_maps_of_iphones_in_heic(target: str) -> None:
     assert codes(convert(source, "png", hdr="drop")) == set()
     without = with_gain_map_of_iphone(picture, _gain_map_of(picture).frame.image, "none")
     assert codes(convert(without, target)) == {"hdr_reduced"}
+
+
+@pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
+def test_tone_mapped_items_of_heic(target: str) -> None:
+    picture = Image.new("RGB", _SIZE, (120, 120, 120))
+    gain_map = _gain_map_of(picture)
+    source = with_tone_mapped_item(picture, gain_map.frame.image, _gain_map.to_iso(gain_map))
+
+    result = convert(source, target)
+
+    assert codes(result) == set()
+    back = result.data if target == "jpeg" else convert(result.data, "jpeg").data
+    assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
+    assert codes(convert(source, "png")) == {"hdr_reduced"}
+    assert codes(convert(source, "png", hdr="drop")) == set()
+    broken = with_tone_mapped_item(picture, gain_map.frame.image, b"")
+    assert codes(convert(broken, target)) == {"hdr_reduced"}
 
 
 def test_avif_with_metadata_and_gain_map() -> None:

@@ -1,10 +1,12 @@
-"""JPEG XR and JPEG 2000: what other programs write is read, and they read what is written."""
+"""JPEG XR, JPEG 2000, OpenEXR and Radiance: what other programs write is read, and they read what is written."""
 
 import subprocess
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import av
 import imagecodecs
 import numpy as np
 import OpenEXR
@@ -134,3 +136,79 @@ def test_jasper_reads_what_is_written(tmp_path: Path, target: str, bands: int, k
         np.testing.assert_allclose(found.astype(int), expected.astype(int), atol=tolerance)
         if not tolerance:
             np.testing.assert_array_equal(found, samples)
+
+
+_PLANES = {"gbrpf32le": (1, 2, 0), "gbrapf32le": (1, 2, 0, 3)}  # the order of bands in FFmpeg
+
+
+def from_ffmpeg(data: bytes, codec: str) -> NDArray[Any]:
+    """The samples of a still as the decoder of FFmpeg reads it, in the order of its bands."""
+    decoder: Any = av.CodecContext.create(codec, "r")
+    frames: list[Any] = [*decoder.decode(av.Packet(data)), *decoder.decode(None)]
+    return np.asarray(frames[0].to_ndarray())
+
+
+def by_ffmpeg(light: NDArray[np.float32], codec: str, kind: str, **options: str) -> bytes:
+    """A still that the encoder of FFmpeg writes."""
+    encoder: Any = av.CodecContext.create(codec, "w")
+    encoder.height, encoder.width = light.shape[:2]
+    encoder.pix_fmt, encoder.time_base, encoder.options = kind, Fraction(1), options
+    frame = av.VideoFrame(encoder.width, encoder.height, kind)
+    for plane, band in zip(frame.planes, _PLANES[kind], strict=True):
+        samples = np.zeros((plane.height, plane.line_size // 4), np.float32)
+        samples[:, : plane.width] = light[..., band]
+        plane.update(samples.tobytes())
+    return b"".join(bytes(packet) for packet in (*encoder.encode(frame), *encoder.encode(None)))
+
+
+def light_with(bands: int) -> NDArray[np.float32]:
+    """Light up to 8, with alpha from 0.1 to 1."""
+    light = _RNG.random((21, 43, bands), np.float32) ** 3 * 8
+    if bands == 4:
+        light[..., 3] = light[..., 3] / 9 + 0.1
+    return light
+
+
+@pytest.mark.parametrize("compression", ["none", "rle", "zip1", "zip16"])
+@pytest.mark.parametrize("kind", _PLANES)
+def test_openexr_of_ffmpeg_is_read(compression: str, kind: str) -> None:
+    light = light_with(len(_PLANES[kind]))
+
+    data = by_ffmpeg(light, "exr", kind, compression=compression, format="float")
+
+    expected = np.dstack((light[..., :3] / light[..., 3:], light[..., 3])) if kind == "gbrapf32le" else light
+    np.testing.assert_allclose(light_of(data), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("bands", [3, 4])
+def test_ffmpeg_reads_the_openexr_that_is_written(bands: int) -> None:
+    light = light_with(bands)
+    source = BytesIO()
+    OpenEXR.File({"type": OpenEXR.scanlineimage}, {"RGBA"[:bands]: light}).write(source)
+
+    result = convert(source.getvalue(), "exr", flip="vertical")
+
+    np.testing.assert_allclose(from_ffmpeg(result.data, "exr")[::-1], light, rtol=1e-5)
+
+
+@pytest.mark.parametrize("width", [5, 43])
+def test_radiance_of_ffmpeg_is_read_and_the_other_way_round(width: int) -> None:
+    light = light_with(3)[:, :width]
+    brightest = light.max(axis=2, keepdims=True)
+
+    read = light_of(by_ffmpeg(np.ascontiguousarray(light), "hdr", "gbrpf32le"))
+    source = BytesIO()
+    OpenEXR.File({"type": OpenEXR.scanlineimage}, {"RGB": np.ascontiguousarray(light)}).write(source)
+    written = from_ffmpeg(convert(source.getvalue(), "hdr").data, "hdr")
+
+    assert (np.abs(read - light) / brightest).max() < 1 / 127  # FFmpeg does not round
+    assert (np.abs(written - light) / brightest).max() < 0.51 / 127
+
+
+@pytest.mark.parametrize(("target", "kind"), [("jp2", "rgb24"), ("j2k", "gray")])
+def test_ffmpeg_reads_the_jpeg_2000_that_is_written(target: str, kind: str) -> None:
+    samples = np.squeeze(_RNG.integers(0, 256, (35, 41, 3 if kind == "rgb24" else 1), np.uint8))
+
+    data = convert(bytes(imagecodecs.png_encode(samples)), target, lossless=True).data
+
+    np.testing.assert_array_equal(from_ffmpeg(data, "jpeg2000"), samples)
