@@ -156,7 +156,8 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    fields = [*describe(form.fields), *(describe(form.urls) if form.urls else ()), *options]
+    own = [field for field in describe(form.fields) if field.name not in form.left_out]
+    fields = [*own, *(describe(form.urls) if form.urls else ()), *options]
     files = {file.name: _file(file) for file in form.files}
     properties = {**files, **{field.name: _property(field) for field in fields}}
     required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]

@@ -13,7 +13,7 @@ from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operat
 from web.api.values import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
-from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
+from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.dashboard_jobs import JobAction, JobDownload, JobsPage
@@ -79,6 +79,7 @@ Resource: TypeAlias = tuple[str, type[BaseHandler]]
 
 API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/convert", Convert),
+    (f"{API}/convert/inspect", Inspect),
     (f"{API}/files", StoredFiles),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/zip", FilesArchive),

@@ -22,11 +22,11 @@ import os
 from io import BytesIO
 from pathlib import Path
 
-from client.api.conversion import convert, convert_to_json
+from client.api.conversion import convert, convert_to_json, inspect
 from client.api.files import get_file, upload_file
 from client.api.pdf import merge_pdfs
 from client.client import AuthenticatedClient
-from client.models import ConvertBody, ConvertToJsonBody, MergePdfsBody, UploadFileBody
+from client.models import ConvertBody, ConvertToJsonBody, InspectBody, MergePdfsBody, UploadFileBody
 from client.types import File
 
 client = AuthenticatedClient(os.environ["API"], os.environ["KEY"])
@@ -43,6 +43,9 @@ converted = convert.sync(client=client, body=ConvertBody(file=photo, output_form
 Path("photo.png").write_bytes(converted.payload.read())
 merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)]))
 Path("merged.pdf").write_bytes(merged.payload.read())
+photo.payload.seek(0)
+planned = inspect.sync(client=client, body=InspectBody(file=photo, output_format="png"))
+assert planned.data.credits_ == 1 and planned.data.width, planned
 photo.payload.seek(0)
 stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo, output_format="png"))
 assert stored.data.output_format == "png" and stored.data.container is None, stored
@@ -64,7 +67,8 @@ conversion, files, pdf = api.ConversionApi(client), api.FilesApi(client), api.PD
 photo, page = ("photo.jpg", Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 Path("photo.png").write_bytes(conversion.convert(photo, "png", lossless=True))
 Path("merged.pdf").write_bytes(pdf.merge_pdfs([page, page]))
-stored = conversion.convert_to_json(photo, "png").data.actual_instance
+assert conversion.inspect(photo, "png").data.width
+stored = conversion.convert_to_json(photo, "png").data
 assert stored.output_format == "png" and stored.container is None, stored
 try:
     conversion.convert(("photo.jpg", b"?"), "png")
@@ -77,7 +81,7 @@ assert files.get_file(file_id).data.error is None
 _TYPESCRIPT = """
 import { readFileSync, writeFileSync } from 'node:fs';
 import { client } from './client/client.gen';
-import { convert, convertToJson, getFile, mergePdfs, uploadFile } from './client/sdk.gen';
+import { convert, convertToJson, getFile, inspect, mergePdfs, uploadFile } from './client/sdk.gen';
 
 const source = (path: string) => new Blob([readFileSync(path)]);
 const write = async (path: string, file?: Blob) => writeFileSync(path, Buffer.from(await file!.arrayBuffer()));
@@ -90,7 +94,8 @@ async function main() {
   await write('photo.png', (await convert({ body: { file: photo, ...options } })).data);
   await write('merged.pdf', (await mergePdfs({ body: { 'files[]': [page, page] } })).data);
   const stored = (await convertToJson({ body: { file: photo, ...options } })).data!.data;
-  check('container' in stored && stored.output_format === 'png' && stored.container === null, stored);
+  check((await inspect({ body: { file: photo, ...options } })).data!.data.width !== null, options);
+  check(stored.output_format === 'png' && stored.container === null, stored);
   const refused = (await convert({ body: { file: new Blob(['?']), ...options } })).error!;
   check(refused.error.code === 'invalid_file_type', refused);
   const { file_id } = (await uploadFile({ body: { file: photo } })).data!.data;

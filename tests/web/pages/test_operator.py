@@ -39,8 +39,9 @@ def named(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempP
 
 
 def _footer(server: Running, path: str) -> str:
-    page = http.get(f"{server.url}{path}", headers={"Accept": "text/html"}).text
-    return page[page.index("<footer") :]
+    page = http.get(f"{server.url}{path}", headers={"Accept": "text/html"})
+    assert page.status_code == (404 if path == "/no-such-page" else 200)
+    return page.text[page.text.index("<footer") :]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/status", "/no-such-page"])
