@@ -45,14 +45,15 @@ class JobMessages:
         messages, self._unsent = list(self._unsent), {}
         try:
             await self._database.notify(_CHANNEL, messages)
-        except StorageError as error:
-            log.warning("other servers were not told of changes of jobs: %s", error)
+        except Exception as error:
+            known = isinstance(error, StorageError)
+            log.warning("other servers were not told of changes of jobs: %s", error, exc_info=None if known else error)
 
     async def run(self, hear: Callable[[str, str], None]) -> None:
         """Sends, and calls `hear` with the subject and the id of the job of each message, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send())
-            tasks.create_task(self._database.listen(_CHANNEL, lambda message: hear(*message.split(" "))))
+            tasks.create_task(self._database.listen(_CHANNEL, lambda message: hear(*message.partition(" ")[::2])))
 
     async def _send(self) -> None:
         while True:

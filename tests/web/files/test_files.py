@@ -225,6 +225,18 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
     either.upload(content, path=f"/batch/{batch}/files", key=key)
 
 
+def test_expired_files_take_no_space(either: Running) -> None:
+    """Also before they are deleted."""
+    key, content = either.account(), picture("JPEG")
+    file = either.upload(content, key=key)["file_id"]
+    _grown(either, file, TIERS["free"].max_stored)
+    refused = either.request("POST", "/files/upload", key, files={"file": ("a.jpg", content)})
+    problem(refused, 413, "file_too_large", reason="storage", param="file")
+    expired = models.File.update(expires_at=1).where(models.File.file_id == file)
+    either.database.run_blocking(Transaction.execute, expired)
+    either.upload(content, key=key)
+
+
 def test_jobs_are_not_accepted_without_space(either: Running) -> None:
     key, content = either.account(), picture("JPEG")
     details = {"max_stored_bytes": TIERS["free"].max_stored, "stored_bytes": TIERS["free"].max_stored - 1}
