@@ -2,8 +2,6 @@
 
 import re
 
-from lxml import etree
-
 from engine import TooLarge
 
 _MAX_ELEMENTS = 50_000
@@ -34,6 +32,8 @@ def root_name(head: bytes) -> str | None:
 
 def check_elements(markup: bytes) -> None:
     """Raises TooLarge if HTML has too many elements, or if they are nested too deeply."""
+    from lxml import etree  # only for HTML, while all files are compared with what this module finds
+
     parser = etree.HTMLParser(target=_Counter(), huge_tree=True)
     parser.feed(markup)
     parser.close()
