@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = (
-    *("plugins._pdf.books", "plugins._pdf.losses", "encodings.cp437", "encodings.raw_unicode_escape"),
+    *("lxml.etree", "plugins._pdf.books", "plugins._pdf.losses", "encodings.cp437", "encodings.raw_unicode_escape"),
     *("PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin"),
 )
 TEMPLATE = "documents"

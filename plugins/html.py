@@ -41,7 +41,7 @@ PANGO = Requirement(
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
-MODULES = ("plugins._web_pages",) if PANGO.present else ()
+MODULES = ("lxml.etree", "plugins._web_pages") if PANGO.present else ()
 TEMPLATE = "documents/vectors/web pages"
 
 

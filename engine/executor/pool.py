@@ -79,11 +79,11 @@ class Worker:
 
 
 class WorkerPool:
-    """Worker processes of a fork server: `spares` of each template that are forked ahead, and idle workers.
+    """Worker processes of a fork server: spares that are forked ahead, by template, and idle workers.
 
-    The template without a name has spares from the start, the others from their first job on. Idle workers use at most
-    `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most `jobs_per_process` jobs.
-    `idle` begins with the least recently used worker.
+    The template without a name has `spares` of them from the start, each other template one after its first job. Idle
+    workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
+    `jobs_per_process` jobs. `idle` begins with the least recently used worker.
     """
 
     def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int, idle_memory: int = 0) -> None:
@@ -134,7 +134,7 @@ class WorkerPool:
         finally:
             self._release(worker)
             # After the job, not beside it: forking competes for CPU.
-            if len(self.spares[template]) < self._size:
+            if self._lacks_spare(template):
                 self._spawn(self._refill(template))
 
     async def ready(self) -> bool:
@@ -222,8 +222,12 @@ class WorkerPool:
         if worker in self.idle:
             self.idle.remove(worker)
 
+    def _lacks_spare(self, template: str) -> bool:
+        wanted = 1 if template else self._size
+        return len(self.spares[template]) + self._forking[template] < wanted
+
     async def _refill(self, template: str) -> None:
-        while not self._closed and len(self.spares[template]) + self._forking[template] < self._size:
+        while not self._closed and self._lacks_spare(template):
             try:
                 await self._fork(template)
             except ConversionError:  # raised again for the next job

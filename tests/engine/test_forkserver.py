@@ -118,6 +118,26 @@ async def test_an_executor_that_cannot_fork_is_not_ready(tmp_path: Path, monkeyp
         assert not await executor.ready()
 
 
+async def _run_in_turn(executor: ObservedExecutor, folder: Path, accounts: str) -> None:
+    for account in accounts:
+        await run_deed(executor, folder, account=account)
+
+
+async def test_a_template_that_cannot_fork_keeps_its_workers(tmp_path: Path) -> None:
+    async with misbehaving(1) as executor:
+        (before,) = await run_deed(executor, tmp_path)
+        (worker,) = executor.pool.idle
+        template, base = serving_process(executor.forkserver), worker.process.folder.parent
+        for number in range(3, 40):  # folders that the template cannot make
+            (base / str(number)).mkdir(exist_ok=True)
+
+        with pytest.raises(ExecutorUnavailable):
+            await _run_in_turn(executor, tmp_path, "abc")  # two spares can have been forked
+
+        assert serving_process(executor.forkserver) == template
+        assert await run_deed(executor, tmp_path) == [before]
+
+
 async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         before = await run_deed(executor, tmp_path)

@@ -61,6 +61,7 @@ print(Path("/proc/self/maps").read_text())
     assert "libjpeg" in maps
     assert "libcairo" not in maps
     assert "libpango" not in maps
+    assert "lxml" not in maps
 
 
 def test_libraries_of_the_system_are_found_by_name() -> None:

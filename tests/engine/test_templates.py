@@ -82,7 +82,7 @@ async def _convert(executor: ObservedExecutor, folder: Path, source: str, target
 
 
 async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Path) -> None:
-    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    executor = ObservedExecutor(2, modules=ALL_MODULES)
     await executor.start()
     try:
         supervisor = executor.forkserver.pid
@@ -103,8 +103,17 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
         assert svg not in _children(supervisor)
         assert executor.forkserver.pid == supervisor
         assert idle_workers(executor, ACCOUNT) == kept
+        for _ in range(2):  # forked after the spare of the template, and before a second one that it does not keep
+            await _convert(executor, tmp_path, "hdr", "bmp")
+        assert len(executor.pool.spares["svg"]) == 1
         base = executor.pool.idle[0].process.folder.parent.parent
         assert len(await asyncio.to_thread(os.listdir, base)) == 2  # that of the template which was killed is removed
+
+        for process in _children(supervisor) - {first} | {supervisor}:
+            os.kill(process, signal.SIGKILL)
+        for _ in range(2):  # the first one can have the spare
+            await _convert(executor, tmp_path, "svg", "png")
+        assert executor.forkserver.pid not in (None, supervisor)
     finally:
         await executor.close()
-    assert await has_ended(supervisor)
+    assert executor.forkserver.pid is None
