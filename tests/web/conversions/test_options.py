@@ -136,7 +136,9 @@ def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
     assert found.json()["data"] == dry.json()["data"]
     assert found.json()["meta"]["credits_remaining"] == 1
     problem(
-        server.request("POST", "/convert/inspect", key, files={"file": ("a.jpg", b"words")}, data={"output_format": "png"}),
+        server.request(
+            "POST", "/convert/inspect", key, files={"file": ("a.jpg", b"words")}, data={"output_format": "png"}
+        ),
         400,
         "invalid_file_type",
     )
