@@ -170,7 +170,7 @@ async def test_files_of_this_machine_on_a_server(folder: Path, server: Running) 
         assert image.format == "WEBP"
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 async def test_over_http(server: Running, mode: str) -> None:
     key = server.account(10, purchased=1)
     async with over_http(server, key, mode) as agent:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pikepdf
@@ -30,7 +29,11 @@ def _files(folder: Path) -> set[str]:
 
 
 def test_folders_in_folders(folder: Path) -> None:
-    done = invoke(folder, "convert", "-r", "in", "out", "--to", "webp")
+    """The folder of the results is among them, and its files are no inputs."""
+    (folder / "in" / "out").mkdir()
+    (folder / "in" / "out" / "old.png").write_bytes(sample("png"))
+
+    done = invoke(folder, "convert", "-r", "in", "in/out", "--to", "webp")
 
     lines = done.stderr.splitlines()
     assert done.exit_code == 0
@@ -40,7 +43,7 @@ def test_folders_in_folders(folder: Path) -> None:
     ]
     assert lines[-1].startswith("convertd: 2 converted, 2 skipped, 0 failed; ")
     assert "bytes saved" in lines[-1]
-    assert _files(folder / "out") == {"a.webp", "more/c.webp"}
+    assert _files(folder / "in" / "out") == {"old.png", "a.webp", "more/c.webp"}
 
 
 def test_folders_in_folders_only_on_request(folder: Path) -> None:
@@ -48,24 +51,6 @@ def test_folders_in_folders_only_on_request(folder: Path) -> None:
 
     assert "in/more: skipped, it is a folder; use -r to convert its files" in done.stderr
     assert _files(folder / "out") == {"a.webp"}
-
-
-def test_results_within_the_folder_are_no_inputs(folder: Path) -> None:
-    (folder / "in" / "out").mkdir()
-    (folder / "in" / "out" / "old.png").write_bytes(sample("png"))
-
-    assert invoke(folder, "convert", "-r", "-q", "in", "in/out", "--to", "webp").exit_code == 0
-
-    assert _files(folder / "in" / "out") == {"old.png", "a.webp", "more/c.webp"}
-
-
-def test_a_failure_is_counted_and_others_are_converted(folder: Path) -> None:
-    shutil.copy(folder / "bad.png", folder / "in" / "bad.png")
-
-    done = invoke(folder, "convert", "-r", "in", "out", "--to", "jpeg", "--jobs", "1")
-
-    assert done.exit_code == 1
-    assert "convertd: 3 converted, 1 skipped, 1 failed; " in done.stderr
 
 
 def test_several_output_formats(folder: Path) -> None:
@@ -120,16 +105,17 @@ def test_wrong_usage(folder: Path, arguments: tuple[str, ...], message: str) -> 
 
 
 def test_less_and_more_is_printed(folder: Path) -> None:
-    (folder / "out" / "photo.png").touch()
-    command = ("convert", "photo.heic", "in/a.png", "bad.png", "--to", "tiff", "--quality", "50", "out", "-y")
+    quiet = invoke(folder, "convert", "bad.png", "out", "--to", "tiff", "-q")
+    verbose = invoke(
+        *(folder, "convert", "photo.heic", "in/a.png", "bad.png", "--to", "tiff", "--quality", "50", "-v"),
+        *("-o", "out", "--jobs", "1"),
+    )
 
-    quiet, verbose = invoke(folder, *command, "-q"), invoke(folder, *command, "-v")
-
-    assert quiet.exit_code == 1
-    assert [line.partition(":")[0] for line in quiet.stderr.splitlines()] == ["bad.png"]
+    assert (quiet.exit_code, quiet.stderr.count("\n"), quiet.stderr[:9]) == (1, 1, "bad.png: ")
     size = (folder / "out" / "a.tiff").stat().st_size
     assert f"in/a.png: out/a.tiff, {size:,} bytes (" in verbose.stderr
     assert "quality_ignored" in verbose.stderr
+    assert "convertd: 2 converted, 0 skipped, 1 failed; " in verbose.stderr
 
 
 def test_json(folder: Path) -> None:
@@ -137,7 +123,6 @@ def test_json(folder: Path) -> None:
     command = ("convert", "pages.pdf", "bad.png", "out", "--to", "tiff", "--to", "png", "--pages", "all", "--json")
 
     done = invoke(folder, *command)
-    again = json.loads(invoke(folder, *command, "-n").stdout)
 
     found = json.loads(done.stdout)
     results = {(file["input"], file.get("output_format")): file for file in found["files"]}
@@ -148,7 +133,6 @@ def test_json(folder: Path) -> None:
     assert results["bad.png", None]["error"]["code"] == "processing_failed"
     sizes = [file for file in found["files"] if file["status"] == "converted"]
     assert found["bytes_saved"] == sum(file["original_size"] - file["processed_size"] for file in sizes) != 0
-    assert (again["converted"], again["skipped"], again["failed"]) == (0, 2, 2)
 
 
 def test_a_dry_run_as_json(folder: Path) -> None:
@@ -166,14 +150,14 @@ def test_a_dry_run_as_json(folder: Path) -> None:
 
 
 def test_a_server_gives_the_same_summary(folder: Path, server: Running) -> None:
-    arguments = ("convert", "-r", "in", "out", "--to", "jpeg", "-y")
-    local = invoke(folder, *arguments)
+    arguments = ("convert", "-r", "in", "out", "--to", "jpeg", "--remote", server.url)
 
-    remote = invoke(folder, *arguments, "--remote", server.url, CONVERTD_API_KEY=server.account(10))
+    done = invoke(folder, *arguments, CONVERTD_API_KEY=server.account(10))
 
-    *lines, summary = local.stderr.splitlines()
-    assert sorted(remote.stderr.splitlines()) == sorted([*lines, summary, "convertd: 7 credits remain."])
-    assert summary.startswith("convertd: 3 converted")
+    summary, credits = done.stderr.splitlines()[-1], done.stderr.splitlines()[-2]
+    assert summary.startswith("convertd: 3 converted, 1 skipped, 0 failed; ")
+    assert credits == "convertd: 7 credits remain."
+    assert _files(folder / "out") == {"a.jpg", "done.jpg", "more/c.jpg"}
 
 
 def test_each_file_of_a_tool_into_a_folder(folder: Path) -> None:
