@@ -64,8 +64,8 @@ from engine.options import InputNames as InputNames
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
-from engine.options import PageRanges as PageRanges
 from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation
+from engine.page_ranges import PageRanges as PageRanges
 from engine.size_limit import best_within as best_within

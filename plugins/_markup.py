@@ -3,8 +3,6 @@
 import re
 from collections.abc import Mapping
 
-from lxml import etree
-
 from engine import TooLarge
 
 MAX_ELEMENTS = 20_000
@@ -37,6 +35,8 @@ def root_name(head: bytes) -> str | None:
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:
     """Raises TooLarge if HTML has more than `most` elements and columns, or if they are nested too deeply."""
+    from lxml import etree  # only for HTML, while all files are compared with what this module finds
+
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
     parser.close()

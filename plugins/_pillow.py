@@ -111,11 +111,15 @@ def decode(
     # HEIF opens at the primary picture, which may not be the first in the file.
     primary = image.tell()
     order = select([primary, *(index for index in range(count) if index != primary)][:count], pages)
+    order = sorted(order) if animated else order
     return to_raster(image, order, animated=animated and len(order) > 1, lossy=lossy)
 
 
 def select(order: list[int], pages: str | None) -> list[int]:
-    """The frames in `order` that the option `pages` selects. Raises InvalidOption."""
+    """The pictures in `order` that the option `pages` selects, in its order. Raises InvalidOption.
+
+    Frames of animations are sorted afterwards, because they are decoded one after the other.
+    """
     return order if pages is None else [order[index] for index in PageRanges.parse(pages).indexes(len(order))]
 
 

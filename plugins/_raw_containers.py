@@ -116,8 +116,8 @@ def is_truncated(data: bytes) -> bool:
     if data.startswith(_MINOLTA):
         return _minolta_size(data) > len(data)
     if data.startswith(_FUJI):
-        start, size = (int.from_bytes(data[at : at + 4]) for at in (100, 104))
-        return start + size > len(data)
+        offset, size = struct.unpack(">2I", data[100:108].ljust(8, b"\0"))
+        return int(offset + size) > len(data)
     return _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data, _MAX_PARTS))
 
 

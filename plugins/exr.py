@@ -204,7 +204,11 @@ def _place(samples: NDArray[Any], window: NDArray[Any], offset: tuple[int, int])
 
 
 _HOLDS = TargetCapabilities(
-    ("L", "RGB", "RGBA"), deep_bits=(16, 32), linear=True, max_side=_MAX_OFFSET, metadata=frozenset({"xmp"})
+    ("L", "RGB", "RGBA"),
+    deep_bits=(16, 32),
+    linear=True,
+    max_side=_MAX_OFFSET,
+    metadata=frozenset({"xmp", "resolution"}),
 )
 
 

@@ -170,7 +170,7 @@ def _scaled(samples: NDArray[Any], depth: _jp2_boxes.Depth, maximum: int) -> NDA
 
 
 _CHANNELS = ("L", "LA", "RGB", "RGBA")
-_METADATA = frozenset({"exif", "xmp", "iptc"})
+_METADATA = frozenset({"exif", "xmp", "iptc", "resolution"})
 # Readers know the order of channels in a codestream, but not CMYK.
 _J2K_HOLDS = TargetCapabilities(_CHANNELS, deep_modes=_CHANNELS, deep_bits=(10, 12, 16), encoding=True)
 _JPH_HOLDS = TargetCapabilities(

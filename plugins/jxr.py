@@ -226,7 +226,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
     encoding=True,
-    metadata=frozenset({"exif", "xmp", "iptc"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "resolution"}),
 )
 
 

@@ -19,6 +19,7 @@ EMF = FileFormat("emf", media_type="image/emf", extensions=("emf",), sniff=Signa
 WMF = FileFormat("wmf", media_type="image/wmf", extensions=("wmf",), sniff=Signature((0, b"\xd7\xcd\xc6\x9a")))
 
 MODULES = pdf.MODULES
+TEMPLATE = "documents"
 _COST = 10.0
 _EMF_FRAME, _PER_MM = struct.Struct("<24x4i"), 100
 _EMF_SIZE = struct.Struct("<48xI")  # of the file in bytes

@@ -51,7 +51,7 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-MODULES = ("plugins._tifffile", "engine.mupdf", "PIL.TiffImagePlugin")
+MODULES = ("plugins._tifffile", "PIL.TiffImagePlugin")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
@@ -174,13 +174,14 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             del frame  # frees its memory before the next one is decoded
 
 
-_METADATA = frozenset({"exif", "xmp", "iptc"})
+_METADATA = frozenset({"exif", "xmp", "iptc", "resolution"})
 # Few readers support LA with 16 bits.
 _LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"),
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
     pages=True,
+    without=frozenset({"max_bytes"}),
     metadata=_METADATA,
 )
 _JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True, metadata=_METADATA)

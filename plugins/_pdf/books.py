@@ -72,7 +72,7 @@ def finished(made: pymupdf.Document, pages: str | None) -> pymupdf.Document:
     _correct_characters(made)
     made.subset_fonts()
     indexes = PageRanges.parse(pages or "all").indexes(made.page_count)
-    if len(indexes) < made.page_count:
+    if indexes != list(range(made.page_count)):
         made.select(indexes)
     return made
 

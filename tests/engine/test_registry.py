@@ -1,6 +1,8 @@
 """Names, plans, identification, and plugins that contradict each other."""
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -16,6 +18,7 @@ from engine import (
     UnsupportedConversion,
     conversion,
 )
+from engine.options import OptionValues
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
@@ -169,6 +172,28 @@ def _plugin(name: str, sniff: Sniffer) -> Plugin:
         raise AssertionError("never run")
 
     return Plugin(name, name, (decode,))
+
+
+def test_the_search_for_options_is_not_repeated() -> None:
+    """BMP has none of them: the registry searches for a path that has them."""
+    options: OptionValues = {"quality": 80, "effort": 3, "subsampling": "4:4:4", "compression": "lzw"}
+
+    def calls() -> int:
+        count = 0
+
+        def count_call(_frame: FrameType, event: str, _value: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            _REGISTRY.plan([_REGISTRY.formats["png"]], "bmp", options=options)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    first = calls()
+    assert 10 * calls() < first
 
 
 @pytest.mark.parametrize("shortest", [1, 4])

@@ -93,6 +93,7 @@ def test_gain_maps_are_kept(target: str, mode: str) -> None:
         ({"flip": "horizontal"}, "left", (96, 64)),
         ({"width": 48}, "right", (48, 32)),
         ({"crop": "32,16,64,32"}, "right", (64, 32)),
+        ({"crop": "1:1", "gravity": "1,0.5"}, "right", (64, 64)),
         ({"width": 32, "height": 32, "fit": "cover", "quality": 70}, "right", (32, 32)),
     ],
 )
@@ -149,10 +150,11 @@ def test_the_index_of_pictures_is_that_of_multi_picture_files() -> None:
         assert image.size == (_SIZE[0] // 2, _SIZE[1] // 2)
 
 
-def test_a_new_color_space_or_padding_loses_the_gain_map() -> None:
+def test_other_colors_padding_and_effects_lose_the_gain_map() -> None:
     padded: dict[str, OptionValue] = {"width": 40, "height": 40, "fit": "contain"}
+    others: list[dict[str, OptionValue]] = [{"color_space": "gray"}, {"pad": "5"}, {"gamma": 2.0}, {"blur": 2.0}]
 
-    for options in ({"color_space": "gray"}, padded):
+    for options in (padded, *others):
         assert codes(convert(_file(), "jpeg", **options)) == {"hdr_reduced"}
 
 

@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 class ParameterDetails(TypedDict, total=False):
     """The allowed values, and the value sent."""
 
-    min: int
-    max: int
+    min: float
+    max: float
     count: int
     value: str
     page: int
@@ -222,6 +222,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "too_long": "the value has too many bytes",
                 "encoding": "the text is not valid UTF-8",
                 "truncated": "the body ends too early",
+                "no_file": "the field has the name of a file, or another text, instead of the file",
                 "content_type": "the body is not a multipart form",
                 "content_encoding": "the body is compressed, or the file at the URL",
                 "too_many_parts": "the form has too many parts",
