@@ -13,6 +13,8 @@ from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTran
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
+_OF_TIMING, _OF_FRAMES = frozenset({"delay", "loop", "speed"}), frozenset({"frames", "reverse"})  # of animations
+
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
 
@@ -95,6 +97,13 @@ class Plan:
         for name in options.keys() & self.options.keys():
             self.options[name].validate(options[name])
 
+    def without_effect(self, options: OptionValues) -> frozenset[str]:
+        """The options of the encoder that have no effect beside the others, and another value than their default."""
+        encoder = next((step for step in reversed(self.steps) if isinstance(step, Conversion)), None)
+        holds = encoder and encoder.capabilities(options)
+        names = holds.without & options.keys() & self.options.keys() if holds else ()
+        return frozenset(name for name in names if options[name] != self.options[name].default)
+
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
         """The values with which the plan runs, by name: those given and defaults. Without secrets."""
         values = {name: given.get(name, option.default) for name, option in self.options.items() if not option.secret}
@@ -105,7 +114,7 @@ class Plan:
 
         Each option is left to the first format that has it.
         """
-        remaining = dict(options)
+        remaining = {name: value for name, value in options.items() if name in self.options}
 
         def requested(format: AnyFormat) -> Steps:
             here = [one for one in self.transforms if one.format == format]
@@ -170,10 +179,16 @@ def _has_effect(path: Conversions, index: int) -> bool:
 
 
 def _excluded(path: Conversions) -> frozenset[str]:
-    """The names of options that steps exclude: for payloads in memory, and for files of the format of the result."""
+    """The names of options that steps exclude: for payloads in memory, and for files of the format of the result.
+
+    Those of animations are excluded if the result cannot be one, or cannot have several pages.
+    """
     target = path[-1].target if path else None
     excluding = (step for step in path if step.target == target or not isinstance(step.target, FileFormat))
-    return frozenset(name for step in excluding for name in step.without)
+    excluded = frozenset(name for step in excluding for name in step.without)
+    if not isinstance(target, FileFormat) or target.animated:
+        return excluded
+    return excluded | _OF_TIMING if target.paged else excluded | _OF_TIMING | _OF_FRAMES
 
 
 def _step_text(step: AnyConversion | AnyTransform) -> str:

@@ -293,9 +293,9 @@ def _rounded_up(length: float) -> int:
 
 
 embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)
-from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS)(
-    _postscript.from_raster
-)
+from_raster = conversion(
+    RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS, without=("dpi",)
+)(_postscript.from_raster)
 
 
 @hookimpl

@@ -24,7 +24,7 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
     from plugins._pdf.form_fields import remove_signatures, remove_xfa
 
     count = page_count(document)
-    indices = PageRanges.parse(pages).indexes(count)
+    indices = sorted(PageRanges.parse(pages).indexes(count))
     if len(indices) == count:
         raise InvalidOption(
             "At least one page must remain.",

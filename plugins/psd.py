@@ -90,7 +90,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=_DEEP_MODES,
     icc=True,
     max_side=30_000,
-    metadata=frozenset({"exif", "xmp", "iptc"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "resolution"}),
 )
 
 

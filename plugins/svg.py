@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
 
 from engine import (
     RASTER,
@@ -18,15 +17,12 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Dpi, Fit, Height, Rotate, Width
+from engine.option_types import Dpi
 from plugins import _pillow
 from plugins._markup import root_name
+from plugins._sizes import Drawing
 from plugins._svg import decompress
-from plugins.geometry import crop_box, needed_size
 from plugins.png import PNG
-
-if TYPE_CHECKING:
-    pass
 
 MODULES = ("plugins._svg.document",)
 TEMPLATE = "svg"
@@ -54,12 +50,8 @@ SVG = FileFormat(
 def render(
     data: bytes,
     *,
+    drawing: Drawing,
     dpi: Dpi = 96,
-    width: Width | None = None,
-    height: Height | None = None,
-    fit: Fit = "inside",
-    crop: Crop | None = None,
-    rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from plugins._svg import coordinates, document
@@ -67,14 +59,15 @@ def render(
     root = document.read(data)
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
-    wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-    left, top, right, bottom = box = crop_box(crop, full, wanted) if crop else (0, 0, *wanted)
+    wanted = drawing.needed_size(full, enlarge=True)
+    part = drawing.needed_box(full, wanted)
+    left, top, right, bottom = box = part or (0, 0, *wanted)
     drawn = right - left, bottom - top
     check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
     png = document.render(scaled, box)
     frame = Frame(
-        _pillow.open_image(png, "PNG"), full_size=full if crop or full != wanted else None, cropped=crop is not None
+        _pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None
     )
     return Raster(
         [frame],

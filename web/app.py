@@ -132,6 +132,7 @@ async def _shut_down(
     services.webhooks.sender.close()
     server.stop_listening()
     await complete(services.job_runner.close())
+    await complete(services.jobs.close())
     await services.in_flight.drain(DRAIN_TIMEOUT)
     connections = [server.close_all_connections()]
     if metrics_listener is not None:

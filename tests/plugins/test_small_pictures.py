@@ -16,7 +16,7 @@ from tests.support.samples.rasters import raster_of
 
 _REGISTRY = load_registry()
 _TARGETS = [target.name for target in _REGISTRY.targets(RASTER)]
-_COMMON = ("bmp", "eps", "gif", "jpeg", "pdf", "png", "psd", "tiff", "webp")  # avif and heic are slow
+_SLOW = ("avif", "heic", "mp4", "webm")
 _MODES = {"1": 1, "L": 1, "LA": 2, "P": 1, "PA": 1, "RGB": 3, "RGBA": 4, "CMYK": 4}
 _DEEP_MODES = ("L", "LA", "RGB", "RGBA", "CMYK")
 _OPTIONS: tuple[dict[str, str | bool], ...] = (
@@ -57,13 +57,14 @@ def _sizes(rng: np.random.Generator, squares: int, lines: int) -> list[Size]:
 
 
 @pytest.mark.parametrize("target", _TARGETS)
-def test_small_pictures_of_all_modes_are_written(target: str) -> None:
+def test_small_pictures_of_all_modes_are_written(target: str, request: pytest.FixtureRequest) -> None:
+    many = request.config.getoption("long") and target not in _SLOW
     rng = np.random.default_rng(1)
     plan = _REGISTRY.plan([_REGISTRY.formats["webp"]], target)
     encoder = plan.steps[plan.encoder_position]
     options = [given for given in _OPTIONS if given.keys() <= encoder.options.keys()]
 
-    for size in _sizes(rng, *((8, 4) if target in _COMMON else (3, 1))):
+    for size in _sizes(rng, *((8, 4) if many else (3, 1))):
         for picture in _pictures(size, rng):
             raster = raster_of(picture)
             given = options[int(rng.integers(len(options)))]

@@ -197,7 +197,7 @@ class Conversions:
         self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
     ) -> tuple[JobResult, float]:
         """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
-        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size), perf_counter()
+        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size, request.options), perf_counter()
         name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
         job = Job.of(plan, request.options, name, dry_run=dry_run, memory=memory, input_names=names)
         is_trial = bool(request.account.client)
