@@ -23,7 +23,7 @@ _SECRETS = re.compile(
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 FLUSH_TIMEOUT = 5.0  # seconds
 _VERBOSE_LIBRARIES = (
-    *("tornado", "python_multipart", "asyncio", "httpx", "stripe", "pikepdf"),
+    *("tornado", "python_multipart", "asyncio", "httpx", "mcp", "stripe", "pikepdf"),
     *("tornado.application", "distributed", "distributed.client", "distributed.gc"),  # distributed configures each
 )
 

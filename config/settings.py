@@ -33,7 +33,8 @@ TOML_VARIABLE = "CONVERTD_CONFIG"
 _OTHER_VARIABLES = frozenset(  # the configuration file, the client and the tests use them
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
-_MASK = "***"
+MASK = "***"
+"""What is reported in place of secrets."""
 _MAX_PORT = 65_535
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
 _QUERY = re.compile(r"\?.*", re.DOTALL)
@@ -131,6 +132,38 @@ def _sender(value: str) -> str:
     return value
 
 
+def _contact(value: str) -> str:
+    if not re.fullmatch(r"[^@\s]+@[^@\s]+\.[^@\s]+|https?://\S+", value):
+        raise ValueError("must be an email address or an http or https URL")
+    return value
+
+
+Url: TypeAlias = Annotated[str, AfterValidator(_http_url)]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who runs the service, as far as it is set. `contact` is an email address or a URL; `address` has one line."""
+
+    name: str | None
+    address: str | None
+    contact: str | None
+    terms_url: str | None
+    privacy_url: str | None
+    vat_id: str | None
+    source_url: str | None
+
+    @property
+    def contact_url(self) -> str | None:
+        """The contact as a link."""
+        return f"mailto:{self.contact}" if self.contact and "@" in self.contact.partition("/")[0] else self.contact
+
+    @property
+    def signature(self) -> str:
+        """The lines at the end of emails; empty if nothing is set."""
+        return "\n".join(filter(None, (self.name, self.address, self.contact)))
+
+
 class Settings(BaseModel):
     """All settings. Each field is CONVERTD_<FIELD> in the environment, which takes precedence over the TOML file."""
 
@@ -163,6 +196,13 @@ class Settings(BaseModel):
     stripe_secret_key: Annotated[SecretStr, AfterValidator(_stripe_key)] | None = None
     stripe_webhook_secret: SecretStr | None = Field(None, validate_default=True)  # comma-separated during rotation
     stripe_api_base: Annotated[str, AfterValidator(_http_url)] = "https://api.stripe.com"
+    operator_name: str | None = None
+    operator_address: str | None = None
+    operator_contact: Annotated[str, AfterValidator(_contact)] | None = None
+    operator_terms_url: Url | None = None
+    operator_privacy_url: Url | None = None
+    operator_vat_id: str | None = None
+    operator_source_url: Url | None = None
     mailbox_credits_once: bool = True  # free credits for one account of a mailbox a day
     simulated_checkout: bool = False  # credits for free, with a code that is logged at the start
 
@@ -184,6 +224,12 @@ class Settings(BaseModel):
         if value and not is_loopback(urlsplit(info.data.get("base_url", "")).hostname):
             raise ValueError(f"requires a {ENV_PREFIX}BASE_URL on this machine, such as http://localhost:8000/api/v1")
         return value
+
+    @property
+    def operator(self) -> Operator:
+        """Who runs the service."""
+        values = {name: getattr(self, f"operator_{name}") for name in Operator.__dataclass_fields__}
+        return Operator(**values)
 
     def resolved_database_url(self) -> str:
         """Returns `database_url`, or by default the URL of a SQLite file in `data_dir`. Contains the password."""
@@ -269,7 +315,7 @@ def _display_value(value: Any) -> str | int | None:
         return value
     if isinstance(value, SecretStr):
         secret = value.get_secret_value()
-        return _without_password(secret) if "://" in secret else _MASK
+        return _without_password(secret) if "://" in secret else MASK
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return _without_password(str(value))
@@ -279,4 +325,4 @@ def _without_password(text: str) -> str:
     """Masks the password and the query of a URL. Returns other texts unchanged."""
     if "://" not in text:
         return text
-    return _QUERY.sub(f"?{_MASK}", _PASSWORD.sub(lambda match: f"{match[1]}:{_MASK}@" if match[2] else match[0], text))
+    return _QUERY.sub(f"?{MASK}", _PASSWORD.sub(lambda match: f"{match[1]}:{MASK}@" if match[2] else match[0], text))

@@ -2,7 +2,8 @@
 # Installs convertd: Debian packages, and a virtual environment with the versions of a lock file.
 #   sh config/setup.sh          installs what is needed to run convertd
 #   sh config/setup.sh cluster  also installs Dask, which runs conversions on several machines
-#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster ocr office" installs all
+#   sh config/setup.sh mcp      also installs the package mcp, which gives agents tools
+#   sh config/setup.sh ocr      also installs Tesseract, which recognizes text; "cluster mcp ocr office" installs all
 #   sh config/setup.sh office   also installs LibreOffice, which reads and writes files of Office
 #   sh config/setup.sh test     also installs what the tests need
 # Prints every step. Asks before it uses sudo in a terminal. Completed steps are skipped when it runs again.
@@ -38,7 +39,8 @@ libjxl-tools             reads and writes JPEG XL independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
-netpbm                   reads simple pictures independently
+libjxr-tools             writes and reads JPEG XR independently
+netpbm                   reads simple pictures and JPEG 2000 independently
 poppler-utils            reads PDF independently
 qpdf                     checks PDF independently
 sqlite3                  makes backups
@@ -51,25 +53,29 @@ systemd                  checks the service unit
 iproute2                 drops packets between servers'
 
 extra=""
-lock=config/requirements.lock
+locks=config/requirements.lock
 export UV_COMPILE_BYTECODE=1
 for part; do
     case $part in
     cluster)
-        extra="[cluster]"
-        lock=config/requirements-cluster.lock
+        extra="$extra[cluster]"
+        locks="$locks config/requirements-cluster.lock"
+        ;;
+    mcp)
+        extra="$extra[mcp]"
+        locks="$locks config/requirements-mcp.lock"
         ;;
     ocr) packages="$packages$ocr_packages" ;;
     office) packages="$packages$office_packages" ;;
     test)
         packages="$packages$ocr_packages$office_packages$test_packages"
         extra="[test]"
-        lock=config/requirements-test.lock
+        locks=config/requirements-test.lock
         # Most of what is installed is never loaded. What is loaded, the tests compile.
         export UV_COMPILE_BYTECODE=0 PIP_NO_COMPILE=1
         ;;
     *)
-        echo "setup: $part is none of cluster, ocr, office and test" >&2
+        echo "setup: $part is none of cluster, mcp, ocr, office and test" >&2
         exit 2
         ;;
     esac
@@ -136,14 +142,17 @@ if [ ! -x .venv/bin/python ]; then
     "$python" -m venv .venv
 fi
 installed=".venv/installed$extra"
-if ! cat pyproject.toml "$lock" | cmp -s - "$installed"; then
-    print "installing the Python packages of $lock into .venv"
+# shellcheck disable=SC2086
+if ! cat pyproject.toml $locks | cmp -s - "$installed"; then
+    print "installing the Python packages of $locks into .venv"
     pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$@"; }
     # uv is faster than pip, which installs where only pip has the addresses of a package index.
     install() { .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps "$@" 2>/dev/null || pip "$@"; }
     pip --require-hashes --requirement config/requirements-uv.lock
-    install --require-hashes --requirement "$lock"
+    for lock in $locks; do install --require-hashes --requirement "$lock"; done
     install --no-build-isolation --editable .
-    cat pyproject.toml "$lock" >"$installed"
+    mkdir -p .venv/share/man/man1  # where man looks if .venv/bin is on the path
+    .venv/bin/convertd man >.venv/share/man/man1/convertd.1
+    cat pyproject.toml $locks >"$installed"
 fi
 print "ready"

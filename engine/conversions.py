@@ -378,12 +378,6 @@ def tool(
     return declare
 
 
-def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
-    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
-    modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
-    return modules
-
-
 @dataclass(frozen=True)
 class Requirement:
     """A system program or library that a plugin needs for some of its conversions, or for its tool `tool`."""

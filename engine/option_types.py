@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from engine import color
 from engine.decode_limits import MAX_PIXELS
-from engine.options import PageRanges
+from engine.page_ranges import PageRanges
 
 _SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
 _PERCENT = r"\d{1,3}(\.\d{1,4})?%"

@@ -10,8 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import SequenceMatcher
 from functools import cache, cached_property
 from inspect import Parameter, signature
-from itertools import chain
-from types import NoneType, SimpleNamespace, UnionType
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -50,6 +49,27 @@ class _InputNames:
 
 InputNames: TypeAlias = Annotated[tuple[str, ...], _InputNames()]
 """The type of a keyword-only parameter of a tool that receives the names of its files, without extensions."""
+
+
+_NEAR = 0.6  # likeness of names, from 0 to 1
+_SYNONYMS: Mapping[str, str] = MappingProxyType(  # what other programs and services call our options
+    {
+        name: option
+        for option, names in (
+            ("metadata", ("strip", "exif")),
+            ("dpi", ("density", "resolution")),
+            ("width", ("w", "resize", "size")),
+            ("height", ("h",)),
+            ("quality", ("q",)),
+            ("output_format", ("format", "to", "type")),
+            ("gravity", ("position",)),
+            ("pages", ("page",)),
+            ("max_bytes", ("max_size",)),
+            ("color_space", ("grayscale",)),
+        )
+        for name in names
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -306,13 +326,17 @@ def validate_options(
 def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> InvalidOption:
     """Returns the error for a name that is not among the available ones, which it lists with the nearest first.
 
-    `place` says where the name was found, such as "in the query".
+    The message names the one that is meant by other programs, or that is spelt nearly so, if there is one. `place` says
+    where the name was found, such as "in the query".
     """
     name = name[:_MAX_NAME]
-    nearest = sorted(available, key=lambda known: SequenceMatcher(None, name.lower(), known).ratio(), reverse=True)
-    message = f"There is no parameter {name}{place and ' '}{place}." + (
-        f" The nearest one is {nearest[0]}." if nearest else ""
-    )
+    spelt = name.lower().replace("-", "_")
+    likeness = {known: SequenceMatcher(None, spelt, known).ratio() for known in available}
+    likeness |= {_SYNONYMS[spelt]: 2.0} if _SYNONYMS.get(spelt) in likeness else {}
+    nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)
+    message = f"There is no parameter {name}{place and ' '}{place}."
+    if nearest and likeness[nearest[0]] >= _NEAR:
+        message += f" The nearest one is {nearest[0]}."
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
 
 
@@ -324,57 +348,3 @@ def split_list(text: str) -> list[str]:
             if isinstance(found, list) and all(type(item) in (str, int) for item in found):
                 return list(map(str, found)) or [""]
     return text.split(",")
-
-
-_ALL = "all"
-_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
-
-
-@dataclass(frozen=True)
-class PageRanges:
-    """Selected pages as ranges (first, last), counted from 1, in the order given. No range: all pages."""
-
-    spans: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        if any(not 0 < first <= last for first, last in self.spans):
-            raise invalid_pages("pages must name pages from 1, such as 2,5,8 or 3-5.", {})
-
-    @classmethod
-    def parse(cls, text: str) -> PageRanges:
-        """Parses `all`, or page numbers and ranges in any order. Duplicates and a comma at the end are allowed.
-
-        Raises InvalidOption.
-        """
-        if text.strip() == _ALL:
-            return cls()
-        parts = split_list(text)
-        if len(parts) > 1 and not parts[-1].strip():
-            parts.pop()
-        return cls(tuple(map(_parse_span, parts)))
-
-    def indexes(self, page_count: int) -> list[int]:
-        """Returns page indexes counted from 0, each once. Raises InvalidOption for a page beyond `page_count`."""
-        if not self.spans:
-            return list(range(page_count))
-        last = max(last for _, last in self.spans)
-        if last > page_count:
-            message = f"The file has no page {last}; its last page is {page_count}."
-            raise invalid_pages(message, {"page": last, "page_count": page_count})
-        numbers = chain.from_iterable(range(first - 1, last) for first, last in self.spans)
-        return list(dict.fromkeys(numbers))
-
-
-def invalid_pages(message: str, details: Mapping[str, Any], reason: str = "out_of_range") -> InvalidOption:
-    """Returns the error for the option `pages`."""
-    return InvalidOption(message, reason=reason, param="pages", details=details)
-
-
-def _parse_span(text: str) -> tuple[int, int]:
-    match = _SPAN.fullmatch(text)
-    if match is None:
-        raise invalid_pages("pages must be numbers from 1, such as 2,5,8 or 3-5.", {"value": text[:40]}, "malformed")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not 0 < first <= last:
-        raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": text[:40]})
-    return first, last

@@ -25,8 +25,9 @@ from engine.conversions import (
 from engine.errors import ConversionError, InvalidOption, StepFailed
 from engine.formats import FileFormat
 from engine.media import Raster
-from engine.options import NO_OPTIONS, OptionValues, PageRanges
+from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
+from engine.page_ranges import PageRanges
 from engine.planner import Conversions, Plan
 from engine.size_limit import best_within
 from engine.step_errors import step_errors

@@ -169,6 +169,15 @@ def _encode_samples(
     return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), _chunk(b"IEND", b"")])
 
 
+def compress_pixels(image: Image.Image) -> bytes:
+    """The rows of a picture of bytes as the image data of a PNG: each after the number of its filter, compressed."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    samples, level = np.asarray(image), _LEVELS[_DEFAULT_EFFORT - 1]
+    return bytes(deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
+
+
 def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
     """Samples of 0 to 255 as samples of fewer bits, several in a byte."""
     import numpy as np

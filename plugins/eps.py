@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.active_content", "plugins._pdf.resources", "plugins._pdf.transparency", *_postscript.MODULES)
+TEMPLATE = "documents"
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(

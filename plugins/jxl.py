@@ -31,7 +31,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins import _exif, _jpeg_pictures, _pillow, _ultra_hdr, jpeg
+from plugins import _exif, _jpeg_pictures, _light, _pillow, _ultra_hdr, jpeg
 from plugins import metadata as filters
 from plugins._jxl.library import find
 from plugins.jpeg import JPEG
@@ -76,10 +76,11 @@ _LOSSY_EFFORTS = ((1, 9), (20, 7), (60, 5))
 _LARGEST_EFFORT = 3
 
 
-@conversion(JXL, RASTER, cost=3, memory=16)
+@conversion(JXL, RASTER, cost=3, memory=28)
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
+    """Floats of which some are brighter than white are linear light."""
     from plugins._jxl.gain_maps import BOX, read_box
-    from plugins._jxl.reader import read_header
+    from plugins._jxl.reader import read_header, read_light
 
     header = read_header(data)
     order = sorted(_pillow.select(list(range(len(header.durations))), pages))
@@ -99,6 +100,10 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         sample=sample,
         sizes=[header.size] * (len(order) if header.animated else 1),
     )
+    if header.is_float and not header.animated and header.hdr is None and header.inks is None:
+        light = read_light(data, header)
+        if light is not None:
+            return _with_light(raster, light, header)
     if hdr == "keep" and not header.animated and header.hdr is None:
         raster = replace(raster, gain_map=read_box(header.boxes.get(BOX), header.size))
     if not header.is_deep:
@@ -106,6 +111,14 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
     deep_frames = _frames(data, header, order)
     return replace(raster, deep_frames=deep_frames, source_bit_depth=header.bits, sample=deep_sample)
+
+
+def _with_light(raster: Raster, light: NDArray[Any], header: Header) -> Raster:
+    """The raster with linear light in place of its pixels."""
+    mode = {"L": "L", "LA": "RGBA"}.get(header.mode, header.mode)
+    pixels = light[..., [0, 0, 0, 1]] if header.mode == "LA" else light[..., 0] if mode == "L" else light
+    bright = _light.raster(lambda: pixels, mode, header.size, bits=header.bits, exposure=0)
+    return replace(bright, exif=raster.exif, xmp=raster.xmp, lossy=raster.lossy, turned=raster.turned, bare=raster.bare)
 
 
 def _exif_block(content: bytes | None) -> bytes | None:

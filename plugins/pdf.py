@@ -70,6 +70,7 @@ MODULES = (
     *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.active_content", "plugins._pdf.losses"),
     *("plugins._pdf.pictures", "plugins._pdf.selection", *jpeg.MODULES),
 )
+TEMPLATE = "documents"
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _MAX_REPEATED_PAGES = 10_000
@@ -334,19 +335,3 @@ HOLDS = TargetCapabilities(
     ("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp", "resolution"})
 )
 """What pages of pictures hold."""
-
-
-@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
-def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
-    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
-    lossless."""
-    from plugins._pdf.pictures import PictureWriter, encode_frame
-
-    if quality is None and raster.lossy:
-        quality = JPEG_QUALITY
-    writer = PictureWriter()
-    for frame in raster.frames:
-        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
-    if raster.xmp:
-        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
-    return to_bytes(writer.document)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.delete_pages", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 
 @tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)

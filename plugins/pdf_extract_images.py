@@ -25,6 +25,7 @@ from plugins.png import PNG
 from plugins.tiff import TIFF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.extraction")
+TEMPLATE = "documents"
 
 JPEG_2000 = FileFormat(
     "jp2",

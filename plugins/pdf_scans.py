@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.pictures", "plugins._pdf.scans", "plugins._tiff_embedding", *tiff.MODULES)
+TEMPLATE = "documents"
 _INCH = 2
 
 

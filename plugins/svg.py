@@ -1,13 +1,10 @@
-"""SVG, plain or gzipped: drawn by resvg, written from documents by MuPDF."""
+"""SVG, plain or gzipped, drawn by resvg."""
 
 from __future__ import annotations
 
-import re
 import zlib
-from typing import TYPE_CHECKING
 
 from engine import (
-    DOCUMENT,
     RASTER,
     Content,
     FileFormat,
@@ -20,20 +17,16 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Dpi, Metadata
+from engine.option_types import Dpi
 from plugins import _pillow
 from plugins._markup import root_name
 from plugins._sizes import Drawing
 from plugins._svg import decompress
-from plugins.pdf import checked_pictures, filter_document, warn_first_page
 from plugins.png import PNG
 
-if TYPE_CHECKING:
-    import pymupdf
-
 MODULES = ("plugins._svg.document",)
+TEMPLATE = "svg"
 _HEAD = 65_536  # bytes within which the root element must begin
-_SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
 
@@ -85,13 +78,3 @@ def render(
         drawn_sizes=[drawn],
         origin=Origin(PNG, png, (0, 0, *drawn)),
     )
-
-
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
-def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
-    """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    warn_first_page(document)
-    filter_document(document, metadata)
-    with checked_pictures():
-        svg: str = document[0].get_svg_image(text_as_path=True)
-    return _SIDE.sub(r'\1"\2pt"', svg, count=2).encode()

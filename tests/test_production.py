@@ -13,17 +13,13 @@ from typing import TypeAlias
 
 import pytest
 
-from benchmarks.postgres import find_binaries, running_server
 from storage.database import Database
 from storage.tables import accounts, api_keys
 from tests.support.readme import read
 from tests.support.requests import http
 
 _OPERATION = read("config/README.md").section("Daily operation")
-_EXECUTED = (
-    *("Back up SQLite", "Restore SQLite", "Back up PostgreSQL", "Restore PostgreSQL"),
-    *("Archive past months", "Add credits", "Rotate secrets", "Find a request"),
-)
+_EXECUTED = (*("Back up", "Restore", "Archive past months", "Add credits", "Rotate secrets", "Find a request"),)
 _EMAIL = "you@example.com"
 _CREDITS = 50
 
@@ -82,31 +78,17 @@ def test_every_block_is_executed() -> None:
     assert [_commands(heading) for heading in _EXECUTED] == _OPERATION.blocks("sh")
 
 
-def test_the_ledger_in_sqlite_is_restored(folder: Path) -> None:
+def test_a_backup_is_restored(folder: Path) -> None:
     url = f"sqlite:///{folder / 'data' / 'convertd.db'}"
-    run = _shell(folder, BACKUP=str(folder / "ledger.db"))
+    backup = str(folder / "backup.tar")
     _prepare(url)
 
     with closing(Database(url)):  # open, as while the service runs
-        run(_commands("Back up SQLite"))
+        _shell(folder, BACKUP=backup)(_commands("Back up"))
         _grant(url, 7)
-    run(_commands("Restore SQLite"))
+    _shell(folder, BACKUP=backup, CONVERTD_DATA_DIR=str(folder / "new"))(_commands("Restore"))
 
-    assert _grant(url, 1) == _CREDITS + 1
-
-
-def test_the_ledger_in_postgresql_is_restored(folder: Path) -> None:
-    binaries = find_binaries()
-    assert binaries is not None, "PostgreSQL is not installed here"
-    with running_server(binaries) as url:
-        run = _shell(folder, BACKUP=str(folder / "ledger.dump"), CONVERTD_DATABASE_URL=url)
-        _prepare(url)
-
-        run(_commands("Back up PostgreSQL"))
-        _grant(url, 7)
-        run(_commands("Restore PostgreSQL"))
-
-        assert _grant(url, 1) == _CREDITS + 1
+    assert _grant(f"sqlite:///{folder / 'new' / 'convertd.db'}", 1) == _CREDITS + 1
 
 
 def test_past_months_are_archived(folder: Path) -> None:

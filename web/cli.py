@@ -1,4 +1,4 @@
-"""The `convertd` command: serve, worker, cluster, convert, formats, account, archive, jobs, config, doctor, one a tool.
+"""The `convertd` command: serve, convert and others, and one for each tool.
 
 Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
 """
@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
-from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from web import cli_flags
-from web.cli_flags import Overwrite, Server
 from web.cli_output import (
     FAILED,
     WRONG_USAGE,
@@ -37,14 +36,17 @@ if TYPE_CHECKING:
     from web.supervisor import Supervisor
 
 
-_MODULES = {
-    "account": "web.cli_account",
-    "archive": "web.cli_archive",
-    "cluster": "web.cli_cluster",
-    "jobs": "web.cli_jobs",
-    "plugin": "web.cli_plugin",
+_COMMANDS = {
+    "account": "web.cli_account:cli",
+    "archive": "web.cli_archive:cli",
+    "backup": "web.cli_backup:backup_cli",
+    "cluster": "web.cli_cluster:cli",
+    "jobs": "web.cli_jobs:cli",
+    "mcp": "web.cli_mcp:cli",
+    "plugin": "web.cli_plugin:cli",
+    "restore": "web.cli_backup:restore_cli",
 }
-"""Commands that are imported when they are called or listed, and the modules that define them as `cli`."""
+"""Commands that are imported when they are called or listed, and where they are defined."""
 
 
 class Commands(TyperGroup):
@@ -54,11 +56,16 @@ class Commands(TyperGroup):
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *_MODULES]
+        tools: Iterable[str] = ()
+        if ctx.resilient_parsing:  # the shell completes, or the manual is written; --help does not wait for plugins
+            from engine.registry import load_registry
+
+            tools = load_registry().tools
+        return [*super().list_commands(ctx), *_COMMANDS, *tools]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _MODULES:
-            command = typer.main.get_command(import_module(_MODULES[cmd_name]).cli)
+        if cmd_name in _COMMANDS:
+            command = typer.main.get_command(resolve_name(_COMMANDS[cmd_name]))
             command.name = cmd_name
             return command
         return super().get_command(ctx, cmd_name) or cli_flags.tool_command(cmd_name)
@@ -69,8 +76,8 @@ class Commands(TyperGroup):
             known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
             flags = list(takewhile(lambda arg: arg != "--", rest))
             unknown = any(arg.startswith("--") and arg.partition("=")[0] not in known for arg in flags)
-            if unknown or ctx.resilient_parsing:  # the shell completes flags
-                command = cli_flags.convert_command(convert, _convert)
+            if unknown or "-h" in flags or ctx.resilient_parsing:  # the shell completes flags
+                command = cli_flags.convert_command()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
         return name, command, rest
 
@@ -84,6 +91,7 @@ def _with_hyphens(argument: str) -> str:
 cli = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help="Converts files between image, document and camera-RAW formats.",
 )
@@ -192,70 +200,7 @@ def worker(
             exit_with(str(error), FAILED)
 
 
-Inputs = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="INPUT... OUTPUT",
-        help="Input files or folders, then the output file or folder; - is standard input or output.",
-    ),
-]
-To = Annotated[
-    str | None,
-    typer.Option(metavar="FORMAT", help="Output format of every INPUT. OUTPUT is then a folder or -, and optional."),
-]
-From = Annotated[
-    str | None,
-    typer.Option("--from", metavar="FORMAT", help="Format of the INPUT files whose content is ambiguous or unknown."),
-]
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
-]
-Explain = Annotated[
-    bool,
-    typer.Option("--explain", help="Print the size, steps, losses and options of the result. Converts nothing."),
-]
-
-Submit = Annotated[
-    bool,
-    typer.Option("--async", help="With --remote: submit the files, and print the ids of their jobs."),
-]
-
-
-@cli.command()
-def convert(
-    files: Inputs,
-    to: To = None,
-    source_format: From = None,
-    overwrite: Overwrite = None,
-    explain: Explain = False,
-    submit: Submit = False,
-    server: Server = None,
-    url: Url = None,
-) -> None:
-    """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
-    _convert(files, to, source_format, overwrite, explain=explain, submit=submit, server=server, url=url)
-
-
-def _convert(
-    files: list[Path],
-    to: str | None,
-    source_format: str | None,
-    overwrite: bool | None,
-    *,
-    explain: bool,
-    submit: bool,
-    server: str | None,
-    url: str | None,
-    **options: str | bool | None,
-) -> None:
-    from web import cli_convert, cli_tasks
-
-    given = {name: value for name, value in options.items() if value is not None}
-    if submit and (server is None or explain):
-        exit_with("--async needs --remote, and no --explain", WRONG_USAGE)
-    arguments = cli_tasks.Arguments(files, to, source_format, overwrite, url)
-    cli_convert.run(arguments, given, server, explain=explain, submit=submit)
+cli.command()(cli_flags.convert)
 
 
 @cli.command()
@@ -283,6 +228,14 @@ def tools(as_json: Json = False) -> None:
 
 
 @cli.command()
+def man() -> None:
+    """Print the manual page, which "man -l" shows, and which can be a file of a folder man1."""
+    from web.cli_manual import manual
+
+    print(manual(typer.main.get_command(cli), _version()), end="")
+
+
+@cli.command()
 def config(as_json: Json = False) -> None:
     """Show effective settings and their sources. Secrets are masked."""
     from config.settings import effective_settings
@@ -299,6 +252,7 @@ def config(as_json: Json = False) -> None:
 def doctor(as_json: Json = False) -> None:
     """Check the sandbox, the plugins and the system packages of this installation."""
     from engine.registry import load_registry
+    from engine.sandbox import advise
 
     registry, settings = load_registry(), load_settings_or_exit()
     sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
@@ -307,6 +261,8 @@ def doctor(as_json: Json = False) -> None:
     rows = [
         *((f"sandbox layer: {name}", "active" if on else "unavailable") for name, on in sandbox.layers.items()),
         *((f"sandbox check: {name}", "passed" if passed else "failed") for name, passed in sandbox.checks.items()),
+        ("sandbox", _sandbox_state(settings, sandbox)),
+        *((f"to allow {name}", text) for name, text in advise(sandbox.missing).items() if settings.sandbox != "off"),
         ("process", f"of one account; at most {processes['jobs_per_process']} conversions, one at a time"),
         ("process of one conversion", f"from {', '.join(processes['isolated_inputs'])}"),
         ("", f"to {', '.join(processes['isolated_outputs'])}"),
@@ -316,10 +272,25 @@ def doctor(as_json: Json = False) -> None:
     return print_table(("component", "state"), rows)
 
 
+def _sandbox_state(settings: Settings, sandbox: SandboxReport) -> str:
+    if settings.sandbox == "off":
+        return "switched off by CONVERTD_SANDBOX=off: files of strangers can take over the machine's user"
+    if sandbox.complete:
+        return "complete, as CONVERTD_SANDBOX=required demands"
+    return "incomplete: with CONVERTD_SANDBOX=best_effort, serve starts with a warning; with required, it does not"
+
+
 def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
+    from engine.sandbox import advise
+
     return {
         "version": _version(),
-        "sandbox": {"layers": sandbox.layers, "proofs": sandbox.checks},
+        "sandbox": {
+            "layers": sandbox.layers,
+            "proofs": sandbox.checks,
+            "complete": sandbox.complete,
+            "advice": advise(sandbox.missing),
+        },
         "plugins": [
             {
                 "name": plugin.name,
@@ -331,7 +302,7 @@ def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
             for plugin in registry.plugins
         ],
         "missing": [asdict(requirement) for requirement in registry.missing],
-        "pairs": len(registry.catalogue()),
+        "pairs": len(registry.pairs()),
     }
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.database import Database, Transaction
     from storage.tables.accounts import StoredAccount
     from storage.tables.api_keys import IssuedKey, Key
+    from storage.tables.ledger import Grant
     from web.api.field_types import Model
 
 R = TypeVar("R")
@@ -93,19 +94,23 @@ def list_accounts(as_json: Json = False) -> None:
 @cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
-    from storage.tables import api_keys, files
+    from storage.field_types import format_timestamp
+    from storage.tables import api_keys, files, ledger
     from web.api.values import to_json
 
-    def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...]]:
+    def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...], tuple[Grant, ...]]:
         account = _find(transaction, email)
-        return account, files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
+        stored_bytes, keys = files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
+        return account, stored_bytes, keys, ledger.list_grants(transaction, account.id)
 
-    account, stored_bytes, keys = _run_transaction(load_settings_or_exit(), read, read_only=True)
+    account, stored_bytes, keys, grants = _run_transaction(load_settings_or_exit(), read, read_only=True)
     fields = {**_account_fields(account), "stored_bytes": stored_bytes}
     if as_json:
-        return print(json.dumps({**fields, "keys": [to_json(key) for key in keys]}, indent=2))
+        granted = [{**vars(one), "at": format_timestamp(one.at)} for one in grants]
+        return print(json.dumps({**fields, "keys": [to_json(key) for key in keys], "grants": granted}, indent=2))
     rows = [(name.replace("_", " "), value) for name, value in fields.items()]
     rows += [("key", f"{key.key_prefix}… {key.name}") for key in keys]
+    rows += [("grant", f"{one.amount:+} {format_timestamp(one.at)} {one.reason or ''}".strip()) for one in grants]
     return print_table(("field", "value"), rows, fold=False)
 
 
@@ -135,17 +140,31 @@ def delete(
     print_message(f"deleted the account {account.email}; stored files erased: {len(blobs)}.")
 
 
-@cli.command()
+@cli.command(context_settings={"ignore_unknown_options": True})  # a negative number looks like an option
 def grant(
     email: Email,
-    credits: Annotated[int, typer.Argument(metavar="N", min=1, max=_MAX_CREDITS, help="The number of credits.")],
+    credits: Annotated[
+        int,
+        typer.Argument(
+            metavar="N", min=-_MAX_CREDITS, max=_MAX_CREDITS, help="The number of credits; negative to remove them."
+        ),
+    ],
+    reason: Annotated[
+        str, typer.Option(help="Why, for the ledger; required to remove credits. Only operators see it.")
+    ] = "",
 ) -> None:
-    """Add credits to an account and print its balance."""
+    """Add credits to an account, or remove them, and print its balance."""
     from storage.tables import accounts
     from web.api.fields import EmailFields
 
-    address = _validate(EmailFields, email=email).email
-    print(_run_transaction(load_settings_or_exit(), lambda transaction: accounts.grant(transaction, address, credits)))
+    address, text = _validate(EmailFields, email=email).email, " ".join(reason.split()) or None
+    if credits == 0 or (credits < 0 and text is None):
+        exit_with("N must not be 0, and a negative N needs a --reason", WRONG_USAGE)
+
+    def add(transaction: Transaction) -> int:
+        return accounts.grant(transaction, address, credits, reason=text)
+
+    print(_run_transaction(load_settings_or_exit(), add))
 
 
 @cli.command()

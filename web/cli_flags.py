@@ -3,18 +3,110 @@
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from web.cli_output import FAILED, exit_with
+from web.cli_output import FAILED, Json, exit_with
 
 if TYPE_CHECKING:
+    from engine.conversions import AnyTool
     from engine.options import Option
+    from web.cli_results import Display
 
+
+def _complete_input(incomplete: str) -> list[str]:
+    """The formats that can be read, for the shell."""
+    return _formats(incomplete, outputs=False)
+
+
+def _complete_output(incomplete: str) -> list[str]:
+    """The formats that can be written, for the shell."""
+    return _formats(incomplete, outputs=True)
+
+
+def _formats(incomplete: str, *, outputs: bool) -> list[str]:
+    from engine.registry import load_registry
+
+    pairs = load_registry().catalogue()
+    names = {(plan.target if outputs else plan.source).name for plan in pairs}
+    return sorted(name for name in names if name.startswith(incomplete.lower()))
+
+
+Inputs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="INPUT... OUTPUT",
+        help="Input files or folders, then the output file or folder; - is standard input or output. Several files "
+        "become one if a tool joins them, such as pictures into a PDF.",
+    ),
+]
+ToolInputs = Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Input files; - is standard input.")]
+ToolInput = Annotated[
+    list[Path],
+    typer.Argument(metavar="INPUT...", help="Input file, or several if OUTPUT is a folder; - is standard input."),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="OUTPUT",
+        help="The output, instead of the last argument. With a name that ends in .zip, it is a ZIP of all pages.",
+    ),
+]
+ToolOutput = Annotated[
+    Path,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="OUTPUT",
+        help="Output file or folder; - is standard output. Several files of a result are numbered, or in a ZIP if the "
+        "name ends in .zip.",
+    ),
+]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="Output format of every INPUT; repeated, all are written. OUTPUT is then a folder or -, and optional.",
+        autocompletion=_complete_output,
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FORMAT",
+        help="Format of the INPUT files whose content is ambiguous or unknown.",
+        autocompletion=_complete_input,
+    ),
+]
+Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="Convert the folders in folders, too.")]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", "--explain", help="Print the size, steps, losses and options of the result. Converts nothing."
+    ),
+]
+Submit = Annotated[
+    bool, typer.Option("--async", help="With --remote: submit the files, and print the ids of their jobs.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", "-j", min=1, max=64, metavar="N", help="Files at a time. Default: one per core; 2 on a server."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print a line for each file that is written.")]
 Overwrite = Annotated[
     bool | None,
     typer.Option(
@@ -27,19 +119,71 @@ Server = Annotated[
 ]
 
 
-def convert_command(declared: Callable[..., None], run: Callable[..., None]) -> Any:
-    """Returns the command `convert` as `declared`, with a flag for each option of the registry. It calls `run`."""
+def convert(
+    files: Inputs,
+    output: Output = None,
+    to: To = None,
+    source_format: From = None,
+    recursive: Recursive = False,
+    overwrite: Overwrite = None,
+    explain: Explain = False,
+    submit: Submit = False,
+    jobs: Jobs = None,
+    server: Server = None,
+    url: Url = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Convert files on this machine, or on a server. Existing files are replaced only with -y or after a question."""
+    run_convert(**locals())
+
+
+def run_convert(
+    files: list[Path],
+    output: Path | None,
+    to: list[str] | None,
+    source_format: str | None,
+    recursive: bool,
+    overwrite: bool | None,
+    explain: bool,
+    submit: bool,
+    jobs: int | None,
+    server: str | None,
+    url: str | None,
+    quiet: bool,
+    verbose: bool,
+    as_json: bool,
+    **options: str | bool | None,
+) -> None:
+    """Runs `convert` with its arguments, and options of conversions by name."""
+    from web import cli_convert, cli_tasks
+
+    given = {name: value for name, value in options.items() if value is not None}
+    arguments = cli_tasks.Arguments(files, to or (), source_format, overwrite, url, output, recursive)
+    mode = cli_convert.Mode(server, explain, submit, jobs, _display(quiet, verbose, as_json))
+    cli_convert.run(arguments, given, mode)
+
+
+def _display(quiet: bool, verbose: bool, as_json: bool) -> Display:
+    from web.cli_results import Display
+
+    return Display(quiet, verbose, as_json)
+
+
+def convert_command() -> Any:
+    """Returns the command `convert` with a flag for each option of the registry."""
     from engine.registry import load_registry
 
-    def convert(**values: Any) -> None:
-        run(**values)
+    def run(**values: Any) -> None:
+        run_convert(**values)
 
-    own = signature(declared, eval_str=True).parameters
+    own = signature(convert, eval_str=True).parameters
     panel = "Options of conversions; a pair of formats has some of them"
     registry = load_registry()
     options = (option for name, option in registry.options.items() if name not in own)
     flags = [_flag(option, registry.default_text(option.name), panel) for option in options]
-    return _command("convert", declared.__doc__, convert, [*own.values(), *flags])
+    return _command("convert", convert.__doc__, run, [*own.values(), *flags])
 
 
 def tool_command(name: str) -> Any:
@@ -53,30 +197,42 @@ def tool_command(name: str) -> Any:
         return None
 
     def run(
-        inputs: list[Path], output: Path, overwrite: bool | None = None, server: str | None = None, **values: Any
+        inputs: list[Path],
+        output: Path,
+        overwrite: bool | None = None,
+        server: str | None = None,
+        quiet: bool = False,
+        verbose: bool = False,
+        as_json: bool = False,
+        **values: Any,
     ) -> None:
         from web import cli_convert, cli_tasks
 
         given = {option: value for option, value in values.items() if value is not None and option not in tool.files}
         files = {option: Path(values[option]) for option in tool.files if values[option] is not None}
-        cli_convert.run_tool(cli_tasks.ToolArguments(name, inputs, output, overwrite, files), given, server)
+        mode = cli_convert.Mode(server, display=_display(quiet, verbose, as_json))
+        cli_convert.run_tool(cli_tasks.ToolArguments(name, inputs, output, overwrite, files), given, mode)
 
-    count = "INPUT..." if tool.takes_several else "INPUT"
-    inputs = typer.Argument(metavar=count, help="Input files; - is standard input.")
-    output = typer.Option("-o", "--output", help="Output file; - is standard output.")
     annotations = {
-        "inputs": Annotated[list[Path], inputs],
-        "output": Annotated[Path, output],
+        "inputs": ToolInputs if tool.takes_several else ToolInput,
+        "output": ToolOutput,
         "overwrite": Overwrite,
         "server": Server,
+        "quiet": Quiet,
+        "verbose": Verbose,
+        "as_json": Json,
     }
     parameters = signature(run).parameters
     own = [parameters[name].replace(annotation=annotation) for name, annotation in annotations.items()]
+    return _command(name, tool.summary, run, [*own, *_tool_flags(tool, load_registry().tool_options(name))])
+
+
+def _tool_flags(tool: AnyTool, options: Mapping[str, Option]) -> list[Parameter]:
+    """The parameters of the options and further files of a tool."""
     panel = "Options of the tool"
-    options = load_registry().tool_options(name).values()
-    flags = [_flag(option, "" if option.default is None else str(option.default).lower(), panel) for option in options]
-    flags += [_file_flag(name, file.description, panel) for name, file in tool.files.items()]
-    return _command(name, tool.summary, run, [*own, *flags])
+    defaults = {name: "" if one.default is None else str(one.default).lower() for name, one in options.items()}
+    flags = [_flag(option, defaults[name], panel) for name, option in options.items()]
+    return [*flags, *(_file_flag(name, file.description, panel) for name, file in tool.files.items())]
 
 
 def _command(name: str, manual: str | None, run: Callable[..., None], parameters: list[Parameter]) -> Any:
@@ -102,12 +258,14 @@ def _flag(option: Option, default: str, panel: str) -> Parameter:
     if default:
         details.append(f"default {default}")
     description = option.schema.get("description", "").replace("`", "")
+    choices = [str(value) for value in option.schema.get("enum", ())]
     declaration = typer.Option(
         f"--{flag}/--no-{flag}" if is_switch else f"--{flag}",
         help=f"{description} ({'; '.join(details)})" if details else description,
         metavar="" if is_switch else "VALUE",
         show_default=False,
         rich_help_panel=panel,
+        autocompletion=lambda incomplete: [value for value in choices if value.startswith(incomplete)],
     )
     annotation = Annotated[bool | None if is_switch else str | None, declaration]  # type: ignore[valid-type]
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

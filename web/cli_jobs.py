@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from convertd_client import Client, Job
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
-JobIds = Annotated[list[str], typer.Argument(metavar="JOB…", help="Ids of jobs.")]
+JobIds = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
 Server = Annotated[str | None, typer.Option("--remote", metavar="URL", help="The server. The default is CONVERTD_URL.")]
 Status = Annotated[
     str | None, typer.Option(help="Only jobs that are queued, processing, completed, failed or cancelled.")

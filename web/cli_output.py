@@ -89,17 +89,23 @@ def _storage_error(error: Exception) -> str | None:
     return None
 
 
+def describe_change(before: int, after: int) -> str:
+    """A sentence about two sizes in bytes, such as `1,204 bytes saved, 34.5 %`."""
+    share = f", {abs(1 - after / before):.1%}".replace("%", " %") if before else ""
+    return f"{abs(before - after):,} bytes {'saved' if before >= after else 'added'}{share}"
+
+
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[list[str]], None]]:
+def progress(total: int, *, hidden: bool = False) -> Iterator[Callable[[list[str]], None]]:
     """A function that prints the lines of a result to standard error. Shows a progress bar for several results."""
-    if total == 1:
+    if total == 1 or hidden:
         yield lambda lines: print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
         return
     from rich.console import Console  # noqa: PLC0415, one result needs no progress bar
     from rich.progress import Progress  # noqa: PLC0415
 
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
-    with Progress(console=console, transient=True) as bars:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task("converting", total=total)
 
         def show(lines: list[str]) -> None:

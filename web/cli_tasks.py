@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,13 +24,18 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input."""
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input.
+
+    Without an `output`, the last of the paths can be the output.
+    """
 
     paths: Sequence[Path]
-    to: str | None
-    source_format: str | None
-    overwrite: bool | None
+    to: Sequence[str] = ()
+    source_format: str | None = None
+    overwrite: bool | None = None
     url: str | None = None
+    output: Path | None = None
+    recursive: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,71 +69,147 @@ class ConversionTask:
     files: Mapping[str, Path] = field(default_factory=dict)
     url: str | None = None
 
+    @property
+    def archive(self) -> bool:
+        """Whether the output is a ZIP of the files of the result, which are otherwise written one by one."""
+        return self.output is not None and self.output.suffix.lower() == ".zip"
 
-def make_tool_task(registry: Registry, arguments: ToolArguments, files: ExitStack) -> ConversionTask:
-    """Returns the task of a tool. Copies standard input as `make_tasks` does. Raises UsageError and OSError."""
+
+@dataclass(frozen=True)
+class SkippedFile:
+    """A file of a folder that is not converted, and the reason."""
+
+    path: Path
+    reason: str
+
+
+def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitStack) -> list[ConversionTask]:
+    """Returns the tasks of a tool: one of all files, or one for each file if the tool takes one and OUTPUT is a folder.
+
+    Copies standard input as `make_tasks` does. Raises UsageError, and OSError for an input that cannot be read.
+    """
+    tool, output = registry.tools[arguments.tool], arguments.output
+    if tool.takes_several or not output.is_dir():
+        return [_make_tool_task(registry, arguments, arguments.paths, output, files)]
+    outputs = [
+        output if tool.archive else output / path.with_suffix(f".{tool.target.extensions[0]}").name
+        for path in arguments.paths
+    ]
+    _check_different(outputs if not tool.archive else ())
+    pairs = zip(arguments.paths, outputs, strict=True)
+    return [_make_tool_task(registry, arguments, [path], place, files) for path, place in pairs]
+
+
+def _make_tool_task(
+    registry: Registry, arguments: ToolArguments, paths: Sequence[Path], output: Path, files: ExitStack
+) -> ConversionTask:
     target = registry.tools[arguments.tool].target
-    output = None if arguments.output == _STANDARD_STREAM else arguments.output
-    for path in (*arguments.paths, *arguments.files.values()):
-        _check(path, output)
-    overwrite = arguments.overwrite
-    if overwrite is None and output is not None:
-        overwrite = _may_replace(output)
-    opened = [_open(path, None, files) for path in arguments.paths]
+    destination = None if output == _STANDARD_STREAM else output
+    for path in (*paths, *arguments.files.values()):
+        _check(path, destination)
+    overwrite = _may_replace(destination) if arguments.overwrite is None else arguments.overwrite
+    opened = [_open(path, None, files) for path in paths]
     inputs, (_, label, name) = tuple(path for path, _, _ in opened), opened[0]
-    return ConversionTask(inputs, label, name, None, output, target, overwrite, arguments.tool, arguments.files)
+    return ConversionTask(inputs, label, name, None, destination, target, overwrite, arguments.tool, arguments.files)
 
 
-def _may_replace(output: Path) -> bool | None:
+def _may_replace(output: Path | None) -> bool | None:
     """The answer to the question whether to replace an existing file, asked at a terminal; None elsewhere."""
-    if os.path.lexists(output) and sys.stdin.isatty() and sys.stderr.isatty():
+    if output is not None and output.is_file() and sys.stdin.isatty() and sys.stderr.isatty():
         return typer.confirm(f"{output} exists. Replace it?", err=True)
     return None
 
 
 def _make_url_task(registry: Registry, arguments: Arguments, url: str) -> ConversionTask:
     """Returns the task of --url URL OUTPUT, whose input the server fetches. Raises UsageError."""
-    if len(arguments.paths) != 1 or arguments.source_format:
+    outputs = [*arguments.paths, *([] if arguments.output is None else [arguments.output])]
+    if len(outputs) != 1 or arguments.source_format or len(arguments.to) > 1:
         raise UsageError("with --url, expected one OUTPUT; the server finds out the format of the file.")
-    (output,) = arguments.paths
-    target = _target_of(registry, output) if arguments.to is None else _format(registry, arguments.to)
+    (output,) = outputs
+    target = _format(registry, arguments.to[0]) if arguments.to else _target_of(registry, output)
     destination = None if output == _STANDARD_STREAM else output
     _check_output(destination)
-    overwrite = arguments.overwrite
-    if overwrite is None and destination is not None:
-        overwrite = _may_replace(destination)
+    overwrite = _may_replace(destination) if arguments.overwrite is None else arguments.overwrite
     return ConversionTask((), url, "", None, destination, target, overwrite, url=url)
 
 
-def make_tasks(registry: Registry, arguments: Arguments, files: ExitStack) -> list[ConversionTask]:
-    """Returns the tasks of INPUT OUTPUT, or of INPUT... [OUTPUT] with an output format.
+def make_tasks(
+    registry: Registry, arguments: Arguments, files: ExitStack
+) -> tuple[list[ConversionTask], list[SkippedFile]]:
+    """Returns the tasks of INPUT... OUTPUT, or of INPUT... [OUTPUT] with output formats, and the skipped files.
 
-    Copies standard input to a temporary file, which `files` deletes. Asks at a terminal whether to replace the file
-    OUTPUT. Raises UsageError, and OSError for an input that cannot be read.
+    Without an output format, several inputs become one file, by a tool. Copies standard input to a temporary file,
+    which `files` deletes. Asks at a terminal whether to replace the file OUTPUT. Raises UsageError, and OSError for an
+    input that cannot be read.
     """
     if arguments.url is not None:
-        return [_make_url_task(registry, arguments, arguments.url)]
+        return [_make_url_task(registry, arguments, arguments.url)], []
+    skipped: list[SkippedFile] = []
     source_format = _format(registry, arguments.source_format) if arguments.source_format else None
     overwrite = arguments.overwrite
-    if arguments.to is None:
-        path, output, target = _input_and_output(registry, arguments.paths)
-        _check(path, output)
-        if overwrite is None:
-            overwrite = _may_replace(output)
-        pairs: list[tuple[Path, Path | None]] = [(path, output)]
-    else:
-        target = _format(registry, arguments.to)
-        pairs = list(_inputs_and_outputs(registry, arguments.paths, target))
-        for pair in pairs:
-            _check(*pair)
-    outputs = Counter(output for _, output in pairs)
-    if len(outputs) < len(pairs):
-        raise UsageError(f"two inputs have the output file {outputs.most_common(1)[0][0]}.")
-    opened = [(_open(path, source_format, files), output) for path, output in pairs]
-    return [
-        ConversionTask((path,), label, name, source_format, output, target, overwrite)
-        for (path, label, name), output in opened
+    if not arguments.to:
+        task = _make_named_task(registry, arguments, source_format, files, skipped)
+        return [task], skipped
+    targets = [_format(registry, name) for name in dict.fromkeys(arguments.to)]
+    planned = [
+        (path, output, target) for target in targets for path, output in _pairs(registry, arguments, target, skipped)
     ]
+    for path, output, _ in planned:
+        _check(path, output, may_make_folder=arguments.recursive)
+    _check_different([output for _, output, _ in planned])
+    if overwrite is None and arguments.output is not None and len(planned) == 1:
+        overwrite = _may_replace(planned[0][1])
+    opened = {path: _open(path, source_format, files) for path in dict.fromkeys(path for path, _, _ in planned)}
+    tasks = [
+        ConversionTask((opened[path][0],), *opened[path][1:], source_format, output, target, overwrite)
+        for path, output, target in planned
+    ]
+    return tasks, list(dict.fromkeys(skipped))
+
+
+def _make_named_task(
+    registry: Registry,
+    arguments: Arguments,
+    source_format: FileFormat | None,
+    files: ExitStack,
+    skipped: list[SkippedFile],
+) -> ConversionTask:
+    """The task of INPUT... OUTPUT, whose extension is the output format. A tool makes one file of several."""
+    *paths, output = [*arguments.paths, *([] if arguments.output is None else [arguments.output])]
+    if not paths or output.is_dir():
+        raise UsageError("expected INPUT and OUTPUT; use --to FORMAT to convert into a folder.")
+    target, tool = _target_of(registry, output), None
+    found = [file for path in paths for file in _expand(registry, path, arguments.recursive, None, skipped, output)]
+    for path in found:
+        _check(path, output)
+    if len(found) > 1 or any(path.is_dir() for path in paths):
+        tool = _joining_tool(registry, found, target)
+    overwrite = _may_replace(output) if arguments.overwrite is None else arguments.overwrite
+    opened = [_open(path, source_format, files) for path in found]
+    inputs = tuple(path for path, _, _ in opened)
+    label, name = opened[0][1:] if len(opened) == 1 else (f"{len(opened)} files", output.name)
+    return ConversionTask(inputs, label, name, source_format, output, target, overwrite, tool)
+
+
+def _joining_tool(registry: Registry, paths: Sequence[Path], target: FileFormat) -> str:
+    """The tool that makes one file of several: of those that take them, the one for the fewest formats."""
+    formats = {registry.identify(path) for path in paths if path != _STANDARD_STREAM}
+    tools = [
+        tool
+        for tool in registry.tools.values()
+        if tool.takes_several and tool.target == target and not tool.archive and formats <= {*tool.accepted}
+    ]
+    if not tools:
+        raise UsageError(
+            f"no tool makes one {target} of these files; to convert each, use --to {target} and a folder as OUTPUT."
+        )
+    return min(tools, key=lambda tool: len(tool.accepted)).name
+
+
+def _check_different(outputs: Sequence[Path | None]) -> None:
+    """Raises UsageError if two outputs are the same."""
+    if len(counts := Counter(outputs)) < len(outputs):
+        raise UsageError(f"two inputs have the output file {counts.most_common(1)[0][0]}.")
 
 
 def _open(path: Path, source_format: FileFormat | None, files: ExitStack) -> tuple[Path, str, str]:
@@ -149,14 +230,6 @@ def _format(registry: Registry, name: str) -> FileFormat:
     return found
 
 
-def _input_and_output(registry: Registry, paths: Sequence[Path]) -> tuple[Path, Path, FileFormat]:
-    """The input, the output and its format of a command without --to."""
-    if len(paths) != 2 or any(path.is_dir() for path in paths):
-        raise UsageError("expected one INPUT and one OUTPUT; use --to FORMAT to convert several files or a folder.")
-    path, output = paths
-    return path, output, _target_of(registry, output)
-
-
 def _target_of(registry: Registry, output: Path) -> FileFormat:
     """The format of an output, by its extension."""
     if output == _STANDARD_STREAM:
@@ -167,39 +240,86 @@ def _target_of(registry: Registry, output: Path) -> FileFormat:
     return target
 
 
-def _inputs_and_outputs(
-    registry: Registry, paths: Sequence[Path], target: FileFormat
+def _pairs(
+    registry: Registry, arguments: Arguments, target: FileFormat, skipped: list[SkippedFile]
 ) -> Iterator[tuple[Path, Path | None]]:
     """The inputs and outputs of a command with --to. The inputs of a folder are its files."""
-    *first, last = paths
-    folder = last if first and last.is_dir() else None
-    if last == _STANDARD_STREAM:
-        (path, *others) = first or [last]
-        if others or path.is_dir():
+    paths, output = [*arguments.paths], arguments.output
+    if output is None and paths[1:] and (paths[-1].is_dir() or paths[-1] == _STANDARD_STREAM):
+        output = paths.pop()
+    elif output is None and paths == [_STANDARD_STREAM]:
+        output = _STANDARD_STREAM
+    if output == _STANDARD_STREAM:
+        if len(paths) > 1 or paths[0].is_dir() or len(arguments.to) > 1:
             raise UsageError("only one INPUT can be converted to standard output.")
-        yield path, None
+        yield paths[0], None
         return
-    for path in first if folder else paths:
-        for file in _files(registry, path, target) if path.is_dir() else [path]:
-            stem = "stdin" if file == _STANDARD_STREAM else file.stem
-            yield file, (folder or file.parent) / f"{stem}.{target.extensions[0]}"
+    if output is not None and not output.is_dir():
+        if len(paths) > 1 or paths[0].is_dir() or len(arguments.to) > 1:
+            raise UsageError(f"{output} is not a folder, and cannot hold several results.")
+        yield paths[0], output
+        return
+    for path in paths:
+        for file in _expand(registry, path, arguments.recursive, target, skipped, output):
+            name = "stdin" if file == _STANDARD_STREAM else file.stem
+            place = (
+                file.parent if output is None else output / file.parent.relative_to(path) if path.is_dir() else output
+            )
+            yield file, place / f"{name}.{target.extensions[0]}"
 
 
-def _files(registry: Registry, folder: Path, target: FileFormat) -> list[Path]:
-    """The files of a folder that have the extension of another readable format, sorted. Leaves out subfolders."""
-    files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.is_file()]
-    formats = {path: registry.format(path.suffix[1:]) for path in files}
-    found = [path for path, fmt in formats.items() if fmt is not None and fmt != target and registry.targets(fmt)]
+def _expand(
+    registry: Registry,
+    path: Path,
+    recursive: bool,
+    target: FileFormat | None,
+    skipped: list[SkippedFile],
+    output: Path | None,
+) -> list[Path]:
+    """The path, or the files of a folder that can be converted, sorted. Adds all others to `skipped`.
+
+    Leaves out hidden files, and the folder `output`. Raises UsageError if a folder has no such file.
+    """
+    if not path.is_dir():
+        return [path]
+    found: list[Path] = []
+    for one in sorted(path.iterdir()):
+        if one.name.startswith(".") or (output is not None and output.exists() and one.samefile(output)):
+            continue
+        if one.is_dir() and recursive and not one.is_symlink():
+            with suppress(UsageError):  # other folders may have files
+                found += _expand(registry, one, recursive, target, skipped, output)
+        elif (reason := _reason_to_skip(registry, one, target)) is None:
+            found.append(one)
+        else:
+            skipped.append(SkippedFile(one, reason))
     if not found:
-        raise UsageError(f"{folder} has no files to convert: none has the extension of another readable format.")
+        raise UsageError(f"{path} has no files to convert: none has the extension of another readable format.")
     return found
 
 
-def _check(path: Path, output: Path | None) -> None:
+def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None) -> str | None:
+    """Why a file of a folder is not converted to the format, if there is one; None if it is."""
+    if path.is_dir():
+        return "it is a folder; use -r to convert its files"
+    if not path.is_file():
+        return "it is not a regular file"
+    fmt = registry.format(path.suffix[1:])
+    if fmt is None or not registry.targets(fmt):
+        return "its extension is of no readable format"
+    if fmt == target:
+        return f"its format is {target} already"
+    if target is not None and target not in registry.targets(fmt):
+        return f"{fmt} cannot be converted to {target}"
+    return None
+
+
+def _check(path: Path, output: Path | None, *, may_make_folder: bool = False) -> None:
     """Raises UsageError if there is no such input, no folder for the output, or if they are the same file."""
     if path != _STANDARD_STREAM and not path.is_file():
         raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
-    _check_output(output)
+    if not may_make_folder:
+        _check_output(output)
     if output is not None and path.exists() and output.exists() and output.samefile(path):
         raise UsageError(f"the output would overwrite the input {path}.")
 

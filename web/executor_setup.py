@@ -92,12 +92,17 @@ def local_executor(
     return LocalExecutor(workers + further, pool=pool)
 
 
-def command_executor(settings: Settings, jobs: int, modules: Collection[str]) -> LocalExecutor:
-    """Returns an executor for a number of jobs that import only `modules`. The caller closes it."""
+def command_executor(
+    settings: Settings, jobs: int, modules: Collection[str], workers: int | None = None
+) -> LocalExecutor:
+    """Returns an executor for a number of jobs that import only `modules`. The caller closes it.
+
+    It runs as many at a time as `workers`, by default those of the settings.
+    """
     if jobs == 1:
         layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
         return LocalExecutor(1, pool=SingleWorker(layers, modules))
-    return local_executor(settings, min(settings.workers, jobs), modules=modules)
+    return local_executor(settings, min(workers or settings.workers, jobs), modules=modules)
 
 
 async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:

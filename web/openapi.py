@@ -22,6 +22,9 @@ _TEXT = {"type": "string"}
 _JSON = "application/json"
 _BYTES = "application/octet-stream"
 _ANY = "*/*"
+# Generated clients accept the media types of all responses: with JSON among them, they would get it instead of a file.
+# So where the client decides, JSON has a name of its own in the document, by which they read it.
+_JSON_OF_FILES = "application/vnd.convertd+json"
 _ALWAYS_POSSIBLE = ("invalid_parameter", "server_error", "not_ready")
 
 _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -65,7 +68,7 @@ class DocumentedOperation:
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
-    responses = _Responses(schemas, (ZIP, *(plan.target.media_type for plan in registry.catalogue())))
+    responses = _Responses(schemas, (ZIP, *(target.media_type for _, target in registry.pairs())))
     used_tags = {op.operation.tag for op in operations}
     paths: dict[str, Any] = {}
     for op in operations:
@@ -153,7 +156,8 @@ def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> 
 
 
 def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    fields = [*describe(form.fields), *(describe(form.urls) if form.urls else ()), *options]
+    own = [field for field in describe(form.fields) if field.name not in form.left_out]
+    fields = [*own, *(describe(form.urls) if form.urls else ()), *options]
     files = {file.name: _file(file) for file in form.files}
     properties = {**files, **{field.name: _property(field) for field in fields}}
     required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
@@ -226,11 +230,10 @@ class _Responses:
         possible, by_status = _error_codes(op), dict[int, list[str]]()
         for code in (code for code in ERROR_CATALOGUE if code in possible):
             by_status.setdefault(STATUS[code], []).append(code)
-        # Generated clients accept the media types of all responses, and prefer JSON. They would receive no file.
         negotiated = op.operation.negotiated
-        media_type = _ANY if negotiated else _JSON
+        media_types = _json_types(op)
         return {
-            str(status): self._error(codes, self._headers_of_errors(op, codes), media_type)
+            str(status): self._error(codes, self._headers_of_errors(op, codes), media_types)
             if op.headers or len(codes) > 1 or negotiated
             else self._error_reference(codes[0])
             for status, codes in sorted(by_status.items())
@@ -247,8 +250,7 @@ class _Responses:
             schema = self._schemas.enveloped(response.schema, public=op.access != "key")
         else:
             schema = self._schemas.of(response.schema)
-        media_type = _ANY if op.operation.negotiated else _JSON  # as for errors
-        return {media_type: {"schema": schema, "example": self._schemas.example(schema)}}
+        return {name: {"schema": schema, "example": self._schemas.example(schema)} for name in _json_types(op)}
 
     def _file_content(self, response: Response, *, negotiated: bool) -> dict[str, Any]:
         media_types = [*(self._targets if response.media_types == ALL_TARGETS else response.media_types)]
@@ -263,7 +265,9 @@ class _Responses:
         self.components.setdefault(name, self._error([code]))
         return {"$ref": f"#/components/responses/{name}"}
 
-    def _error(self, codes: list[str], always: Iterable[str] = (), media_type: str = _JSON) -> dict[str, Any]:
+    def _error(
+        self, codes: list[str], always: Iterable[str] = (), media_types: Sequence[str] = (_JSON,)
+    ) -> dict[str, Any]:
         schemas = [reference(error_name(code)) for code in codes]
         names = {*always, *(name for code in codes for name in ERROR_CATALOGUE[code].headers)}
         examples = {code: {"value": self._schemas.example(schema)} for code, schema in zip(codes, schemas, strict=True)}
@@ -271,9 +275,15 @@ class _Responses:
             "description": "\n\n".join(f"`{code}`: {ERROR_CATALOGUE[code].advice}" for code in codes),
             "headers": header_refs(names),
             "content": {
-                media_type: {"schema": schemas[0] if len(codes) == 1 else {"anyOf": schemas}, "examples": examples}
+                name: {"schema": schemas[0] if len(codes) == 1 else {"anyOf": schemas}, "examples": examples}
+                for name in media_types
             },
         }
+
+
+def _json_types(op: DocumentedOperation) -> tuple[str, ...]:
+    """The media types of the JSON that an operation responds with."""
+    return (_JSON_OF_FILES, _ANY) if op.operation.negotiated else (_JSON,)
 
 
 def _error_codes(op: DocumentedOperation) -> set[str]:

@@ -12,7 +12,8 @@ from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.values import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
-from web.handlers.conversions import Convert, RunTool, TryConvert, TryPreview
+from web.handlers.agents import Agents
+from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
 from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
 from web.handlers.dashboard_jobs import JobAction, JobDownload, JobsPage
@@ -46,7 +47,18 @@ from web.handlers.pages import (
     VerifyPage,
     load_templates,
 )
-from web.handlers.service import Conversion, Formats, Health, NotFoundHandler, OpenApiDocument, Ready, Tools, Version
+from web.handlers.service import (
+    ApiRoot,
+    Conversion,
+    Formats,
+    Health,
+    NotFoundHandler,
+    OpenApiDocument,
+    OpenApiRedirect,
+    Ready,
+    Tools,
+    Version,
+)
 from web.handlers.webhooks import (
     OwnSecret,
     Redelivery,
@@ -67,6 +79,7 @@ Resource: TypeAlias = tuple[str, type[BaseHandler]]
 
 API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/convert", Convert),
+    (f"{API}/convert/inspect", Inspect),
     (f"{API}/files", StoredFiles),
     (f"{API}/files/upload", Upload),
     (f"{API}/files/zip", FilesArchive),
@@ -141,9 +154,20 @@ TRIAL_RESOURCES: tuple[Resource, ...] = (
 )
 
 
+# What leads to the API: no operations of it.
+FURTHER_RESOURCES: tuple[Resource, ...] = (
+    ("/mcp", Agents),
+    (f"{API}/?", ApiRoot),
+    ("/openapi.json", OpenApiRedirect),
+)
+
+
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
-    pages = [(pattern, handler, _route(pattern, handler)) for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES)]
+    pages = [
+        (pattern, handler, _route(pattern, handler))
+        for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
+    ]
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
     return Application(
         [URLSpec(pattern, handler, {"services": services, "route": route}) for pattern, handler, route in routes],

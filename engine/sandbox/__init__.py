@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from engine.sandbox import landlock, privileges, seccomp
+from engine.sandbox.advice import advise as advise
 from engine.sandbox.landlock import Rules
 from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
 from engine.sandbox.privileges import lower_session_priority as lower_session_priority

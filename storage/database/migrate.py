@@ -46,6 +46,18 @@ def migrate(connection: peewee.Database) -> None:
             time.sleep(_RETRY_INTERVAL)
 
 
+def create(connection: peewee.Database, last: str) -> None:
+    """Creates the schema that the migrations up to the `last` result in, in the transaction of the caller.
+
+    Raises NewerSchema if this release does not know that one.
+    """
+    runner = Runner(connection, str(MIGRATIONS))
+    if last not in {migration.name for migration in runner.status()}:
+        raise NewerSchema("The copy is of a newer release of convertd.")
+    connection.execute_sql(_BACKFILLS)
+    runner.up(last)
+
+
 def create_index(connection: peewee.Database, name: str, columns: str) -> None:
     """Creates an index without locking its table on PostgreSQL. For migrations with `atomic = False`.
 

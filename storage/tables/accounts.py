@@ -104,12 +104,18 @@ def mark_verified(transaction: Transaction, account: str) -> None:
     transaction.execute(table.update({table.verified_at: transaction.now}).where(unverified))
 
 
-def grant(transaction: Transaction, email: str, amount: int, ref: str | None = None) -> int:
-    """Grants credits. Idempotent per `ref`, if given. Returns the balance in credits. Raises NotFound."""
+def grant(transaction: Transaction, email: str, amount: int, ref: str | None = None, reason: str | None = None) -> int:
+    """Grants credits, or removes them if the amount is negative, for a reason. Returns the balance in credits.
+
+    A positive amount is idempotent per `ref`, if given. Raises NotFound, and NoCredits if there are fewer to remove.
+    """
     account = find(transaction, email)
     if account is None:
         raise NotFound("account")
-    return ledger.credit(transaction, account.id, "grant", amount, ref or new_id("grant")).balance
+    ref = ref or new_id("grant")
+    if amount < 0:
+        return ledger.withdraw(transaction, account.id, -amount, ref, reason or "")
+    return ledger.credit(transaction, account.id, "grant", amount, ref, reason).balance
 
 
 def delete(transaction: Transaction, email: str) -> tuple[str, ...]:

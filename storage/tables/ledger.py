@@ -75,12 +75,23 @@ class CreditResult:
     added: bool
 
 
-def credit(transaction: Transaction, account: str, kind: Income, amount: int, ref: str) -> CreditResult:
+@dataclass(frozen=True)
+class Grant:
+    """Credits that were granted, or removed if the amount is negative, with the reason that the operator gave."""
+
+    at: int
+    amount: int
+    reason: str | None
+
+
+def credit(
+    transaction: Transaction, account: str, kind: Income, amount: int, ref: str, reason: str | None = None
+) -> CreditResult:
     """Adds credits. Idempotent per `ref`. Raises NotFound for an unknown account."""
     if amount <= 0:
         raise ValueError("amount must be positive.")
     balance(transaction, account)
-    if not transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, kind, amount, ref))):
+    if not transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, kind, amount, ref, reason))):
         return CreditResult(balance(transaction, account), added=False)
     if kind != "purchase":
         return CreditResult(_add(transaction, account, credits_remaining=amount), added=True)
@@ -100,6 +111,25 @@ def claw_back(transaction: Transaction, account: str, credits: int, ref: str) ->
         transaction.execute_statement(INSERT_ENTRY, **_entry(transaction, account, "reversal", -amount, ref))
         _add(transaction, account, credits_remaining=-amount)
     return amount
+
+
+def withdraw(transaction: Transaction, account: str, credits: int, ref: str, reason: str) -> int:
+    """Removes granted credits and returns the balance. Raises NoCredits if it is less than that, and NotFound."""
+    row = transaction.select_for_update(models.Account.select().where(models.Account.id == account))
+    if row is None:
+        raise NotFound("account")
+    if row.credits_remaining < credits:
+        raise NoCredits(row.credits_remaining, credits)
+    transaction.insert_ignore(models.Entry.insert(_entry(transaction, account, "grant", -credits, ref, reason)))
+    return _add(transaction, account, credits_remaining=-credits)
+
+
+def list_grants(transaction: Transaction, account: str) -> tuple[Grant, ...]:
+    """Returns what was granted to an account and removed from it, oldest first."""
+    table = models.Entry
+    query = table.select(table.at, table.amount, table.reason).order_by(table.at, table.ref)
+    own = (table.account == account) & (table.kind == "grant")
+    return tuple(Grant(*row) for row in transaction.rows(query.where(own)))
 
 
 def balance(transaction: Transaction, account: str) -> int:
@@ -225,5 +255,8 @@ def _add(transaction: Transaction, account: str, **amounts: int) -> int:
     return int(rows[0][0])
 
 
-def _entry(transaction: Transaction, account: str, kind: str, amount: int, ref: str) -> dict[str, Any]:
-    return {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}
+def _entry(
+    transaction: Transaction, account: str, kind: str, amount: int, ref: str, reason: str | None = None
+) -> dict[str, Any]:
+    entry = {"ref": ref, "account": account, "kind": kind, "amount": amount, "at": transaction.now}
+    return entry if reason is None else {**entry, "reason": reason}

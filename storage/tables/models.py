@@ -63,6 +63,7 @@ class Entry(Model):
     kind = TextField()
     amount = BigIntegerField()  # negative if credits are removed
     at = BigIntegerField()
+    reason = TextField(null=True)  # of an operator who granted or removed credits
 
 
 class Hold(Model):
@@ -257,6 +258,8 @@ class Purchase(Model):
     created_at = BigIntegerField()
     expires_at = BigIntegerField(null=True)
     paid_at = BigIntegerField(null=True)
+    tax = BigIntegerField(null=True)  # part of the amount; null if the provider has computed none
+    buyer = TextField(null=True)  # the lines of an address, as the provider has it
 
 
 class Payment(Model):
@@ -306,6 +309,16 @@ class Counter(Model):
 
     name = TextField(primary_key=True)
     amount = BigIntegerField()
+
+
+class StoredBytes(Model):
+    """The size of the files of an account that are not deleted, kept by triggers once one of them has changed."""
+
+    account = TextField(primary_key=True)
+    bytes = BigIntegerField()
+
+    class Meta:
+        table_name = "stored_bytes"
 
 
 class CounterChange(Model):

@@ -36,14 +36,16 @@ class Purchase:
     expires_at: Annotated[int | None, Field(exclude=True)] = None
     paid_at: Annotated[int | None, Field(exclude=True)] = None
     refunded: Annotated[int, Field(exclude=True)] = 0
+    tax: Annotated[int | None, Field(exclude=True)] = None
+    buyer: Annotated[str | None, Field(exclude=True)] = None
 
 
 @dataclass(frozen=True)
 class CheckoutReport:
     """The state of a checkout session as reported by the payment provider.
 
-    `purchase` is the id that the session was created with, `event` the id of the provider's event. `amount` is in
-    minor units.
+    `purchase` is the id that the session was created with, `event` the id of the provider's event. `amount` and
+    the `tax` in it are in minor units, `buyer` is an address in lines.
     """
 
     session: str
@@ -52,12 +54,14 @@ class CheckoutReport:
     payment: str | None = None
     amount: int | None = None
     currency: str | None = None
+    tax: int | None = None
+    buyer: str | None = None
 
 
 def begin(transaction: Transaction, account: str, pack: str, credits: int, amount: int, currency: Currency) -> Purchase:
     """Records a purchase before its checkout session is created."""
     purchase = Purchase(new_id("pur"), account, pack, credits, amount, currency, "opening", transaction.now)
-    row = {name: value for name, value in vars(purchase).items() if name != "refunded"}
+    row = {name: value for name, value in vars(purchase).items() if name not in ("refunded", "tax", "buyer")}
     transaction.insert(models.Purchase.insert(row))
     return purchase
 
@@ -125,6 +129,7 @@ def pay(transaction: Transaction, report: CheckoutReport) -> Outcome:
     if not ledger.credit(transaction, row.account, "purchase", row.credits, ref=report.session).added:
         return "unchanged"
     changes = {"state": "paid", "session": report.session, "event": report.event, "paid_at": transaction.now}
+    changes |= {"tax": report.tax, "buyer": report.buyer}
     transaction.execute(models.Purchase.update(changes).where(models.Purchase.purchase_id == row.purchase_id))
     if report.payment is not None:
         refunds.link_purchase(transaction, report.payment, row.purchase_id, report.event)

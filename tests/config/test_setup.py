@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 _ROOT = Path(__file__).parents[2]
-_LOCKS = ("config/requirements.lock", "config/requirements-cluster.lock", "config/requirements-test.lock")
+_LOCKS = tuple(f"config/requirements{part}.lock" for part in ("", "-cluster", "-mcp", "-test"))
 _UV_LOCK = "config/requirements-uv.lock"
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text())
 _EXTRAS = _PROJECT["project"]["optional-dependencies"]
@@ -22,6 +22,7 @@ _DRIVERS = [*_EXTRAS["postgres"], *_EXTRAS["s3"]]
 _REQUIRED = {
     "config/requirements.lock": [*_BASE, *_DRIVERS],
     "config/requirements-cluster.lock": [*_BASE, *_DRIVERS, *_EXTRAS["cluster"]],
+    "config/requirements-mcp.lock": [*_BASE, *_DRIVERS, *_EXTRAS["mcp"]],
     "config/requirements-test.lock": [*_BASE, *_EXTRAS["test"]],
 }
 # Commands in place of the system's. dpkg-query knows all packages but those in the file `missing`.
@@ -48,6 +49,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     _write_program(tmp_path / ".venv" / "bin" / "python", _PIP)
     _write_program(tmp_path / ".venv" / "bin" / "uv", _UV)
+    _write_program(tmp_path / ".venv" / "bin" / "convertd", "#!/bin/sh\necho manual\n")
     for name in ("log", "missing"):
         (tmp_path / name).touch()
     return tmp_path
@@ -162,17 +164,22 @@ def test_libreoffice_is_installed_on_request(folder: Path) -> None:
         assert re.search(r"^  libreoffice-calc-nogui +reads and writes", _set_up(folder, *arguments), re.MULTILINE)
 
 
-@pytest.mark.parametrize(("arguments", "lock"), [((), _LOCKS[0]), (("cluster",), _LOCKS[1]), (("test",), _LOCKS[2])])
-def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], lock: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "locks"),
+    [((), _LOCKS[:1]), (("cluster",), _LOCKS[:2]), (("cluster", "mcp"), _LOCKS[:3]), (("test",), _LOCKS[3:])],
+)
+def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, ...], locks: tuple[str, ...]) -> None:
     output = _set_up(folder, *arguments)
 
-    uv, packages, project = _log(folder)
+    uv, *packages, project = _log(folder)
     assert uv.startswith("pip ")
     assert uv.endswith(f"--no-deps --require-hashes --requirement {_UV_LOCK}")
-    assert packages.startswith("uv ")
-    assert packages.endswith(f"--no-deps --require-hashes --requirement {lock}")
+    assert all(line.startswith("uv ") for line in packages)
+    options = [line.partition("--no-deps ")[2] for line in packages]
+    assert options == [f"--require-hashes --requirement {lock}" for lock in locks]
     assert project.endswith("--no-deps --no-build-isolation --editable .")
-    assert f"installing the Python packages of {lock}" in output
+    assert f"installing the Python packages of {' '.join(locks)}" in output
+    assert (folder / ".venv/share/man/man1/convertd.1").read_text() == "manual\n"
 
 
 def test_pip_installs_what_uv_cannot(folder: Path) -> None:
@@ -225,13 +232,14 @@ def test_every_locked_package_has_hashes_and_no_address(lock: str) -> None:
 
 
 def test_the_cluster_and_the_tests_run_with_the_versions_of_the_service() -> None:
-    service, cluster, tests = ({(pin.name, str(pin.marker)): pin.specifier for pin in _locked(lock)} for lock in _LOCKS)
+    service, cluster, mcp, tests = ({(pin.name, str(pin.specifier)) for pin in _locked(lock)} for lock in _LOCKS)
 
-    assert {name: pin for name, pin in service.items() if cluster[name] != pin} == {}
-    assert {name: pin for name, pin in cluster.items() if tests[name] != pin} == {}
+    assert [service - cluster, service - mcp, cluster - tests, mcp - tests] == [set()] * 4
 
 
-def test_dask_is_installed_only_for_a_cluster() -> None:
-    names = [{canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS]
+def test_dask_and_mcp_are_installed_only_on_request() -> None:
+    service, cluster, mcp, tests = ({canonicalize_name(pin.name) for pin in _locked(lock)} for lock in _LOCKS)
 
-    assert [{"dask", "distributed"} & locked for locked in names] == [set(), *[{"dask", "distributed"}] * 2]
+    optional = {"dask", "distributed", "mcp"}
+    assert [optional & locked for locked in (service, mcp, cluster)] == [set(), {"mcp"}, {"dask", "distributed"}]
+    assert optional <= tests

@@ -37,8 +37,8 @@ _OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
-_DEPTHS |= dict.fromkeys(("jph", "jxr", "pam", "pfm", "pgm", "ppm", "sgi"), (8, 16))
-_DEPTHS |= dict.fromkeys(("exr", "hdr"), (16,))
+_DEPTHS |= dict.fromkeys(("jph", "jxr", "pam", "pgm", "ppm", "sgi"), (8, 16))
+_DEPTHS |= {"exr": (16,), "hdr": (16,), "pfm": (32,)}
 _SLOW = ("eps", "heic")  # to write
 _HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
 
@@ -159,9 +159,9 @@ def _compression(pair: Pair) -> None:
 
 
 def _exposure(pair: Pair) -> None:
-    if pair.source.name == "jxr":  # of integers
+    if pair.source.name in ("dds", "jxr"):  # of integers
         assert "option_ignored" in codes(pair.convert({"exposure": -9}))
-    elif pair.source.name in ("exr", "hdr"):
+    elif pair.source.name in ("exr", "hdr", "pfm"):
         expect(pair, {"exposure": -9}, corners="----")
     else:
         _development(pair)

@@ -14,6 +14,7 @@ from storage.tables import (
     batches,
     email_verification,
     files,
+    ledger,
     links,
     models,
     request_log,
@@ -88,7 +89,9 @@ def _register(run: Recorder) -> str:
     assert run(email_verification.delete_expired) == 0
     other = run(accounts.create, "other@example.org", "Other", free_credits=0, verified=False)
     run(accounts.mark_verified, other.id)
-    assert run(accounts.grant, _EMAIL, 10) == 60
+    assert run(accounts.grant, _EMAIL, 15) == 65
+    assert run(accounts.grant, _EMAIL, -5, reason="too many") == 60
+    assert {grant.amount for grant in run(ledger.list_grants, account.id)} == {50, 15, -5}
     found = run(accounts.get, account.id)
     assert (run(accounts.find, _EMAIL.upper()), found.credits_remaining) == (found, 60)
     return account.id
@@ -122,7 +125,8 @@ def _store_files(run: Recorder, account: str) -> None:
     assert run(links.find, run(links.create, processed, 60).token) == processed
     assert run(files.get_of_any_account, processed.file_id) == processed
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
-    assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
+    size = 2 * (SOURCE.original_size + CONVERTED.size)
+    assert run(files.stored_bytes, account) == run(files.most_stored_bytes, account) == size
     run(files.delete, account, recorded.file_id)
     run(files.add, account, SOURCE, DAY)
     assert len(run(files.select, models.File.account == account)) == 2

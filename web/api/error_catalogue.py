@@ -62,6 +62,7 @@ class SizeDetails(TypedDict, total=False):
     scans: int
     max_elements: int
     max_nesting: int
+    max_layout_seconds: int
 
 
 class JobDetails(TypedDict, total=False):
@@ -176,7 +177,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "frames": "an animation has too many frames, or too many pixels in all frames",
                 "pages": "a document has too many pages, or too many pixels on all pages",
                 "scans": "a JPEG has too many scans",
-                "elements": "an SVG has too many elements",
+                "elements": "an SVG or HTML has too many elements, or HTML takes too long to lay out",
             },
             SizeDetails,
         ),
@@ -221,6 +222,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "too_long": "the value has too many bytes",
                 "encoding": "the text is not valid UTF-8",
                 "truncated": "the body ends too early",
+                "no_file": "the field has the name of a file, or another text, instead of the file",
                 "content_type": "the body is not a multipart form",
                 "content_encoding": "the body is compressed, or the file at the URL",
                 "too_many_parts": "the form has too many parts",

@@ -3,7 +3,7 @@
 import unicodedata
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 from web.api.field_types import URL, RequestModel, field_type, string
@@ -12,6 +12,7 @@ CONTROL = ("Cc", "Cs", "Zl", "Zp")
 """Unicode categories of characters that no text may have: surrogates cannot be stored, separators break lines."""
 
 _TAG_LENGTH = 100  # characters
+_NO_CONTROL: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
 
 
 def _tag(value: object) -> str:
@@ -25,7 +26,7 @@ def _tag(value: object) -> str:
 
 Tag = Annotated[
     str,
-    field_type(_tag, Annotated[str, Field(min_length=1, max_length=_TAG_LENGTH)]),
+    field_type(_tag, Annotated[str, Field(min_length=1, max_length=_TAG_LENGTH, json_schema_extra=_NO_CONTROL)]),
     Field(description="A text of yours, by which you find the job.", examples=["order-17"]),
 ]
 
@@ -56,9 +57,10 @@ class PreferHeader(RequestModel):
             str,
             field_type(string, str),
             Field(
-                description="`respond-async`: process the request in the background, and respond with the job. "
-                "`wait=N`: wait for the end of the job, for at most N seconds (60); the response then has status 200.",
-                examples=["respond-async, wait=10"],
+                description="`respond-async`: process the request in the background, and respond with the job. With "
+                "`respond-async, wait=N`, the response is the ended job with status 200, and with the fields of its "
+                "`result`, if it ends within N seconds (60).",
+                examples=["respond-async"],
             ),
         ]
         | None

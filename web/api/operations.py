@@ -20,7 +20,7 @@ from web.api.fields import ChargeHeaders, IdempotencyHeader, ToolFields
 from web.api.headers import DOWNLOAD_HEADERS
 from web.api.job_fields import PreferHeader
 from web.api.schemas.files import ConversionResult
-from web.api.schemas.jobs import AwaitedJob, Job
+from web.api.schemas.jobs import Job
 from web.api.url_fields import UrlFields, UrlsFields
 
 Tag = Literal[
@@ -94,13 +94,15 @@ class FileField:
 class FormFields:
     """A multipart form: the files to process, text fields, and `further` files.
 
-    With `urls`, it may have URLs of the files to process instead of these.
+    With `urls`, it may have URLs of the files to process instead of these. Fields that are `left_out` of the document
+    have an operation of their own there.
     """
 
     file: FileField
     fields: type[RequestModel] = RequestModel
     further: tuple[FileField, ...] = ()
     urls: type[UrlFields | UrlsFields] | None = None
+    left_out: frozenset[str] = frozenset()
 
     @property
     def files(self) -> tuple[FileField, ...]:
@@ -228,6 +230,7 @@ class Operation:
                 *(response for response in self.responses if response.status == 202),
             ),
             always_json=True,
+            form=self.form and replace(self.form, left_out=frozenset({"dry_run"})),
             documentation=f"{summary} and store the result\n\n{description} Costs one credit.",
         )
 
@@ -270,7 +273,7 @@ def tool_operation(tool: AnyTool) -> Operation:
         responses=(file_response((tool.target.media_type, *([ZIP] if tool.archive else []))), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult | AwaitedJob,
+        json_schema=ConversionResult,
         documentation=f"{tool.title}\n\n{tool.summary} With `Accept: application/json`, the response is the JSON of "
         f"`POST {path}{JSON_FORM}`. Costs one credit.",
     )

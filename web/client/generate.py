@@ -38,7 +38,6 @@ from convertd_client.transport import ConvertdError
 # POST /convert has these in addition to options.
 _REQUEST_FIELDS = ("file", "url", "url_headers", "output_format", "dry_run", "tag", "webhook_url")
 _ERRORS: Mapping[str, str] = MappingProxyType({"rate_limit_exceeded": "RateLimited"})  # names that differ from the code
-_AWAITED = "AwaitedJob"  # the client waits for jobs by `wait`
 _SECRETS = ("api_key",)  # fields that `repr` omits
 _WITH_META = ("BatchResult", "ConversionResult")  # models with the fields of the response's `meta`
 _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -54,7 +53,7 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "FileError": ["getFile.error", "convertBatch.results.error"],
         "FileList": ["listFiles"],
         "Formats": ["listFormats"],
-        "Inspection": ["convertToJson"],
+        "Inspection": ["inspect"],
         "Job": ["getJob", "endJob"],
         "JobFailure": ["getJob.error"],
         "JobList": ["listJobs"],
@@ -114,7 +113,7 @@ class _Module:
         """The names of the schemas of a response, or of one of its fields."""
         operation, *fields = place.split(".")
         response = self._operations[operation]["responses"]["200"]["content"]["application/json"]["schema"]
-        names = [name for name in _references(response["properties"]["data"]) if name != _AWAITED]
+        names = _references(response["properties"]["data"])
         for field in fields:
             names = _references([self._schemas[name]["properties"].get(field) for name in names])
         return names

@@ -8,10 +8,17 @@ from types import MappingProxyType
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.fields import ChargeHeaders, DirectConversionFields, ToolFields
-from web.api.operations import CONVERSION_ERRORS, FileField, FormFields, Operation, file_response, job_response
+from web.api.fields import ChargeHeaders, ConversionFields, DirectConversionFields, ToolFields
+from web.api.operations import (
+    CONVERSION_ERRORS,
+    FileField,
+    FormFields,
+    Operation,
+    file_response,
+    job_response,
+    json_response,
+)
 from web.api.schemas.files import ConversionResult, PlannedConversion
-from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
 from web.handlers.jobs import accept_job, is_job, respond_with_job
@@ -41,14 +48,15 @@ class Convert(BaseHandler):
         responses=(file_response(), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
-        json_schema=ConversionResult | PlannedConversion | AwaitedJob,
+        json_schema=ConversionResult,
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
         """Convert a file in one request
 
-        The response is the file, and nothing is stored. With `Accept: application/json` or `dry_run`, it is the JSON of
-        `POST /convert/json`. Several pages in a format for one picture are sent as a ZIP. Costs one credit.
+        The response is the file, and nothing is stored. With `Accept: application/json`, it is the JSON of
+        `POST /convert/json`, and with `dry_run` that of `POST /convert/inspect`. Several pages in a format for one
+        picture are sent as a ZIP. Costs one credit.
         """
         remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
@@ -71,6 +79,32 @@ class Convert(BaseHandler):
             await _foresee_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
+
+
+class Inspect(BaseHandler):
+    """Finds out what a conversion would do."""
+
+    @Operation(
+        id="inspect",
+        tag="Conversion",
+        form=FormFields(FileField("file", "The file to inspect."), ConversionFields, urls=UrlFields),
+        conversion_options=True,
+        responses=(json_response(PlannedConversion),),
+        codes=CONVERSION_ERRORS,
+        queued=True,
+    )
+    @cancelled_on_disconnect
+    async def post(self) -> None:
+        """Find out what a conversion would do
+
+        Looks at the header of the file only. Converts, stores and costs nothing.
+        """
+        remote = remote_files_of(self)
+        uploads = () if remote else (self.input.form.file("file"),)
+        target = self.input.form_fields(ConversionFields).output_format
+        options, account = self.input.options_given(), self.client()
+        request = ConversionRequest(account, "convert", uploads, target, options, remote=remote, context=self.context)
+        await _foresee_and_respond(self, request)
 
 
 class RunTool(BaseHandler):

@@ -18,7 +18,7 @@ from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.http.authorization import SESSION_COOKIE
 from web.services import usage_report
 from web.services.accounts import SESSION_LIFETIME, Account
-from web.services.checkout import DEFAULT_LANGUAGE, format_amount, payment_status
+from web.services.checkout import DEFAULT_LANGUAGE, format_amount, format_tax, payment_status
 from web.services.usage_report import usage_csv
 
 _NEW_KEY_COOKIE = "convertd_new_key"  # the text of a new API key, from its creation to the page that shows it
@@ -151,6 +151,7 @@ class Receipt(PageHandler):
             purchase=purchase,
             paid_at=format_timestamp(purchase.paid_at),
             amount=format_amount(purchase),
+            tax=format_tax(purchase),
             status=payment_status(purchase),
             service=self.services.settings.base_url.removesuffix(API),
         )

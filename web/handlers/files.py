@@ -28,7 +28,6 @@ from web.api.schemas.files import (
     FileList,
     StoredFile,
 )
-from web.api.schemas.jobs import AwaitedJob
 from web.api.url_fields import UrlFields
 from web.handlers.conversions import convert_and_respond, export_of, remote_files_of
 from web.handlers.jobs import accept_job, is_job, respond_with_job
@@ -109,7 +108,7 @@ class FileConversion(BaseHandler):
         json=FileConversionFields,
         conversion_options=True,
         headers=ChargeHeaders,
-        responses=(json_response(ConversionResult | AwaitedJob, "The result of the conversion."), job_response()),
+        responses=(json_response(ConversionResult, "The result of the conversion."), job_response()),
         codes=CONVERSION_ERRORS,
         queued=True,
     )
@@ -198,7 +197,7 @@ class BatchConversion(BaseHandler):
         json=BatchConversionFields,
         conversion_options=True,
         headers=ChargeHeaders,
-        responses=(json_response(BatchResult | AwaitedJob, "The results of the conversions."), job_response()),
+        responses=(json_response(BatchResult, "The results of the conversions."), job_response()),
         codes=("unsupported_conversion", "no_credits"),
         queued=True,
     )

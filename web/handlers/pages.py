@@ -74,7 +74,8 @@ class PageHandler(BaseHandler):
     )
 
     def get_template_namespace(self) -> dict[str, Any]:
-        return {**super().get_template_namespace(), "here": self.request.path, "json": json}
+        own = {"here": self.request.path, "json": json, "operator": self.services.settings.operator}
+        return {**super().get_template_namespace(), **own}
 
     def write_page(self, template: str, **values: Any) -> None:
         """Responds with the rendered template."""

@@ -10,7 +10,7 @@ from web.api.operations import JSON_FORM, Operation, Response, cacheable, json_r
 from web.api.schemas import service as schemas
 from web.api.values import API
 from web.http.handler import BaseHandler
-from web.http.responses import write_json
+from web.http.responses import wants_html, write_json
 from web.services.api_documents import CachedJson, cached_json
 from web.services.catalogue import conversion
 
@@ -92,6 +92,30 @@ class OpenApiDocument(BaseHandler):
         document = (await self.services.documents()).openapi
         if not _is_current(self, document.etag):
             write_json(self, document.encoded)
+
+
+class ApiRoot(BaseHandler):
+    """The path of the API, which leads to its documentation."""
+
+    access = "address"
+
+    async def get(self) -> None:
+        if wants_html(self.request.headers.get("Accept", "")):
+            self.redirect("/docs", status=303)
+            return
+        site = self.services.settings.base_url.removesuffix(API)
+        self.respond(
+            {"version": version("convertd"), "docs_url": f"{site}/docs", "openapi_url": f"{site}{API}/openapi.json"}
+        )
+
+
+class OpenApiRedirect(BaseHandler):
+    """Where clients look for the OpenAPI document."""
+
+    access = "address"
+
+    async def get(self) -> None:
+        self.redirect(f"{API}/openapi.json", status=308)
 
 
 class Health(BaseHandler):

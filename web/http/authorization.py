@@ -66,7 +66,7 @@ class Authorization:
         if access in _FORMS and self._request.method == "POST" and not self._is_same_origin():
             raise _cross_site()
         if access == "key":
-            await self._authenticate()
+            await self.authenticate()
         key, limit = self._key_and_limit()
         self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
         if not self.status.allowed:
@@ -114,15 +114,15 @@ class Authorization:
         assert self.account is not None
         self.account = replace(self.account, credits_remaining=credits)
 
-    async def _authenticate(self) -> None:
+    async def authenticate(self) -> None:
         """Sets the account by the Authorization header. Raises InvalidKey, KeyNotVerified and RateLimited."""
         header = self._request.headers.get("Authorization")
         try:
             self.account = await self._services.accounts.authenticate(header)
-        except InvalidKey:
+        except InvalidKey as error:
             await self.peek("key")
             await self.count_failed_login()
-            raise
+            raise InvalidKey(_misplaced_key(self._request)) from error
         if self.account.verified_at is None:
             await self.peek("key")
             raise KeyNotVerified
@@ -132,7 +132,7 @@ class Authorization:
         trials = self._services.trials
         self.account = paying = await trials.account(self.address)
         if "Authorization" in self._request.headers:
-            await self._authenticate()
+            await self.authenticate()
             tier = replace(paying.tier, max_file_size=self.account.tier.max_file_size)
             self.account = replace(paying, tier=tier)
         await trials.count_preview(self.address)
@@ -153,6 +153,20 @@ class Authorization:
         base = urlsplit(self._services.settings.base_url)
         own = (f"{request.protocol}://{request.host}", f"{base.scheme}://{base.netloc}")
         return None if origin is None else origin in own
+
+
+def _misplaced_key(request: HTTPServerRequest) -> str | None:
+    """What to say about an API key that is not where it belongs; None if there is none."""
+    scheme, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        found = "was sent by Basic authentication"
+    elif scheme and not rest and scheme.lower() != "bearer":
+        found = "was sent without the word Bearer"
+    elif "X-API-Key" in request.headers and not scheme:
+        found = "was sent in the header X-API-Key"
+    else:
+        return None
+    return f"The API key {found}; send it in the header Authorization: Bearer YOUR_KEY."
 
 
 def _cross_site() -> InvalidParameter:

@@ -22,6 +22,8 @@ _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes l
 _MAX_TEXT = 64 << 10  # bytes of a text field
 _MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
+_MAX_PATH = 1024  # bytes of a file without a name that may be the name of one
+_PATH = re.compile(r"@.+|(~|\.{1,2})?/.+|[A-Za-z]:[\\/].+|[\w. ()-]{1,200}\.\w{2,5}")
 _FRAMING = 256 << 10  # bytes of text fields, headers and boundaries together
 MAX_BODY = MAX_TOTAL + _FRAMING
 """Bytes of the largest body that any account may send."""
@@ -52,10 +54,25 @@ class Form:
 
 @dataclass
 class _FilePart:
+    """A file. `text` is the content of a short one without a name, which may be that of a file on the client."""
+
     field: str
     filename: str
     file: WorkFile
     size: int = 0
+    text: bytes | None = None
+
+    def check(self) -> None:
+        """Raises InvalidParameter if the content is the name of a file."""
+        text = (self.text or b"").decode("utf-8", "replace").strip()
+        if _PATH.fullmatch(text):
+            raise no_file(self.field, f"has the text {text[:100]}")
+
+
+def no_file(field: str, found: str) -> InvalidParameter:
+    """The error of a field that has something else than a file."""
+    message = f"The field {field} {found} instead of a file; with curl, send -F '{field}=@photo.jpg'."
+    return InvalidParameter(message, reason="no_file", param=field)
 
 
 class MultipartBody:
@@ -116,6 +133,7 @@ class MultipartBody:
         self._unwritten.clear()
         if self._parser.state == MultipartState.END and not was_complete:
             for part in self._files:
+                part.check()
                 self._uploads.append((part.field, await identified(self._registry, part.file, part.filename)))
 
     def close(self) -> None:
@@ -174,7 +192,7 @@ class MultipartBody:
         if field in self._file_fields:
             sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
             filename = sent.decode("utf-8", "replace")[:_MAX_NAME] or field
-            part = _FilePart(field, filename, self._create_file())
+            part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
             self._files.append(part)
             self._append = partial(self._append_to_file, part)
         else:
@@ -186,6 +204,8 @@ class MultipartBody:
 
     def _append_to_file(self, part: _FilePart, data: bytes) -> None:
         part.size += len(data)
+        if part.text is not None:
+            part.text = part.text + data if part.size <= _MAX_PATH else None
         if part.size > self._max_file_size:
             raise FileTooLarge(self._max_file_size)
         self._unwritten.append((part.file, data))

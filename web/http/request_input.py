@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
@@ -17,7 +17,7 @@ from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
 from web.api.operations import JSON_FORM, FormFields, Operation
 from web.http.connections import connection_of
-from web.http.multipart import Form, MultipartBody, parse_header
+from web.http.multipart import Form, MultipartBody, no_file, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.conversion_request import RemoteFile
@@ -66,11 +66,14 @@ class MemoryBody:
 class PlainForm(MemoryBody):
     """A form without files, because it has their URLs: URL-encoded, or a JSON object.
 
-    Its fields are `names`. `limit` and `length` are as those of MemoryBody.
+    Its fields are `names`, and not the `files`. `limit` and `length` are as those of MemoryBody.
     """
 
-    def __init__(self, content_type: str, names: tuple[str, ...], limit: int, length: int = 0) -> None:
+    def __init__(
+        self, content_type: str, names: tuple[str, ...], files: Sequence[str], limit: int, length: int = 0
+    ) -> None:
         super().__init__(limit, length)
+        self._files = files
         self._content_type = content_type
         self._names = names
 
@@ -85,6 +88,8 @@ class PlainForm(MemoryBody):
             ]
         else:
             pairs = _read_pairs(self.content)
+        if sent := [name for name, _ in pairs if name in self._files]:
+            raise no_file(sent[0], "has text")
         check_known((name for name, _ in pairs), self._names)
         texts = dict(pairs)
         if len(texts) < len(pairs):
@@ -142,7 +147,8 @@ class RequestInput:
         self._form_fields = operation.form
         content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
         if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
-            self.body = PlainForm(content_type, names, max_size, length)
+            files = [name for file in operation.form.files for name in file.names]
+            self.body = PlainForm(content_type, names, files, max_size, length)
             return
         connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(

@@ -130,7 +130,29 @@ def return_urls(root: str, purchase: str) -> tuple[str, str]:
 
 def format_amount(purchase: Purchase) -> str:
     """The price with its currency, for example "5.00 EUR"."""
-    return f"{purchase.amount / 100:.2f} {purchase.currency.upper()}"
+    return _money(purchase.amount, purchase.currency)
+
+
+@dataclass(frozen=True)
+class FormattedTax:
+    """The tax in a price, for receipts: the net price and the tax with their currency, and the rate."""
+
+    net: str
+    amount: str
+    rate: str
+
+
+def format_tax(purchase: Purchase) -> FormattedTax | None:
+    """The tax in the price; None if the payment provider has computed none."""
+    if purchase.tax is None:
+        return None
+    net = purchase.amount - purchase.tax
+    rate = f"{purchase.tax / net:.1%}".replace(".0%", "%").replace("%", " %") if net > 0 else ""
+    return FormattedTax(_money(net, purchase.currency), _money(purchase.tax, purchase.currency), rate)
+
+
+def _money(amount: int, currency: str) -> str:
+    return f"{amount / 100:.2f} {currency.upper()}"
 
 
 def payment_status(purchase: Purchase) -> str:

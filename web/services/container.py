@@ -155,8 +155,8 @@ def _open_rate_limiter(settings: Settings) -> RateLimiter:
 def _open_email_transport(settings: Settings) -> EmailTransport | None:
     """Opens the email transport: SMTP if a mail server is configured, else a folder if the server is for local use."""
     if settings.smtp_url is not None:
-        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from)
+        return SmtpTransport(settings.smtp_url.get_secret_value(), settings.mail_from, settings.operator.signature)
     if is_loopback(urlsplit(settings.base_url).hostname):
-        return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from)
+        return OutboxTransport(settings.data_dir.absolute() / "outbox", settings.mail_from, settings.operator.signature)
     log.warning("registration is disabled: CONVERTD_SMTP_URL is not set, and the base URL is not on this machine")
     return None

@@ -250,7 +250,7 @@ class Conversions:
 def output_format(registry: Registry, name: str) -> str:
     """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
     fmt = registry.format(name)
-    available = sorted({plan.target.name for plan in registry.catalogue()})
+    available = sorted({target.name for _, target in registry.pairs()})
     if fmt is not None and fmt.name in available:
         return fmt.name
     details = {"output_format": fmt.name if fmt else name, "available": available}

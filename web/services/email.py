@@ -103,8 +103,11 @@ def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str
     return Email(to, "A webhook was disabled", text, link)
 
 
-def compose(email: Email, sender: str) -> EmailMessage:
-    """The MIME message. Raises ValueError, IndexError or HeaderParseError unless `to` is exactly one address."""
+def compose(email: Email, sender: str, signature: str = "") -> EmailMessage:
+    """The MIME message, which ends with the signature.
+
+    Raises ValueError, IndexError or HeaderParseError unless `to` is exactly one address.
+    """
     name, address = parseaddr(sender)
     message = EmailMessage()
     message["From"] = origin = Address(name, addr_spec=address)
@@ -113,7 +116,8 @@ def compose(email: Email, sender: str) -> EmailMessage:
     message["Date"] = format_datetime(datetime.now(UTC))
     message["Message-ID"] = f"<{email.id}@{origin.domain}>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(email.text, cte="7bit")  # other encodings break the link into two lines
+    text = f"{email.text}\n-- \n{signature}\n" if signature else email.text
+    message.set_content(text, cte="7bit" if text.isascii() else "8bit")  # others break the link into two lines
     return message
 
 
@@ -130,9 +134,10 @@ class SmtpTransport:
     Unless the server is on this machine, its certificate is verified, and a password is sent over TLS only.
     """
 
-    def __init__(self, url: str, sender: str) -> None:
+    def __init__(self, url: str, sender: str, signature: str = "") -> None:
         self._server = urlsplit(url)
         self._sender = sender
+        self._signature = signature
         self._local = is_loopback(self._server.hostname)
         self._tls = ssl.create_default_context()
         if self._local:
@@ -140,7 +145,7 @@ class SmtpTransport:
             self._tls.verify_mode = ssl.CERT_NONE
 
     async def send(self, email: Email) -> None:
-        message = compose(email, self._sender)
+        message = compose(email, self._sender, self._signature)
         client = SMTP(
             hostname=self._server.hostname,
             port=self._server.port,
@@ -168,13 +173,14 @@ class SmtpTransport:
 class OutboxTransport:
     """Writes emails to a folder and their links to the log, for development."""
 
-    def __init__(self, folder: Path, sender: str) -> None:
+    def __init__(self, folder: Path, sender: str, signature: str = "") -> None:
         self._folder = folder
         self._sender = sender
+        self._signature = signature
 
     async def send(self, email: Email) -> None:
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{email.id}.eml"
-        path = await asyncio.to_thread(self._write, name, compose(email, self._sender).as_bytes())
+        path = await asyncio.to_thread(self._write, name, compose(email, self._sender, self._signature).as_bytes())
         log.info("email written to %s: %s", path, email.link, extra={"unscrubbed": True})
 
     def _write(self, name: str, content: bytes) -> Path:

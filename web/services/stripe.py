@@ -65,6 +65,24 @@ class Event(_StripeObject):
     object: dict[str, Any] = Field(validation_alias=AliasPath("data", "object"))
 
 
+class StripeCustomer(_StripeObject):
+    """A buyer, as far as the checkout asks."""
+
+    name: str | None = None
+    address: dict[str, str | None] | None = None
+    tax_ids: list[dict[str, Any]] | None = None
+
+    def lines(self) -> str | None:
+        """The name, the address and the tax IDs in lines; None without an address."""
+        parts = self.address or {}
+        city = " ".join(filter(None, (parts.get("postal_code"), parts.get("city"))))
+        street = [parts.get("line1"), parts.get("line2"), city, parts.get("state"), parts.get("country")]
+        if not any(street):
+            return None
+        numbers = (str(one.get("value") or "") for one in self.tax_ids or ())
+        return "\n".join(filter(None, (self.name, *street, *numbers)))
+
+
 class StripeSession(_StripeObject):
     """A checkout session. Amounts are in minor units."""
 
@@ -74,10 +92,14 @@ class StripeSession(_StripeObject):
     payment_intent: str | None = None
     amount_total: int | None = None
     currency: str | None = None
+    taxed: bool | None = Field(None, validation_alias=AliasPath("automatic_tax", "enabled"))
+    tax: int | None = Field(None, validation_alias=AliasPath("total_details", "amount_tax"))
+    customer: StripeCustomer | None = Field(None, validation_alias="customer_details")
 
     def report(self, event: Event) -> CheckoutReport:
-        payment, amount = self.payment_intent, self.amount_total
-        return CheckoutReport(self.id, self.client_reference_id, event.id, payment, amount, self.currency)
+        payment, amount, tax = self.payment_intent, self.amount_total, self.tax if self.taxed else None
+        buyer = self.customer.lines() if self.customer else None
+        return CheckoutReport(self.id, self.client_reference_id, event.id, payment, amount, self.currency, tax, buyer)
 
 
 class StripeReversal(_StripeObject):
@@ -109,15 +131,17 @@ def reversal_kind(event_type: str) -> Kind | None:
 class StripeCheckout:
     """Opens checkout sessions at Stripe. After payment, buyers return to the dashboard below the URL `root`.
 
-    The purchase's id is the idempotency key, so retries open no second session.
+    The purchase's id is the idempotency key, so retries open no second session. With `taxes`, Stripe asks for
+    addresses, computes the tax in the price, and makes invoices.
     """
 
-    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str) -> None:
+    def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str, *, taxes: bool = False) -> None:
         import stripe  # noqa: PLC0415, as above
 
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
         self._root = root
+        self._taxes = taxes
         self._error = stripe.StripeError
         self._http = stripe.HTTPXClient(timeout=_STEP_TIMEOUT)
         self._client = stripe.StripeClient(
@@ -142,7 +166,14 @@ class StripeCheckout:
     def _parameters(self, purchase: Purchase, email: str, language: str) -> SessionCreateParams:
         success_url, cancel_url = return_urls(self._root, purchase.purchase_id)
         metadata = {"purchase": purchase.purchase_id, "pack": purchase.pack}
+        taxes: SessionCreateParams = {
+            "automatic_tax": {"enabled": True},
+            "billing_address_collection": "required",
+            "tax_id_collection": {"enabled": True},
+            "invoice_creation": {"enabled": True},
+        }
         return {
+            **(taxes if self._taxes else {}),
             "mode": "payment",
             "line_items": [
                 {
@@ -150,6 +181,7 @@ class StripeCheckout:
                     "price_data": {
                         "currency": purchase.currency,
                         "unit_amount": purchase.amount,
+                        "tax_behavior": "inclusive",
                         "product_data": {"name": f"convertd: {purchase.credits} credits"},
                     },
                 }
@@ -274,7 +306,9 @@ def open_payments(
     simulation: SimulatedCheckout | None = None
     if key is not None and secret is not None:
         secrets = tuple(part.strip() for part in secret.get_secret_value().split(",") if part.strip())
-        provider = StripeCheckout(key.get_secret_value(), secrets, settings.stripe_api_base, root)
+        provider = StripeCheckout(
+            key.get_secret_value(), secrets, settings.stripe_api_base, root, taxes=bool(settings.operator_vat_id)
+        )
     elif settings.simulated_checkout:
         provider = simulation = SimulatedCheckout(root, code)
         log.warning("checkout is simulated: with the code %s, credits are free", simulation.code)

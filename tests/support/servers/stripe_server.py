@@ -75,6 +75,7 @@ class StripeServer:
             "expires_at": int(fields["expires_at"]),
             "livemode": False,
             "locale": fields.get("locale"),
+            "automatic_tax": {"enabled": fields.get("automatic_tax[enabled]") == "true"},
             "payment_intent": None,
             "payment_status": "unpaid",
             "status": "open",
@@ -86,6 +87,16 @@ class StripeServer:
         found = self.sessions[session]
         payment = found["payment_intent"] or f"pi_{secrets.token_hex(12)}"
         found |= {"status": "complete", "payment_status": "paid", "payment_intent": payment}
+        if found["automatic_tax"]["enabled"]:  # 19 % in the price
+            found["total_details"] = {"amount_tax": round(found["amount_total"] * 19 / 119)}
+            address = {
+                "line1": "1 Main Street",
+                "line2": None,
+                "postal_code": "10115",
+                "city": "Berlin",
+                "country": "DE",
+            }
+            found["customer_details"] = {"name": "Buyer & Sons", "address": address, "tax_ids": [{"value": "DE123"}]}
         return found
 
 

@@ -22,11 +22,11 @@ import os
 from io import BytesIO
 from pathlib import Path
 
-from client.api.conversion import convert, convert_to_json
+from client.api.conversion import convert, convert_to_json, inspect
 from client.api.files import get_file, upload_file
 from client.api.pdf import merge_pdfs
 from client.client import AuthenticatedClient
-from client.models import ConvertBody, ConvertToJsonBody, MergePdfsBody, UploadFileBody
+from client.models import ConvertBody, ConvertToJsonBody, InspectBody, MergePdfsBody, UploadFileBody
 from client.types import File
 
 client = AuthenticatedClient(os.environ["API"], os.environ["KEY"])
@@ -38,11 +38,14 @@ def source(content):
 
 photo, page = source(Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 refused = convert.sync_detailed(client=client, body=ConvertBody(file=source(b"?"), output_format="png"))
-assert refused.status_code == 400, refused
+assert (refused.status_code, refused.parsed.error.code) == (400, "invalid_file_type"), refused
 converted = convert.sync(client=client, body=ConvertBody(file=photo, output_format="png", lossless=True))
 Path("photo.png").write_bytes(converted.payload.read())
 merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)]))
 Path("merged.pdf").write_bytes(merged.payload.read())
+photo.payload.seek(0)
+planned = inspect.sync(client=client, body=InspectBody(file=photo, output_format="png"))
+assert planned.data.credits_ == 1 and planned.data.width, planned
 photo.payload.seek(0)
 stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo, output_format="png"))
 assert stored.data.output_format == "png" and stored.data.container is None, stored
@@ -64,7 +67,8 @@ conversion, files, pdf = api.ConversionApi(client), api.FilesApi(client), api.PD
 photo, page = ("photo.jpg", Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 Path("photo.png").write_bytes(conversion.convert(photo, "png", lossless=True))
 Path("merged.pdf").write_bytes(pdf.merge_pdfs([page, page]))
-stored = conversion.convert_to_json(photo, "png").data.actual_instance
+assert conversion.inspect(photo, "png").data.width
+stored = conversion.convert_to_json(photo, "png").data
 assert stored.output_format == "png" and stored.container is None, stored
 try:
     conversion.convert(("photo.jpg", b"?"), "png")
@@ -77,7 +81,7 @@ assert files.get_file(file_id).data.error is None
 _TYPESCRIPT = """
 import { readFileSync, writeFileSync } from 'node:fs';
 import { client } from './client/client.gen';
-import { convert, convertToJson, getFile, mergePdfs, uploadFile } from './client/sdk.gen';
+import { convert, convertToJson, getFile, inspect, mergePdfs, uploadFile } from './client/sdk.gen';
 
 const source = (path: string) => new Blob([readFileSync(path)]);
 const write = async (path: string, file?: Blob) => writeFileSync(path, Buffer.from(await file!.arrayBuffer()));
@@ -90,7 +94,8 @@ async function main() {
   await write('photo.png', (await convert({ body: { file: photo, ...options } })).data);
   await write('merged.pdf', (await mergePdfs({ body: { 'files[]': [page, page] } })).data);
   const stored = (await convertToJson({ body: { file: photo, ...options } })).data!.data;
-  check('container' in stored && stored.output_format === 'png' && stored.container === null, stored);
+  check((await inspect({ body: { file: photo, ...options } })).data!.data.width !== null, options);
+  check(stored.output_format === 'png' && stored.container === null, stored);
   const refused = (await convert({ body: { file: new Blob(['?']), ...options } })).error!;
   check(refused.error.code === 'invalid_file_type', refused);
   const { file_id } = (await uploadFile({ body: { file: photo } })).data!.data;
@@ -103,7 +108,9 @@ main();
 
 def _openapi_python_client(folder: Path, document: str) -> list[str]:
     arguments = ("generate", "--path", document, "--meta", "none", "--output-path", "client")
-    _run(folder, sys.executable, "-m", "openapi_python_client", *arguments)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # of ruff, without which it warns
+    told = _run(folder, sys.executable, "-m", "openapi_python_client", *arguments, PATH=path)
+    assert told == "Generating client\n"  # and no warnings
     (folder / "program.py").write_text(_PYTHON)
     return [sys.executable, "program.py"]
 
@@ -148,6 +155,8 @@ def test_files_and_errors(server: Running, tmp_path: Path, generator: str) -> No
     assert (tmp_path / "merged.pdf").read_bytes().startswith(b"%PDF")
 
 
-def _run(folder: Path, *command: str, **environment: str) -> None:
+def _run(folder: Path, *command: str, **environment: str) -> str:
+    """Runs the command, which must succeed. Returns its output."""
     done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

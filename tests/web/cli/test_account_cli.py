@@ -62,6 +62,22 @@ def test_grant(server: Running) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "75\n", "")
 
 
+def test_credits_are_removed_for_a_reason(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    assert create(folder, "less@example.test").exit_code == 0
+
+    done = account(folder, "grant", "less@example.test", "-20", "--reason", "granted  twice")
+    refused = account(folder, "grant", "less@example.test", "-31", "--reason", "too many")
+
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "30\n", "")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("convertd: ")
+    shown = json.loads(account(folder, "show", "less@example.test", "--json").stdout)
+    assert {(grant["amount"], grant["reason"]) for grant in shown["grants"]} == {(50, None), (-20, "granted twice")}
+    assert "granted twice" in account(folder, "show", "less@example.test").stdout
+    assert account(folder, "audit").exit_code == 0
+
+
 def test_create_prints_where_the_database_is(tmp_path: Path) -> None:
     done = create(tmp_path / "data", "a@example.test")
     assert f"sqlite:///{tmp_path / 'data' / 'convertd.db'}\n" in done.stderr
@@ -176,6 +192,9 @@ def test_duplicate_and_unknown_email_addresses(tmp_path: Path) -> None:
         ("create", "--email", "a@example.test"),
         ("create", "--email", "a@example.test", "--name", "Test", "--credits", "-1"),
         ("grant", "a@example.test", "0"),
+        ("grant", "a@example.test", "-5"),
+        ("grant", "a@example.test", "-5", "--reason", " "),
+        ("grant", "a@example.test", "--reasons", "5"),
         ("grant", "a@example.test", "many"),
         ("grant", "nobody", "1"),
     ],

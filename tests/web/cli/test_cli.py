@@ -77,14 +77,23 @@ def test_files_that_look_like_flags(folder: Path) -> None:
     assert (folder / "--a_b.jpg").stat().st_size <= 5000
 
 
-def test_several_pages_become_a_zip_file(folder: Path) -> None:
+def test_several_pages_become_files(folder: Path) -> None:
     (folder / "pages.pdf").write_bytes(document("pages", 3))
 
     done = invoke(folder, "convert", "pages.pdf", "out/page.png", "--pages", "1,3")
 
-    assert (done.exit_code, done.stderr) == (0, "pages.pdf: 2 files in out/page.zip\n")
-    assert [path.name for path in (folder / "out").iterdir()] == ["page.zip"]
-    assert ZipFile(folder / "out" / "page.zip").namelist() == ["pages-01.png", "pages-02.png"]
+    assert (done.exit_code, done.stderr) == (0, "pages.pdf: 2 files, out/page-01.png to out/page-02.png\n")
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["page-01.png", "page-02.png"]
+
+
+@pytest.mark.parametrize(("pages", "names"), [("1,3", ["pages-01.png", "pages-02.png"]), ("1", ["page.png"])])
+def test_a_zip_of_pages_where_its_name_asks_for_one(folder: Path, pages: str, names: list[str]) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 3))
+
+    done = invoke(folder, "convert", "pages.pdf", "-o", "out/page.zip", "--to", "png", "--pages", pages)
+
+    assert done.exit_code == 0
+    assert ZipFile(folder / "out" / "page.zip").namelist() == names
 
 
 def test_an_unknown_flag_names_the_nearest(folder: Path) -> None:

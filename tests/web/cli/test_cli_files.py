@@ -4,13 +4,12 @@ import os
 import subprocess
 from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
 
 import pikepdf
 import pytest
 from PIL import Image
 
-from tests.support.command_line import COMMAND, invoke, run_at_terminal, write_samples
+from tests.support.command_line import COMMAND, invoke, run_at_terminal, run_command, write_samples
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 
@@ -70,20 +69,54 @@ def test_existing_files(
     assert _names(folder / "out") == {"photo.jpg"}
 
 
-def test_an_existing_archive(folder: Path) -> None:
+def test_one_existing_page_keeps_all_from_being_written(folder: Path) -> None:
     (folder / "pages.pdf").write_bytes(document("pages", 2))
-    (folder / "out" / "page.zip").write_bytes(b"precious")
+    (folder / "out" / "page-02.png").write_bytes(b"precious")
     command = ("convert", "pages.pdf", "out/page.png", "--pages", "all")
 
     refused = invoke(folder, *command)
     kept = invoke(folder, *command, "-n")
 
     assert (refused.exit_code, kept.exit_code) == (1, 0)
-    assert "out/page.zip exists; use -y" in refused.stderr
-    assert (folder / "out" / "page.zip").read_bytes() == b"precious"
+    assert "out/page-02.png exists; use -y" in refused.stderr
+    assert [(path.name, path.read_bytes()) for path in (folder / "out").iterdir()] == [("page-02.png", b"precious")]
     assert invoke(folder, *command, "-y").exit_code == 0
-    assert len(ZipFile(folder / "out" / "page.zip").namelist()) == 2
-    assert _names(folder / "out") == {"page.zip"}
+    assert _names(folder / "out") == {"page-01.png", "page-02.png"}
+    assert _format((folder / "out" / "page-02.png").read_bytes()) == "PNG"
+
+
+def test_a_replaced_file_keeps_its_mode(folder: Path) -> None:
+    (folder / "photo.jpg").touch(0o640)
+    (folder / "photo.jpg").chmod(0o640)
+
+    assert invoke(folder, "convert", "-y", "photo.heic", "photo.jpg").exit_code == 0
+
+    assert (folder / "photo.jpg").stat().st_mode & 0o777 == 0o640
+    assert _format((folder / "photo.jpg").read_bytes()) == "JPEG"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_symbolic_link_stays_and_its_file_is_replaced(folder: Path, exists: bool) -> None:
+    target, link = folder / "out" / "real.jpg", folder / "photo.jpg"
+    link.symlink_to("out/real.jpg")
+    if exists:
+        target.write_bytes(b"precious")
+
+    refused = invoke(folder, "convert", "photo.heic", "photo.jpg")
+    assert (refused.exit_code, link.is_symlink()) == (1, True)
+    assert invoke(folder, "convert", "-y", "photo.heic", "photo.jpg").exit_code == 0
+
+    assert str(link.readlink()) == "out/real.jpg"
+    assert _format(target.read_bytes()) == "JPEG"
+
+
+def test_a_device_is_written_to(folder: Path) -> None:
+    (folder / "pages.pdf").write_bytes(document("pages", 1))
+
+    done = run_command(folder, "convert", "pages.pdf", "-o", "/dev/stdout", "--to", "txt")
+
+    assert (done.returncode, "pages" in done.stdout) == (0, True)
+    assert Path("/dev/stdout").is_symlink()
 
 
 @pytest.mark.parametrize(("answer", "exit_code", "replaced"), [("y\n", 0, True), ("n\n", 0, False), ("\n", 0, False)])

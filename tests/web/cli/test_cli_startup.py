@@ -10,6 +10,7 @@ from socket import create_server
 
 import pytest
 
+from engine.registry import load_registry
 from storage.database import Database, Transaction
 from tests.support.command_line import COMMAND, invoke, run_command
 
@@ -86,11 +87,11 @@ def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, 
     _check(message, "distributed", "pip install 'convertd[cluster]'")
 
 
-def test_without_a_cluster_nothing_of_dask_is_imported(tmp_path: Path) -> None:
+def test_a_server_imports_nothing_of_dask_and_agents_that_it_does_not_use(tmp_path: Path) -> None:
     script = (
         "import sys; from config.settings import Settings; from engine.registry import load_registry; "
         "from web import app; app.server_executor(Settings(), load_registry()); "
-        "print({'dask', 'distributed'} & set(sys.modules))"
+        "print({'dask', 'distributed', 'mcp'} & set(sys.modules))"
     )
 
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True)
@@ -210,12 +211,29 @@ def test_the_file_is_no_database(tmp_path: Path) -> None:
     [
         (
             "convertd ",
-            {"serve", "worker", "cluster", "convert", "jobs", "plugin", "formats", "tools"}
-            | {"account", "archive", "config", "doctor"},
+            {
+                "serve",
+                "worker",
+                "cluster",
+                "convert",
+                "jobs",
+                "plugin",
+                "formats",
+                "tools",
+                "man",
+                "mcp",
+                "backup",
+                "restore",
+            }
+            | {"account", "archive", "config", "doctor", *load_registry().tools},
         ),
         ("convertd account ", {"create", "list", "show", "delete", "grant", "audit"}),
         ("convertd convert --max-b", {"--max-bytes"}),
         ("convertd convert --overw", {"--overwrite"}),
+        ("convertd convert --fit co", {"cover", "contain"}),
+        ("convertd convert --to pn", {"png"}),
+        ("convertd convert --from ra", {"raf"}),
+        ("convertd pdf-from-images --orientation l", {"landscape"}),
     ],
 )
 def test_completions(tmp_path: Path, words: str, expected: set[str]) -> None:

@@ -66,8 +66,8 @@ def test_options_are_passed_on(folder: Path, server: Running) -> None:
         assert remote.exit_code == local.exit_code
         assert remote.stderr.splitlines()[:1] == local.stderr.splitlines()
 
-    with ZipFile(folder / "page.zip") as archive:
-        assert archive.namelist() == ["pages-01.png", "pages-02.png"]
+    with Image.open(folder / "page-02.png") as image:
+        assert image.format == "PNG"
 
 
 def test_folders_standard_streams_and_existing_files(folder: Path, server: Running) -> None:
@@ -90,7 +90,9 @@ def test_folders_standard_streams_and_existing_files(folder: Path, server: Runni
     assert run("-y", "in", "out", "--to", "jpg").exit_code == 0
 
     assert run("pages.pdf", "out/page.png", "--pages", "all").exit_code == 0
-    assert {path.name for path in (folder / "out").iterdir()} == {"photo.jpg", "page.zip"}
+    assert {path.name for path in (folder / "out").iterdir()} == {"photo.jpg", *(f"page-0{n}.png" for n in (1, 2, 3))}
+    assert run("pages.pdf", "-o", "out/page.zip", "--to", "png", "--pages", "all").exit_code == 0
+    assert ZipFile(folder / "out" / "page.zip").namelist() == [f"pages-0{number}.png" for number in (1, 2, 3)]
 
     piped = subprocess.run(
         [COMMAND, *command, "-", "--to", "png"],

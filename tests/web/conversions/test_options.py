@@ -165,6 +165,24 @@ def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     assert after["credits_remaining"] == before["credits_remaining"]
 
 
+def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
+    form = {"output_format": "webp", "quality": "70"}
+    key = server.account(1)
+
+    found = server.request("POST", "/convert/inspect", key, files={"file": ("photo.png", picture())}, data=form)
+
+    dry = server.convert(picture(), "webp", dry_run="true", quality="70")
+    assert found.json()["data"] == dry.json()["data"]
+    assert found.json()["meta"]["credits_remaining"] == 1
+    problem(
+        server.request(
+            "POST", "/convert/inspect", key, files={"file": ("a.jpg", b"words")}, data={"output_format": "png"}
+        ),
+        400,
+        "invalid_file_type",
+    )
+
+
 def test_a_dry_run_of_a_broken_file(server: Running) -> None:
     problem(server.convert(b"words", "png", dry_run="true"), 400, "invalid_file_type")
     problem(server.convert(picture()[:60], "png", dry_run="true"), 500, "processing_failed", reason="corrupt_input")

@@ -53,6 +53,8 @@ def test_doctor_reports_missing_layers(folder: Path) -> None:
 
     assert (layers["seccomp"], layers["network_namespace"], layers["landlock"]) == (False, False, True)
     assert {name for name, passed in checks.items() if passed} == {"no foreign files", "own folder"}
+    assert found["complete"] is False
+    assert {"seccomp", "network_namespace"} <= found["advice"].keys() <= {name for name, on in layers.items() if not on}
 
 
 def test_other_layers_compensate_for_missing_namespaces(folder: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from storage.field_types import Count, JobId, Timestamp, format_timestamp
@@ -51,12 +51,6 @@ class Job(TypedDict):
     webhook_url: Annotated[
         str | None, Field(description="The field `webhook_url` of the request.", examples=["https://app.example/hook"])
     ]
-
-
-class AwaitedJob(Job):
-    """With `Prefer: respond-async, wait=N`, the job, if it ends in time. Has the fields of its `result`, too."""
-
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
 
 class EndedJob(Job):

@@ -82,9 +82,9 @@ class Calls(JobCalls):
         **options: Unpack[ConvertOptions],
     ) -> schema.Inspection:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
-        fields = as_form(**options, output_format=target, dry_run=True, url=url)
+        fields = as_form(**options, output_format=target, url=url)
         with transfers.open_form(fields, _file(source), name, progress) as form:
-            return await self._api.call(schema.Inspection, "POST", "/convert", files=form)
+            return await self._api.call(schema.Inspection, "POST", "/convert/inspect", files=form)
 
     async def tool(
         self,

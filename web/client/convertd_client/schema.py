@@ -37,6 +37,7 @@ class ConvertOptions(TypedDict, total=False):
     at: float  # Seconds into a clip: the frame shown then.
     color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
@@ -51,7 +52,6 @@ class ConvertOptions(TypedDict, total=False):
     pixelate: int  # Side in pixels of the squares that get their mean color.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
-    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     # x,y,width,height in pixels or percent of the upright input, or a ratio such as 16:9, placed by `gravity`; …
     crop: str
     # What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast and so on; …

@@ -1,0 +1,106 @@
+"""`convertd backup` and `convertd restore`, of a server that runs: with local stores, and with PostgreSQL and S3."""
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.s3_server import S3Server
+from tests.support.command_line import invoke
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.samples.generated import sample
+from tests.support.servers.in_process import Servers
+
+Stores = Callable[[str], dict[str, Any]]
+
+
+@pytest.fixture(params=["alone", "shared"])
+def stores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Stores:
+    """Returns a function that makes new stores, and returns the settings that name them."""
+    if request.param == "alone":
+        return lambda _name: {}
+    new_url, s3 = request.getfixturevalue("new_postgres_url"), request.getfixturevalue("s3_server")
+    assert isinstance(s3, S3Server)
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return lambda name: {"database_url": new_url(), "blob_url": s3.url(name)}
+
+
+def _environment(folder: Path, settings: dict[str, Any]) -> dict[str, str]:
+    variables = {f"CONVERTD_{name.upper()}": str(value) for name, value in settings.items()}
+    return {**variables, "CONVERTD_DATA_DIR": str(folder), "CONVERTD_WORKERS": "3"}
+
+
+def test_a_backup_is_restored(servers: Servers, tmp_path: Path, stores: Stores) -> None:
+    before, after = stores("before"), stores("after")
+    old, new = _environment(tmp_path / "old", before), _environment(tmp_path / "new", after)
+    with servers.running(tmp_path / "old", **before) as server:
+        key = server.account(10)
+        file = server.upload(sample("png"), "photo.png", key=key)["file_id"]
+        server.request("POST", f"/files/{file}/convert", key, json={"output_format": "webp"})
+        content = server.request("GET", f"/files/{file}/download", key).content
+        usage = server.request("GET", "/account/usage", key).json()["data"]
+
+        done = invoke(tmp_path, "backup", "copy.tar", **old)
+        assert (done.exit_code, done.stderr.startswith("convertd: copy.tar has the database and ")) == (0, True)
+        again = invoke(tmp_path, "backup", "copy.tar", **old)
+        assert (again.exit_code, again.stderr) == (1, "convertd: copy.tar exists.\n")
+        later = server.account(10)
+        assert server.convert(sample("png"), "gif", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+
+    used = invoke(tmp_path, "restore", "copy.tar", **old)
+    assert (used.exit_code, used.stderr.count("\n")) == (1, 1)
+    restored = invoke(tmp_path, "restore", "copy.tar", **new)
+    assert (restored.exit_code, "stored files" in restored.stderr) == (0, True)
+    twice = invoke(tmp_path, "restore", "copy.tar", **new)
+    assert (twice.exit_code, twice.stderr.count("\n")) == (1, 1)
+    assert invoke(tmp_path, "account", "audit", **new).exit_code == 0
+    with servers.running(tmp_path / "new", **after) as server:
+        assert server.request("GET", f"/files/{file}/download", key).content == content
+        assert server.request("GET", "/account/usage", key).json()["data"]["by_day"] == usage["by_day"]
+        problem(http.get(f"{server.api}/account", headers={"Authorization": f"Bearer {later}"}), 401, "invalid_api_key")
+        converted = server.convert(sample("png"), "gif", headers={"Authorization": f"Bearer {key}"})
+        assert converted.headers["X-Credits-Remaining"] == "8"
+    assert invoke(tmp_path, "account", "audit", **new).exit_code == 0
+
+
+def test_a_backup_has_settings_without_secrets_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    secrets = {"CONVERTD_STRIPE_SECRET_KEY": "sk_live_sesame", "CONVERTD_STRIPE_WEBHOOK_SECRET": "whsec_sesame"}
+    smtp = {"CONVERTD_SMTP_URL": "smtp://user:sesame@localhost", "CONVERTD_MAX_BATCH_FILES": "7"}
+
+    assert (
+        invoke(tmp_path, "backup", "copy.tar", **_environment(tmp_path / "data", {}), **secrets, **smtp).exit_code == 0
+    )
+
+    assert (tmp_path / "copy.tar").stat().st_mode & 0o777 == 0o600
+    assert b"sesame" not in (tmp_path / "copy.tar").read_bytes()
+    with tarfile.open(tmp_path / "copy.tar") as archive:
+        notes = archive.extractfile("settings.toml")
+        assert notes is not None
+        text = notes.read().decode()
+    assert "max_batch_files = 7" in text
+    assert "# CONVERTD_SMTP_URL is a secret" in text
+    assert {path.name for path in tmp_path.iterdir()} == {"copy.tar", "data"}
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive" * 1000])
+def test_what_is_no_backup_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "copy.tar").write_bytes(content)
+
+    done = invoke(tmp_path, "restore", "copy.tar", **_environment(tmp_path / "data", {}))
+
+    assert (done.exit_code, done.stderr) == (1, "convertd: copy.tar is not a backup.\n")
+    assert not (tmp_path / "data" / "convertd.db").exists()
+
+
+def test_a_backup_of_another_kind_of_database_is_refused(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
+    assert invoke(tmp_path, "backup", "copy.tar", **_environment(tmp_path / "data", {})).exit_code == 0
+
+    done = invoke(
+        tmp_path, "restore", "copy.tar", **_environment(tmp_path / "new", {"database_url": new_postgres_url()})
+    )
+
+    assert (done.exit_code, done.stderr) == (1, "convertd: The copy is not of PostgreSQL, as the database is.\n")

@@ -1,0 +1,157 @@
+"""The arguments of the tools of agents, besides the options of conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from web.api.field_types import URL, RequestModel, boolean, describe, field_type, integer, string
+
+MAX_WAIT = 60
+"""Seconds that `get_job` waits at most."""
+
+PATHS = frozenset({"path", "paths", "output_path", "overwrite"})
+"""Arguments about files that are read and written here."""
+
+SERVED = frozenset({"url", "urls", "as_job"})
+"""Arguments that need a server, which fetches files and has jobs."""
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise PydanticCustomError("malformed", "must be a list of strings.")
+    return tuple(value)
+
+
+def _files(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise PydanticCustomError("malformed", "must be an object of strings.")
+    return value
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise PydanticCustomError("malformed", "must be an object.")
+    return value
+
+
+Text = Annotated[str, field_type(string, str)]
+Strings = Annotated[Sequence[str], field_type(_strings, list[str])]
+Path = Annotated[Text, Field(description="A file in the folder that this server may use.", examples=["photo.heic"])]
+Switch = Annotated[bool, field_type(boolean, bool)]
+Format = Annotated[Text, Field(description="The name of a format.", examples=["webp"])]
+
+
+class FileArguments(RequestModel):
+    """A file: exactly one of `path`, `data` and `url`."""
+
+    path: Path | None = None
+    data: (
+        Annotated[Text, Field(description="The content of the file, in Base64.", examples=["iVBORw0KGgo="])] | None
+    ) = None
+    name: (
+        Annotated[
+            Text,
+            Field(description="The name of the file in `data`; its extension tells text formats.", examples=["a.md"]),
+        ]
+        | None
+    ) = None
+    url: (
+        Annotated[
+            str,
+            URL,
+            Field(description="The server fetches the file from here.", examples=["https://example.com/a.jpg"]),
+        ]
+        | None
+    ) = None
+
+
+class OutputArguments(RequestModel):
+    """Where the result is written, and when."""
+
+    output_path: (
+        Annotated[
+            Text,
+            Field(
+                description="The file to write. By default, it is next to `path`; without `path`, the result is "
+                "returned, or stored by the server.",
+                examples=["photo.webp"],
+            ),
+        ]
+        | None
+    ) = None
+    overwrite: Annotated[Switch, Field(description="Replace an existing file.", examples=[True])] = False
+    as_job: Annotated[
+        Switch, Field(description="Respond with a job at once; get_job has its result.", examples=[True])
+    ] = False
+
+
+class ConvertArguments(FileArguments, OutputArguments):
+    """The arguments of `convert`, besides options."""
+
+    output_format: Format
+
+
+class InspectArguments(FileArguments):
+    """The arguments of `inspect`, besides options."""
+
+    output_format: Format
+
+
+class ToolArguments(FileArguments, OutputArguments):
+    """The arguments of `run_tool`."""
+
+    tool: Annotated[Text, Field(description="The name of the tool.", examples=["pdf-merge"])]
+    paths: Annotated[Strings, Field(description="Several files, in order.", examples=[["a.pdf", "b.pdf"]])] | None = (
+        None
+    )
+    contents: (
+        Annotated[Strings, Field(description="The contents of several files, in Base64.", examples=[["JVBERg=="]])]
+        | None
+    ) = None
+    urls: (
+        Annotated[Strings, Field(description="Several files, in order.", examples=[["https://example.com/a.pdf"]])]
+        | None
+    ) = None
+    files: Annotated[
+        Mapping[str, str],
+        field_type(_files, dict[str, str]),
+        Field(
+            description="Further files of the tool by name, such as `stamp`: the path, or `data:` and Base64.",
+            examples=[{"stamp": "mark.png"}],
+        ),
+    ] = {}
+    options: Annotated[
+        Mapping[str, Any],
+        field_type(_object, dict[str, Any]),
+        Field(description="The options of the tool.", examples=[{"pages": "1-3"}]),
+    ] = {}
+
+
+class FormatsArguments(RequestModel):
+    """The arguments of `list_formats`."""
+
+    input_format: Format | None = None
+    output_format: Format | None = None
+
+
+class JobArguments(RequestModel):
+    """The arguments of `get_job`."""
+
+    job_id: Annotated[Text, Field(description="The id of the job.", examples=["job_0123456789abcdefghijkl"])]
+    wait: Annotated[int, integer(0, MAX_WAIT), Field(description="Seconds to wait for its end.", examples=[30])] = 0
+
+
+def schema_of(model: type[RequestModel], without: frozenset[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the arguments, with some left out, and with options by name."""
+    fields = [field for field in describe(model) if field.name not in without]
+    properties = {field.name: {**field.schema, "description": field.description} for field in fields}
+    return {
+        "type": "object",
+        "properties": {**properties, **options},
+        "required": [field.name for field in fields if field.required],
+        "additionalProperties": False,
+    }

@@ -1,0 +1,220 @@
+"""The tools that agents call, with schemas from the declarations of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import ConversionError
+from engine.conversions import AnyTool
+from engine.options import Option, validate_options
+from engine.registry import Registry
+from web.agents.arguments import (
+    PATHS,
+    SERVED,
+    ConvertArguments,
+    FileArguments,
+    FormatsArguments,
+    InspectArguments,
+    JobArguments,
+    ToolArguments,
+    schema_of,
+)
+from web.agents.calls import AgentError, Backend, Call, Files, Source, decode
+from web.api.errors import ApiError
+from web.api.field_types import RequestModel, check_known, validate
+
+_CONVERT = (
+    "Convert a file into another format, also with another size, quality or crop. The response tells where the result "
+    "is, and as warnings what was lost. Without options, the file stays as it is, as far as the format can hold it."
+)
+_INSPECT = (
+    "Find out what a conversion would do: the format of the file, the steps, what is lost, the size of the result in "
+    "pixels, and all options with their values. Converts nothing, and is free."
+)
+_FORMATS = (
+    "List the output formats of each input format, or of one; with both formats, the steps, losses and options of this "
+    "conversion."
+)
+
+
+@dataclass(frozen=True)
+class AgentTool:
+    """A tool: `run` takes valid arguments, besides options. One that changes nothing is `read_only`."""
+
+    name: str
+    description: str
+    arguments: type[RequestModel]
+    run: Callable[[Any, Mapping[str, object]], Awaitable[dict[str, Any]]]
+    options: Mapping[str, Option]
+    read_only: bool = False
+
+
+class AgentTools:
+    """The tools by name. Agents use files below the root of `files`; `served` is whether a server converts them."""
+
+    def __init__(self, registry: Registry, backend: Backend, files: Files, *, served: bool) -> None:
+        self._registry = registry
+        self._backend = backend
+        self._files = files
+        self._without = (frozenset() if files.root else PATHS) | (frozenset() if served else SERVED)
+        tools = (
+            AgentTool("convert", _CONVERT, ConvertArguments, self._convert, registry.options),
+            AgentTool("run_tool", self._describe_tools(), ToolArguments, self._run_tool, {}),
+            AgentTool("inspect", _INSPECT, InspectArguments, self._inspect, registry.options, read_only=True),
+            AgentTool("list_formats", _FORMATS, FormatsArguments, self._formats, {}, read_only=True),
+            AgentTool(
+                "get_job",
+                "Get a job, which converts a file in the background, or its result.",
+                JobArguments,
+                self._job,
+                {},
+                read_only=True,
+            ),
+            AgentTool(
+                "account",
+                "Get the account that pays for conversions, with its credits and limits.",
+                RequestModel,
+                self._account,
+                {},
+                read_only=True,
+            ),
+        )
+        self.tools = {tool.name: tool for tool in tools}
+
+    def schema(self, tool: AgentTool) -> dict[str, Any]:
+        """The JSON Schema of the arguments of a tool."""
+        options = {name: option.schema for name, option in tool.options.items()}
+        schema = schema_of(tool.arguments, self._without, options)
+        if "tool" in schema["properties"]:
+            schema["properties"]["tool"]["enum"] = [*self._registry.tools]
+        return schema
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Calls a tool. Raises AgentError."""
+        tool = self.tools.get(name)
+        if tool is None:
+            raise AgentError("not_found", f"There is no tool {name}.", details={"available": sorted(self.tools)})
+        try:
+            check_known(arguments, self.schema(tool)["properties"])
+            own = {name: value for name, value in arguments.items() if name not in tool.options}
+            options = {name: value for name, value in arguments.items() if name in tool.options}
+            return await tool.run(validate(tool.arguments, own), options)
+        except (ConversionError, ApiError) as error:
+            details = error.details or None
+            raise AgentError(error.code, str(error), reason=error.reason, param=error.param, details=details) from error
+
+    async def _convert(self, given: ConvertArguments, options: Mapping[str, object]) -> dict[str, Any]:
+        return await self._backend.run(self._call(given, given.output_format, options, given))
+
+    async def _inspect(self, given: InspectArguments, options: Mapping[str, object]) -> dict[str, Any]:
+        return await self._backend.run(self._call(given, given.output_format, options, None))
+
+    def _call(
+        self, given: FileArguments, name: str, options: Mapping[str, object], output: ConvertArguments | None
+    ) -> Call:
+        """The call of a conversion; without `output`, of its dry run."""
+        target = self._registry.format(name)
+        (source,) = self._sources(given, 1)
+        valid = validate_options(self._registry.options, options)
+        if output is None:
+            return Call((source,), target.name if target else name, valid, dry_run=True)
+        place = self._place(output, source, target.extensions[0] if target else name)
+        return Call(
+            (source,),
+            target.name if target else name,
+            valid,
+            output=place,
+            overwrite=output.overwrite,
+            background=output.as_job,
+        )
+
+    async def _run_tool(self, given: ToolArguments, _options: Mapping[str, object]) -> dict[str, Any]:
+        tool = self._registry.tools.get(given.tool)
+        if tool is None:
+            raise AgentError("not_found", f"There is no tool {given.tool}.", param="tool")
+        check_known(given.files, tool.files)
+        sources = self._sources(given, tool.inputs[-1])
+        options = validate_options(self._registry.tool_options(tool.name), given.options)
+        call = Call(
+            sources,
+            tool.target.name,
+            options,
+            tool.name,
+            {name: self._further(name, value) for name, value in given.files.items()},
+            self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
+            given.overwrite,
+            given.as_job,
+        )
+        return await self._backend.run(call)
+
+    async def _formats(self, given: FormatsArguments, _options: Mapping[str, object]) -> dict[str, Any]:
+        names = (given.input_format, given.output_format)
+        source, target = (name and getattr(self._registry.format(name), "name", name) for name in names)
+        return await self._backend.formats(source, target)
+
+    async def _job(self, given: JobArguments, _options: Mapping[str, object]) -> dict[str, Any]:
+        return await self._backend.job(given.job_id, given.wait)
+
+    async def _account(self, _given: RequestModel, _options: Mapping[str, object]) -> dict[str, Any]:
+        return await self._backend.account()
+
+    def _sources(self, given: FileArguments, most: int) -> tuple[Source, ...]:
+        """The files of a call, at most as many. Raises AgentError."""
+        several = given if isinstance(given, ToolArguments) else ToolArguments(tool="")
+        paths = [*(several.paths or ()), *([given.path] if given.path is not None else ())]
+        contents = [*(several.contents or ()), *([given.data] if given.data is not None else ())]
+        urls = [*(several.urls or ()), *([given.url] if given.url is not None else ())]
+        names = " or ".join(name for name in ("path", "data", "url") if name not in self._without)
+        if sum(map(bool, (paths, contents, urls))) != 1:
+            raise AgentError("invalid_parameter", f"The file must be given by either {names}.", reason="exclusive")
+        found = [Source(path.name, path=path) for path in map(self._file, paths)]
+        found += [Source(given.name or "", data=decode(content)) for content in contents]
+        found += [Source(url=url) for url in urls]
+        if len(found) > most:
+            raise AgentError("invalid_parameter", f"Give at most {most} files.", reason="out_of_range")
+        return tuple(found)
+
+    def _further(self, name: str, value: str) -> Source:
+        if value.startswith("data:"):
+            return Source(name, data=decode(value.removeprefix("data:"), name))
+        path = self._file(value)
+        return Source(path.name, path=path)
+
+    def _file(self, path: str) -> Path:
+        found = self._files.find(path)
+        if not found.is_file():
+            raise AgentError("file_error", f"{path} is not a file.")
+        return found
+
+    def _place(
+        self, given: ConvertArguments | ToolArguments, source: Source, extension: str, suffix: str = ""
+    ) -> Path | None:
+        """Where the result is written: at `output_path`, or next to the first file; None without either."""
+        if given.output_path is not None:
+            output = self._files.find(given.output_path)
+        elif source.path is not None and not given.as_job:
+            output = source.path.with_name(f"{source.path.stem}{suffix}.{extension}")
+        else:
+            return None
+        if given.as_job:
+            raise AgentError("invalid_parameter", "A job stores its result; it has no output_path.", param="as_job")
+        if output.exists() and not given.overwrite:
+            raise AgentError("file_error", f"{output} exists; set overwrite to replace it.")
+        if not output.parent.is_dir():
+            raise AgentError("file_error", f"{output.parent} is not a folder.")
+        return output
+
+    def _describe_tools(self) -> str:
+        lines = [_describe(tool, self._registry.tool_options(tool.name)) for tool in self._registry.tools.values()]
+        return "\n".join(["Run a tool on whole files. The tools, with their options:", *lines])
+
+
+def _describe(tool: AnyTool, options: Mapping[str, Option]) -> str:
+    """A line about a tool: its files, what it does, and its options."""
+    count = f"{tool.inputs[0]} to {tool.inputs[-1]} files" if tool.takes_several else "1 file"
+    listed = [f"{option.name} ({option.values}{', required' * option.required})" for option in options.values()]
+    files = "".join(f"; further file {name}" for name in tool.files)
+    return f"- {tool.name}, {count}, {tool.reads}: {tool.summary} Options: {', '.join(listed) or 'none'}{files}."
