@@ -38,6 +38,7 @@ Pad: TypeAlias = Annotated[
 ]
 
 MODULES = ("numpy",)
+_LARGE = 10  # pixels: a radius of which a corner has nothing
 
 
 @transform(RASTER, after=effects.pixelate, memory=8)
@@ -50,7 +51,8 @@ def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
         shorter = min(frame.size)
         return _with_corners(frame, min(length(radius, shorter), shorter / 2))
 
-    return replace(_color_space.map_frames(raster, rounded), gain_map=raster.gain_map)
+    sample = raster.sample and _with_corners(raster.sample, _LARGE)  # a transparent pixel
+    return replace(_color_space.map_frames(raster, rounded), gain_map=raster.gain_map, sample=sample)
 
 
 def _with_corners(frame: Frame, radius: float) -> Frame:

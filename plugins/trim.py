@@ -25,23 +25,20 @@ def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
     """Cuts off the rows and columns at the edges that differ from the top left pixel by at most `trim` percent.
 
     A frame of one color stays as it is. All frames of an animation are cut to what none of them loses anything by; each
-    page has a border of its own, so that the sizes of several pages are known only when they are decoded.
+    page has a border of its own, so that the sizes of all but the first are known only when they are decoded.
     """
     if trim is None:
         return raster
     if raster.count > 1 and not raster.animated:
-        pages = _color_space.map_frames(raster, lambda frame: _cut(frame, [frame], trim))
-        return replace(pages, sizes=(), origin=None)
+        (first, *_), raster = raster.read_ahead(1)
+        pages = _color_space.map_frames(raster, lambda frame: _canvas.cut(frame, _content([frame], trim)))
+        return replace(pages, sizes=[_content([first], trim)[2:]], origin=None)
     frames, raster = raster.read_ahead()
     rectangle = _content(frames, trim)
     origin = raster.origin and raster.origin.cropped(*rectangle)
     del frames
     cut = _color_space.map_frames(raster, lambda frame: _canvas.cut(frame, rectangle), lambda _: rectangle[2:])
     return replace(cut, origin=origin)
-
-
-def _cut(frame: Frame, frames: Iterable[Frame], threshold: float) -> Frame:
-    return _canvas.cut(frame, _content(frames, threshold))
 
 
 def _content(frames: Iterable[Frame], threshold: float) -> Rectangle:

@@ -68,6 +68,15 @@ def test_a_dry_run_tells_what_a_run_does(source: str, options: OptionValues) -> 
         assert _or_error(_outcome_of_dry_run, plan, data, options) == _or_error(_outcome_of_run, plan, data, options)
 
 
+@pytest.mark.parametrize(("source", "target"), [("jpeg", "bmp"), ("png", "webp"), ("epub", "png"), ("svg", "jpeg")])
+def test_a_dry_run_tells_what_depends_on_the_pixels(source: str, target: str) -> None:
+    options: OptionValues = {"trim": 10, "pad": "10%", "radius": "50%", "dpi": 200}
+    data = sample(source)
+    plan = _REGISTRY.plan([_REGISTRY.formats[source]], target, options=options)
+
+    assert _outcome_of_dry_run(plan, data, options) == _outcome_of_run(plan, data, options)
+
+
 def _translucent(mode: str) -> bytes:
     return saved(Image.new(mode, (20, 20), (10, 20, 30, 100)), "PNG")
 

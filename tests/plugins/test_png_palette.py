@@ -109,7 +109,7 @@ def test_sixteen_bits_become_eight_and_cannot_be_requested() -> None:
 
 
 def test_a_size_is_reached_by_the_quality() -> None:
-    x, y = np.meshgrid(np.linspace(0, 255, 320), np.linspace(0, 255, 240))
+    x, y = np.meshgrid(np.linspace(0, 255, 120), np.linspace(0, 255, 80))
     smooth = saved(Image.fromarray(np.dstack([x, y, x]).astype(np.uint8)), "PNG")
     full = convert(smooth, "png", palette=True)
     limit = len(full.data) * 9 // 10
@@ -119,7 +119,7 @@ def test_a_size_is_reached_by_the_quality() -> None:
     assert len(limited.data) <= limit
     assert limited.outcome.quality_used is not None
     with pytest.raises(ConversionError) as caught:
-        convert(_PHOTO, "png", palette=True, max_bytes=1000)
+        convert(saved(photo((120, 80)), "PNG"), "png", palette=True, max_bytes=1000)
     assert caught.value.reason == "target_unreachable"
 
 
