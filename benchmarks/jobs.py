@@ -1,4 +1,7 @@
-"""Jobs: how many are accepted, claimed and finished per second, and the latency of requests beside a full queue."""
+"""Jobs: how many are accepted, claimed and finished per second, and the latency of requests beside a full queue.
+
+And how many messages about them are delivered per second.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +14,7 @@ from time import monotonic, sleep
 
 import psycopg
 
-from benchmarks import server
+from benchmarks import server, webhooks
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.measure import cpu_seconds
 from benchmarks.postgres import PostgresServer, find_binaries
@@ -33,13 +36,16 @@ _RATE = 20.0  # jobs per second
 _POLL_INTERVAL = 0.1  # seconds
 _COLUMNS = (
     *("database", "accepted per second", "finished per second", "CPU ms", "of the database", "statements"),
-    *("p50 ms", "p99 ms", "p99 ms beside a full queue", "refused"),
+    *("p50 ms", "p99 ms", "p99 ms beside a full queue", "refused", "messages per second"),
 )
 
 
 @dataclass(frozen=True)
 class _Result:
-    """The rates are per second, latencies of 202 in seconds, CPU time in seconds and statements per job."""
+    """The rates are per second, latencies of 202 in seconds, CPU time in seconds and statements per job.
+
+    `messages` are delivered to webhooks.
+    """
 
     accepted: float
     finished: float
@@ -49,6 +55,7 @@ class _Result:
     latencies: tuple[float, ...]
     beside: tuple[float, ...]
     refused: int
+    messages: float
 
 
 def measure(seconds: float) -> list[Report]:
@@ -74,7 +81,9 @@ def measure(seconds: float) -> list[Report]:
 
 
 def _measure(folder: Path, seconds: float, postgres: PostgresServer | None) -> _Result:
-    settings: Mapping[str, str] = {} if postgres is None else {"CONVERTD_DATABASE_URL": postgres.url}
+    settings = {"CONVERTD_URL_ALLOW": "127.0.0.0/8"}
+    if postgres is not None:
+        settings["CONVERTD_DATABASE_URL"] = postgres.url
     with server.running(folder, settings) as running:
         plan = replace(
             running.plan(TRIVIAL, folder, seconds, _CONNECTIONS, _ACCOUNTS), headers=("Prefer: respond-async",)
@@ -87,6 +96,8 @@ def _measure(folder: Path, seconds: float, postgres: PostgresServer | None) -> _
 
 
 def _run(plan: LoadPlan, running: Server, database: Database, postgres: PostgresServer | None) -> _Result:
+    with webhooks.Receiver() as receiver:
+        messages = webhooks.messages_per_second(database, receiver)
     _submit(replace(plan, seconds=1))
     _wait_until_empty(database)
     before = _used(running, postgres)
@@ -108,6 +119,7 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
         tuple(one.seconds for one in accepted),
         tuple(one.seconds for one in beside if one.status == HTTPStatus.ACCEPTED),
         sum(one.status != HTTPStatus.ACCEPTED for one in (*responses, *beside)),
+        messages,
     )
 
 
@@ -137,6 +149,7 @@ def _figures(result: _Result) -> Sequence[float]:
     return (
         *(result.accepted, result.finished, 1000 * result.cpu, 1000 * result.database_cpu, result.statements),
         *(1000 * ordered[len(ordered) // 2], 1000 * p99(ordered), 1000 * p99(result.beside), result.refused),
+        result.messages,
     )
 
 

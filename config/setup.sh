@@ -39,7 +39,8 @@ libjxl-tools             reads and writes JPEG XL independently
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
-netpbm                   reads simple pictures independently
+libjxr-tools             writes and reads JPEG XR independently
+netpbm                   reads simple pictures and JPEG 2000 independently
 poppler-utils            reads PDF independently
 qpdf                     checks PDF independently
 sqlite3                  makes backups

@@ -17,6 +17,7 @@ from engine.conversions import Transform as Transform
 from engine.conversions import conversion as conversion
 from engine.conversions import tool as tool
 from engine.conversions import transform as transform
+from engine.cpu_limit import call_within as call_within
 from engine.decode_limits import MAX_FRAMES as MAX_FRAMES
 from engine.decode_limits import MAX_PIXELS as MAX_PIXELS
 from engine.decode_limits import MAX_TOTAL_PIXELS as MAX_TOTAL_PIXELS
@@ -44,6 +45,7 @@ from engine.formats import ends_with as ends_with
 from engine.frames import DeepPixels as DeepPixels
 from engine.frames import Frame as Frame
 from engine.gain_map import GainMap as GainMap
+from engine.gain_map import GainMapNumbers as GainMapNumbers
 from engine.gain_map import warn_gain_map_lost as warn_gain_map_lost
 from engine.hdr import HDR_TRANSFERS as HDR_TRANSFERS
 from engine.hdr import LINEAR as LINEAR
@@ -62,8 +64,8 @@ from engine.options import InputNames as InputNames
 from engine.options import Option as Option
 from engine.options import OptionValue as OptionValue
 from engine.options import OptionValues as OptionValues
-from engine.options import PageRanges as PageRanges
 from engine.options import split_list as split_list
 from engine.origin import Origin as Origin
 from engine.origin import combined_orientation as combined_orientation
+from engine.page_ranges import PageRanges as PageRanges
 from engine.size_limit import best_within as best_within

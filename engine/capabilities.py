@@ -23,7 +23,8 @@ class TargetCapabilities:
     as floats, of which `deep_bits` are the numbers of bits. `max_side` is the longest side in pixels. `fit` returns the
     size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
     keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
-    it. `metadata` are the kinds of metadata (exif, xmp, iptc, text), and `max_metadata` the largest size of a block of
+    it. `without` are options of the encoder that have no effect beside the others. `metadata` are the kinds of
+    metadata (exif, xmp, iptc, text, and resolution outside of EXIF), and `max_metadata` the largest size of a block of
     them in bytes.
     """
 
@@ -39,6 +40,7 @@ class TargetCapabilities:
     max_side: int | None = None
     fit: Callable[[Size], Size] | None = None
     encoding: bool = False
+    without: frozenset[str] = frozenset()
     metadata: frozenset[str] = frozenset()
     max_metadata: int | None = None
 

@@ -19,6 +19,7 @@ from engine.options import (
     InputFile,
     Option,
     OptionValues,
+    arguments,
     read_input_files,
     read_names_parameter,
     read_options,
@@ -103,7 +104,7 @@ class Conversion(Generic[S, T]):
         capabilities = self.capabilities(options)
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
-        return self.run(reduced, **_own(self.options.keys() - {MAX_BYTES}, options))
+        return self.run(reduced, **arguments(self.run, self.options.keys() - {MAX_BYTES}, options))
 
     def capabilities(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
@@ -114,10 +115,6 @@ class Conversion(Generic[S, T]):
 
 
 AnyConversion: TypeAlias = Conversion[Any, Any]
-
-
-def _own(declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
-    return {name: options[name] for name in declared if name in options}
 
 
 def conversion(
@@ -166,11 +163,12 @@ class Transform(Generic[T]):
     always: bool = False
     memory: float = _TRANSFORM_MEMORY
     isolated: bool = False
+    pixels: Callable[[OptionValues, float], float] | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the transform with the options that it has; ignores others."""
-        return self.run(payload, **_own(self.options, options))
+        return self.run(payload, **arguments(self.run, self.options, options))
 
     def __str__(self) -> str:
         return self.name
@@ -201,16 +199,17 @@ def transform(
     always: bool = False,
     memory: float = _TRANSFORM_MEMORY,
     isolated: bool = False,
+    pixels: Callable[[OptionValues, float], float] | None = None,
 ) -> Callable[[Callable[Concatenate[T, P], T]], Transform[T]]:
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
-    `memory` and `isolated` are as in `conversion`.
+    `memory` and `isolated` are as in `conversion`. `pixels` returns how many a picture of so many has with the options.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, always, memory, isolated, read_options(run))
+        return Transform(run.__name__, format, run, after, always, memory, isolated, pixels, read_options(run))
 
     return declare
 
@@ -290,7 +289,7 @@ class Tool(Generic[T]):
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> Returned[T]:
         """Runs the tool with the options that it has, and with further files."""
-        given = {**_own(self.options, options), **files}
+        given = {**arguments(self.run, self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 
     @property
@@ -377,12 +376,6 @@ def tool(
         return replace(made, options=read_options(run), files=read_input_files(run))
 
     return declare
-
-
-def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
-    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
-    modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
-    return modules
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod, sqrt
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from engine.conversions import FidelityWarning
 from engine.decode_limits import Size
@@ -22,20 +22,16 @@ class _Frame(Protocol):
     def icc_profile(self) -> bytes | None: ...
 
 
-@dataclass(frozen=True)
-class GainMap:
-    """What makes a picture brighter on a screen with high dynamic range.
+class GainMapNumbers(NamedTuple):
+    """How a gain map applies.
 
-    `frame` is a Frame with the mode L or RGB, 8 bits per sample, and the size of the picture as `full_size`. Its
-    samples are logarithms of factors, from `minimum` to `maximum` (of base 2), to the power of `gamma`. The offsets are
-    added to the light before it is multiplied, and subtracted afterwards. These have a number per band of the frame,
+    Its samples are logarithms of factors, from `minimum` to `maximum` (of base 2), to the power of `gamma`. The offsets
+    are added to the light before it is multiplied, and subtracted afterwards. These have a number per band of the map,
     or one for all bands. The headrooms are logarithms (of base 2) of the ratio of the brightest light of a screen to
     white: up to that of the base, the picture is shown as it is, from the other one, the map applies in full.
-    `uses_base_colors`: it applies to colors with the primaries of the picture, otherwise with those of the profile of
-    `frame`.
+    `uses_base_colors`: it applies to colors with the primaries of the picture, otherwise with those of its own profile.
     """
 
-    frame: _Frame
     minimum: tuple[float, ...]
     maximum: tuple[float, ...]
     gamma: tuple[float, ...]
@@ -44,6 +40,17 @@ class GainMap:
     base_headroom: float
     other_headroom: float
     uses_base_colors: bool = True
+
+
+@dataclass(frozen=True)
+class GainMap:
+    """What makes a picture brighter on a screen with high dynamic range.
+
+    `frame` is a Frame with the mode L or RGB, 8 bits per sample, and the size of the picture as `full_size`.
+    """
+
+    frame: _Frame
+    numbers: GainMapNumbers
 
     def map(self, convert: Callable[[Any], Any]) -> GainMap:
         """The map of a picture whose frame was converted. It has no more pixels than before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, repeat, tee
+from itertools import chain, islice, repeat, tee
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
@@ -46,12 +46,13 @@ class Raster:
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
-    determines the sizes. `background` (red, green, blue, alpha) is the color to lay under the frames. `bit_depth` is
-    the requested number of bits per sample, `source_bit_depth` the number in the source of `deep_frames`, or of gray
-    with fewer than 8; if it is above 16, these issue a FidelityWarning where they lose some. `hdr` is what the samples
-    mean if they are of high dynamic range or linear light; frames then have no profile. `gain_map` adds it to a single
-    one. `sample` is a frame of one transparent pixel with the mode, depth and profile of the frames, if the header
-    states them. `origin` is the file of one picture from which it was decoded, for encoders of its format.
+    determines the sizes. `placed`: the option `gravity` has placed a crop. `background` (red, green, blue, alpha)
+    is the color to lay under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth`
+    the number in the source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these issue a
+    FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic range or linear
+    light; frames then have no profile. `gain_map` adds it to a single one. `sample` is a frame of one transparent
+    pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one
+    picture from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -71,6 +72,7 @@ class Raster:
     scalable: bool = False
     developed: bool = False
     resized: bool = False
+    placed: bool = False
     background: Background | None = None
     bit_depth: int | None = None
     source_bit_depth: int = 16
@@ -156,6 +158,18 @@ class Raster:
             origin=self.origin and self.origin.changed(),
             gain_map=self.gain_map and self.gain_map.map(convert),
         )
+
+    def read_ahead(self, count: int | None = None) -> tuple[list[Frame], Raster]:
+        """The first `count` frames, by default all, in their full depth, and the raster with all of its frames.
+
+        For changes that depend on the pixels. The frames stay in memory until they are read again.
+        """
+        rest = iter(self.frames if self.deep_frames is None else self.deep_frames)
+        read = list(islice(rest, count))
+        if self.deep_frames is None:
+            return read, replace(self, frames=chain(read, rest))
+        deep = chain(read, rest)
+        return read, replace(self, frames=(replace(frame, pixels=frame.image) for frame in deep), deep_frames=deep)
 
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.

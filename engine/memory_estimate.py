@@ -2,7 +2,9 @@
 
 import os
 
+from engine.conversions import Transform
 from engine.decode_limits import MAX_PIXELS
+from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 
 MAX_BYTES = 3 << 30
@@ -14,8 +16,14 @@ _RESULT_BYTES = 4  # per pixel, of an uncompressed file; results are written to 
 _MARGIN = 1.5  # for profiles, bit depth and transparency, which only some pictures have
 
 
-def needed_bytes(plan: Plan, pixels: float) -> int:
-    """Returns the memory that the plan and its result are expected to need for a picture of `pixels`."""
+def needed_bytes(plan: Plan, pixels: float, options: OptionValues = NO_OPTIONS) -> int:
+    """Returns the memory that the plan and its result are expected to need for a picture of `pixels`.
+
+    `options` may make it larger.
+    """
+    for step in plan.steps:
+        if isinstance(step, Transform) and step.pixels is not None:
+            pixels = max(pixels, min(step.pixels(options, pixels), MAX_PIXELS))
     return min(MAX_BYTES, max(_MIN_BYTES, round(pixels * (plan.memory + _RESULT_BYTES))))
 
 

@@ -8,7 +8,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field
 
 from engine import color
-from engine.options import PageRanges
+from engine.decode_limits import MAX_PIXELS
+from engine.page_ranges import PageRanges
+
+_SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
+_PERCENT = r"\d{1,3}(\.\d{1,4})?%"
+_OFFSET, _LENGTH = rf"(\d{{1,6}}|{_PERCENT})", rf"([1-9]\d{{0,5}}|{_PERCENT})"
+_RATIO = r"[1-9]\d{0,3}(\.\d{1,4})?"
 
 
 def _check_pages(text: str) -> str:
@@ -40,6 +46,13 @@ Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
 Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the picture before it is complete.")]
+Subsampling: TypeAlias = Annotated[
+    Literal["4:2:0", "4:2:2", "4:4:4"],
+    Field(
+        description="4:4:4 keeps the resolution of colors, 4:2:2 halves their width, 4:2:0 width and height. By "
+        "default 4:2:0, for JPEG with a quality below 90."
+    ),
+]
 BitDepth: TypeAlias = Annotated[Literal[8, 10, 12, 16], Field(description="Bits per sample of the result.")]
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray"], Field(description="Color space into which the pixels are converted.")
@@ -58,16 +71,48 @@ Fit: TypeAlias = Annotated[
 ]
 Enlarge: TypeAlias = Annotated[bool, Field(description="Whether a picture may become larger than its source.")]
 Gravity: TypeAlias = Annotated[
-    Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"],
-    Field(description="The part of the picture that `cover` keeps, and its position in `contain`."),
+    str,
+    Field(
+        pattern=rf"^(attention|center|(north|south)(east|west)?|east|west|\s*{_SHARE}\s*,\s*{_SHARE}\s*)$",
+        examples=["attention", "north", "0.3,0.7"],
+        description="What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast "
+        "and so on; the point x,y (0 to 1), as near to the middle as the edges allow; or attention, where "
+        "saturation, edges and skin are strongest.",
+    ),
 ]
 Crop: TypeAlias = Annotated[
     str,
     Field(
-        pattern=r"^\s*\d{1,6}\s*,\s*\d{1,6}\s*,\s*[1-9]\d{0,5}\s*,\s*[1-9]\d{0,5}\s*$",
-        examples=["0,0,640,480"],
-        description="x,y,width,height in pixels of the upright input; applied before resizing.",
+        pattern=rf"^\s*({_OFFSET}\s*,\s*{_OFFSET}\s*,\s*{_LENGTH}\s*,\s*{_LENGTH}|{_RATIO}\s*:\s*{_RATIO})\s*$",
+        examples=["0,0,640,480", "10%,10%,80%,80%", "16:9"],
+        description="x,y,width,height in pixels or percent of the upright input, or a ratio such as 16:9, placed by "
+        "`gravity`; applied before resizing.",
     ),
+]
+Trim: TypeAlias = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=100,
+        examples=[10],
+        description="Removes the border that has the color of the corner, or is transparent, up to this difference in "
+        "percent; applied before `crop`.",
+    ),
+]
+Scale: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=r"^\s*([1-9]\d{0,2}|1000)(\.\d{1,4})?\s*%\s*$",
+        examples=["50%"],
+        description="Size in percent of the picture, 1% to 1000%, where no `width` or `height` is given.",
+    ),
+]
+Dpr: TypeAlias = Annotated[
+    float, Field(ge=1, le=4, examples=[2], description="Device pixel ratio, which multiplies `width` and `height`.")
+]
+MaxPixels: TypeAlias = Annotated[
+    int,
+    Field(ge=1, le=MAX_PIXELS, examples=[1_000_000], description="Most pixels of the resized picture, width x height."),
 ]
 Rotate: TypeAlias = Annotated[Literal[0, 90, 180, 270], Field(description="Degrees clockwise.")]
 Flip: TypeAlias = Annotated[Literal["horizontal", "vertical"], Field(description="Mirrors the picture.")]
@@ -85,11 +130,21 @@ Exposure: TypeAlias = Annotated[
     Field(ge=-10, le=10, examples=[1], description="Brightens or darkens pictures with linear light, in stops."),
 ]
 Dpi: TypeAlias = Annotated[
-    int, Field(ge=18, le=1200, examples=[300], description="Resolution at which pages and vectors become pixels.")
+    int,
+    Field(
+        ge=18,
+        le=1200,
+        examples=[300],
+        description="Resolution at which pages and vectors become pixels, and which is written into pictures.",
+    ),
 ]
 Pages: TypeAlias = Annotated[
     str,
-    Field(max_length=1000, examples=["2-5,8"], description="Pages or frames from 1, such as 1, 2-5,8 or all."),
+    Field(
+        max_length=1000,
+        examples=["2-5,8"],
+        description="Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.",
+    ),
     AfterValidator(_check_pages),
 ]
 Position: TypeAlias = Annotated[

@@ -6,11 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property
 from inspect import Parameter, signature
-from itertools import pairwise
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -194,17 +193,39 @@ def _read_number(text: str) -> OptionValue:
 
 
 def read_options(function: Callable[..., Any]) -> dict[str, Option]:
-    """Returns the options of a step: its keyword-only parameters by name.
+    """Returns the options of a step by name: its keyword-only parameters, and the fields of those that are groups.
 
     Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
     int, float, bool or a Literal of one of them, with a range, a description and None at most.
     """
     keywords = _read_keywords(function)
-    return {
-        name: _read_option(parameter, kind)
+    found = [
+        option
         for name, (parameter, kind) in keywords.items()
         if _mark(kind, InputFile) is None and _mark(kind, _InputNames) is None
-    }
+        for option in (_read_group(kind) if is_dataclass(kind) else [_read_option(name, parameter.default, kind)])
+    ]
+    return {option.name: option for option in found}
+
+
+def arguments(function: Callable[..., Any], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
+    """Returns the `declared` options as the function of a step takes them: those of a group as its dataclass."""
+    given: dict[str, Any] = {name: options[name] for name in declared if name in options}
+    for parameter, group in _groups(function).items():
+        given[parameter] = group(**{one.name: given.pop(one.name) for one in fields(group) if one.name in given})
+    return given
+
+
+@cache
+def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
+    """The parameters that stand for several options: dataclasses, each of whose fields is an option."""
+    keywords = _read_keywords(function).items()
+    return {name: kind for name, (_, kind) in keywords if isinstance(kind, type) and is_dataclass(kind)}
+
+
+def _read_group(group: Any) -> list[Option]:
+    types = get_type_hints(group, include_extras=True)
+    return [_read_option(one.name, one.default, _without_none(one.name, types[one.name])) for one in fields(group)]
 
 
 def read_input_files(function: Callable[..., Any]) -> dict[str, InputFile]:
@@ -244,13 +265,13 @@ def _without_none(name: str, annotation: Any) -> Any:
     return kind
 
 
-def _read_option(parameter: Parameter, annotation: Any) -> Option:
+def _read_option(name: str, default: Any, annotation: Any) -> Option:
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
-        raise TypeError(f"the option {parameter.name} is not a plain value")
-    required = parameter.default is Parameter.empty
-    return Option(parameter.name, annotation, None if required else parameter.default, required)
+        raise TypeError(f"the option {name} is not a plain value")
+    required = default is Parameter.empty
+    return Option(name, annotation, None if required else default, required)
 
 
 def join_options(parts: Iterable[Mapping[str, Option]]) -> dict[str, Option]:
@@ -327,64 +348,3 @@ def split_list(text: str) -> list[str]:
             if isinstance(found, list) and all(type(item) in (str, int) for item in found):
                 return list(map(str, found)) or [""]
     return text.split(",")
-
-
-_ALL = "all"
-_SPAN = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
-
-
-@dataclass(frozen=True)
-class PageRanges:
-    """Selected pages as ranges (first, last), counted from 1: sorted, separated by gaps. No range: all pages."""
-
-    spans: tuple[tuple[int, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        sorted_apart = all(before[1] < after[0] for before, after in pairwise(self.spans))
-        if not sorted_apart or any(not 0 < first <= last for first, last in self.spans):
-            raise invalid_pages("pages must name pages from 1, such as 2,5,8 or 3-5.", {})
-
-    @classmethod
-    def parse(cls, text: str) -> PageRanges:
-        """Parses `all`, or page numbers and ranges in any order. Duplicates and a comma at the end are allowed.
-
-        Raises InvalidOption.
-        """
-        if text.strip() == _ALL:
-            return cls()
-        parts = split_list(text)
-        if len(parts) > 1 and not parts[-1].strip():
-            parts.pop()
-        spans = sorted(map(_parse_span, parts))
-        merged = [spans[0]]
-        for first, last in spans[1:]:
-            if first <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-            else:
-                merged.append((first, last))
-        return cls(tuple(merged))
-
-    def indexes(self, page_count: int) -> list[int]:
-        """Returns page indexes counted from 0. Raises InvalidOption for a page beyond `page_count`."""
-        if not self.spans:
-            return list(range(page_count))
-        last = self.spans[-1][1]
-        if last > page_count:
-            message = f"The file has no page {last}; its last page is {page_count}."
-            raise invalid_pages(message, {"page": last, "page_count": page_count})
-        return [number - 1 for first, last in self.spans for number in range(first, last + 1)]
-
-
-def invalid_pages(message: str, details: Mapping[str, Any], reason: str = "out_of_range") -> InvalidOption:
-    """Returns the error for the option `pages`."""
-    return InvalidOption(message, reason=reason, param="pages", details=details)
-
-
-def _parse_span(text: str) -> tuple[int, int]:
-    match = _SPAN.fullmatch(text)
-    if match is None:
-        raise invalid_pages("pages must be numbers from 1, such as 2,5,8 or 3-5.", {"value": text[:40]}, "malformed")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not 0 < first <= last:
-        raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": text[:40]})
-    return first, last

@@ -25,8 +25,9 @@ from engine.conversions import (
 from engine.errors import ConversionError, InvalidOption, StepFailed
 from engine.formats import FileFormat
 from engine.media import Raster
-from engine.options import NO_OPTIONS, OptionValues, PageRanges
+from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
+from engine.page_ranges import PageRanges
 from engine.planner import Conversions, Plan
 from engine.size_limit import best_within
 from engine.step_errors import step_errors
@@ -157,14 +158,15 @@ def check_options(plan: Plan, options: OptionValues) -> None:
     for option in plan.options.values():
         if option.required and option.name not in options:
             raise InvalidOption(f"{option.name} is missing.", reason="missing", param=option.name)
-    ignored = [name for name in options if name not in plan.options]
+    unused = plan.without_effect(options)
+    ignored = [name for name in options if name not in plan.options or name in unused]
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
     lossless = LOSSLESS in plan.options and options.get(LOSSLESS)
     if QUALITY in ignored or (QUALITY in options and lossless):
         ignored = [name for name in ignored if name != QUALITY]
-        message = f"{'This' if lossless else plan.target} is lossless: quality has no effect."
+        message = f"{'This' if lossless or QUALITY in unused else plan.target} is lossless: quality has no effect."
         FidelityWarning.issue("quality_ignored", message)
     if ignored:
         message = f"Options without effect on {plan.source} to {plan.target}: {', '.join(ignored)}."
@@ -276,7 +278,7 @@ def _encode(
     parts = [payload] if count == 1 else media.split(payload)
     digits = max(2, len(str(count)))
     for number, part in enumerate(parts, 1):
-        if MAX_BYTES in options and MAX_BYTES in encoder.options:
+        if MAX_BYTES in options and MAX_BYTES in encoder.options and MAX_BYTES not in plan.without_effect(options):
             file = _encode_within(encoder, part, options, trace)
         else:
             file = EncodedFile(run_step(encoder, part, options, trace), part)

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import accumulate, chain, count
 from typing import TypeAlias
 
-from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss, modules_of
+from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
+
+_OF_TIMING, _OF_FRAMES = frozenset({"delay", "loop", "speed"}), frozenset({"frames", "reverse"})  # of animations
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
@@ -39,6 +41,7 @@ class Plan:
     transforms: tuple[AnyTransform, ...] = ()
     file_names: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    templates: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def source(self) -> FileFormat:
@@ -94,6 +97,13 @@ class Plan:
         for name in options.keys() & self.options.keys():
             self.options[name].validate(options[name])
 
+    def without_effect(self, options: OptionValues) -> frozenset[str]:
+        """The options of the encoder that have no effect beside the others, and another value than their default."""
+        encoder = next((step for step in reversed(self.steps) if isinstance(step, Conversion)), None)
+        holds = encoder and encoder.capabilities(options)
+        names = holds.without & options.keys() & self.options.keys() if holds else ()
+        return frozenset(name for name in names if options[name] != self.options[name].default)
+
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
         """The values with which the plan runs, by name: those given and defaults. Without secrets."""
         values = {name: given.get(name, option.default) for name, option in self.options.items() if not option.secret}
@@ -104,7 +114,7 @@ class Plan:
 
         Each option is left to the first format that has it.
         """
-        remaining = dict(options)
+        remaining = {name: value for name, value in options.items() if name in self.options}
 
         def requested(format: AnyFormat) -> Steps:
             here = [one for one in self.transforms if one.format == format]
@@ -134,14 +144,25 @@ class Plan:
     @cached_property
     def isolated(self) -> bool:
         """Whether a step, the tool or the reader needs a process of its own, which ends after the job."""
-        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        return bool(self.programs) or any(step is not None and step.isolated for step in steps)
+        return bool(self.programs) or any(step.isolated for step in self._declared)
 
     @cached_property
     def modules(self) -> frozenset[str]:
         """MODULES of the plugin files that declare the steps, the tool and the reader."""
+        return frozenset(module for step in self._declared for module in modules_of(step))
+
+    @cached_property
+    def template(self) -> str:
+        """The template of these files with most of their modules. Empty if the job is not isolated."""
+        names = {template_of(step) for step in self._declared} if self.isolated else set[str]()
+        missing = {name: len(self.modules - self.templates.get(name, frozenset())) for name in ("", *sorted(names))}
+        return min(missing, key=missing.__getitem__)
+
+    @cached_property
+    def _declared(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
+        """The steps of the openings and after them, the tool and the reader."""
         steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        return frozenset(module for step in steps if step is not None for module in modules_of(step))
+        return tuple(step for step in steps if step is not None)
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))
@@ -158,10 +179,16 @@ def _has_effect(path: Conversions, index: int) -> bool:
 
 
 def _excluded(path: Conversions) -> frozenset[str]:
-    """The names of options that steps exclude: for payloads in memory, and for files of the format of the result."""
+    """The names of options that steps exclude: for payloads in memory, and for files of the format of the result.
+
+    Those of animations are excluded if the result cannot be one, or cannot have several pages.
+    """
     target = path[-1].target if path else None
     excluding = (step for step in path if step.target == target or not isinstance(step.target, FileFormat))
-    return frozenset(name for step in excluding for name in step.without)
+    excluded = frozenset(name for step in excluding for name in step.without)
+    if not isinstance(target, FileFormat) or target.animated:
+        return excluded
+    return excluded | _OF_TIMING if target.paged else excluded | _OF_TIMING | _OF_FRAMES
 
 
 def _step_text(step: AnyConversion | AnyTransform) -> str:
@@ -176,6 +203,23 @@ def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyForm
     """The names of options that have no effect on the path, whose formats have options of transforms."""
     steps = (step.options for index, step in enumerate(path) if _has_effect(path, index))
     return names & _excluded(path) | names.difference(*steps, *(transformed.get(step.target, ()) for step in path))
+
+
+def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
+    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
+    modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
+    return modules
+
+
+def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
+    """Returns TEMPLATE of that file, the process that imports its MODULES. Empty: the one for most jobs."""
+    template: str = step.run.__globals__.get("TEMPLATE", "")
+    return template
+
+
+def template_parts(name: str) -> list[str]:
+    """Returns the templates whose modules a template has: `a/b` has those of the one without a name, `a` and `a/b`."""
+    return ["", *accumulate(name.split("/"), "{}/{}".format)] if name else [""]
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]

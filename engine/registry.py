@@ -7,18 +7,33 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
-from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement, modules_of
+from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import UnknownFormat, UnsupportedConversion
 from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
-from engine.planner import Conversions, Plan, cheapest_paths
+from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
 from engine.plugin_loader import Plugin, load_plugins
 
 log = logging.getLogger("convertd.registry")
+
+_SEARCHES = 256  # for the best paths from a format that are kept; clients choose the names of options
+
+
+_PROBE = b"\0"
+
+
+def _find_failure(plugin: Plugin) -> str | None:
+    """Describes the first format that the plugin fails to detect in a file of any content."""
+    for fmt in plugin.reads:
+        try:
+            fmt.sniff(_PROBE)
+        except Exception as error:
+            return f"the detection of {fmt} fails: {type(error).__name__}: {error}"
+    return None
 
 
 class Registry:
@@ -32,8 +47,7 @@ class Registry:
         self.tools: dict[str, AnyTool] = {}
         self.options: dict[str, Option] = {}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
-        self._paths: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
-        self._paths_with_options: dict[AnyFormat, dict[AnyFormat, Conversions]] = {}
+        self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
@@ -46,9 +60,18 @@ class Registry:
         for transform in self._transforms:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
+        self.templates = self._find_templates()
+        """The modules that each template imports: its own and those of its parts."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }
+
+    def _find_templates(self) -> dict[str, frozenset[str]]:
+        own = {"": frozenset[str]()}
+        for step in chain.from_iterable(plugin.steps for plugin in self.plugins):
+            name = template_of(step)
+            own[name] = own.get(name, frozenset()).union(modules_of(step))
+        return {name: frozenset[str]().union(*(own.get(each, ()) for each in template_parts(name))) for name in own}
 
     def _decoded_to(self, target: AnyFormat | None) -> tuple[FileFormat, ...]:
         """The file formats that a step decodes to this format in memory, sorted by name."""
@@ -56,10 +79,13 @@ class Registry:
         return tuple(fmt for fmt, found in steps.items() if any(step.target == target for step in found))
 
     def _accept(self, plugin: Plugin) -> Plugin:
-        """Adds the declarations of a plugin. Returns a plugin with an error if it contradicts an earlier one."""
+        """Adds the declarations of a plugin.
+
+        Returns a plugin with an error if it contradicts an earlier one, or if its detection fails for any file.
+        """
         conflict = self._find_conflict(plugin)
-        if conflict is not None:
-            error = f"another plugin declares the {conflict} differently"
+        error = _find_failure(plugin) if conflict is None else f"another plugin declares the {conflict} differently"
+        if error is not None:
             log.error("plugin %s is ignored: %s", plugin.name, error)
             return Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
         self._formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
@@ -104,7 +130,7 @@ class Registry:
     @property
     def modules(self) -> frozenset[str]:
         """MODULES of all plugin files."""
-        return frozenset(module for plugin in self.plugins for step in plugin.steps for module in modules_of(step))
+        return frozenset[str]().union(*self.templates.values())
 
     def format(self, name: str) -> FileFormat | None:
         """Returns a format by name or alias, ignoring case; None if unknown."""
@@ -133,7 +159,12 @@ class Registry:
         extension = Path(filename).suffix[1:].lower()
         best, best_rank = None, (0, True)
         for fmt in self.formats.values():
-            rank = fmt.match(content, extension)
+            try:
+                rank = fmt.match(content, extension)
+            except Exception as error:
+                names = ", ".join(plugin.name for plugin in self.plugins if fmt in plugin.reads)
+                log.error("plugin %s fails to detect %s: %s: %s", names, fmt, type(error).__name__, error)
+                continue
             if rank > best_rank:
                 best, best_rank = fmt, rank
         if best is None:
@@ -208,7 +239,7 @@ class Registry:
         """The plan, or another one between the same formats if it has more of the options."""
         if plan.tool is not None or names <= plan.options.keys():
             return plan
-        return self._alternative(plan, cheapest_paths(self._graph, plan.source, names, self._transformed)[plan.target])
+        return self._alternative(plan, self._paths_from(plan.source, names)[plan.target])
 
     def _alternative(self, plan: Plan, path: Conversions) -> Plan:
         if path not in self._alternatives:
@@ -217,11 +248,7 @@ class Registry:
 
     def pair_options(self, plan: Plan) -> dict[str, Option]:
         """Returns the options that a conversion between the formats of a plan can have, whichever path it takes."""
-        source = plan.source
-        if source not in self._paths_with_options:
-            names = frozenset(self.options)
-            self._paths_with_options[source] = cheapest_paths(self._graph, source, names, self._transformed)
-        path = self._paths_with_options[source][plan.target]
+        path = self._paths_from(plan.source, frozenset(self.options))[plan.target]
         return join_options([self._alternative(plan, path).options, plan.options])
 
     def _plan(
@@ -263,7 +290,7 @@ class Registry:
         passed = {step.target for step in path} | {step.source for step in path[:1]}
         transforms = tuple(transform for transform in self._transforms if transform.format in passed)
         plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
-        return replace(plan, options=plan.find_options()).with_transforms(NO_OPTIONS)
+        return replace(plan, options=plan.find_options(), templates=self.templates).with_transforms(NO_OPTIONS)
 
     def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
         path = self._paths_from(source).get(fmt) if fmt else None
@@ -288,20 +315,27 @@ class Registry:
         paths = self._paths_from(source)
         return [fmt for fmt in self.formats.values() if fmt in paths]
 
+    def reads(self, fmt: FileFormat) -> bool:
+        """Returns whether files of this format are converted."""
+        return fmt in self._graph
+
     def reader(self, fmt: FileFormat) -> AnyConversion | None:
         """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""
         if fmt.text_extensions:
             return None
         return next((step for step in self._graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
 
-    def catalogue(self) -> list[Plan]:
-        """Returns a plan for every supported pair, sorted by input and output format."""
-        return [self.plan([source], target) for source in self.formats.values() for target in self.targets(source)]
+    def pairs(self) -> list[tuple[FileFormat, FileFormat]]:
+        """Returns every supported pair of input and output format, sorted by both."""
+        return [(source, target) for source in self.formats.values() for target in self.targets(source)]
 
-    def _paths_from(self, source: AnyFormat) -> dict[AnyFormat, Conversions]:
-        if source not in self._paths:
-            self._paths[source] = cheapest_paths(self._graph, source)
-        return self._paths[source]
+    def catalogue(self) -> list[Plan]:
+        """Returns a plan for every supported pair, in the same order, which takes 50 us each."""
+        return [self.plan([source], target) for source, target in self.pairs()]
+
+    def _find_paths(self, source: AnyFormat, names: frozenset[str] = frozenset()) -> Mapping[AnyFormat, Conversions]:
+        """Returns the best path to each format, with as many of the options as possible. `_paths_from` keeps it."""
+        return cheapest_paths(self._graph, source, names, self._transformed)
 
 
 @contextmanager

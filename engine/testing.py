@@ -21,7 +21,7 @@ from typing import ClassVar, TypeAlias
 from PIL import Image, ImageChops
 
 from engine import pipeline, sandbox
-from engine.conversions import Conversion, Loss, modules_of
+from engine.conversions import Conversion, Loss
 from engine.errors import ConversionError
 from engine.executor import Job, JobLimits, JobResult, LocalExecutor
 from engine.executor.forkserver import ForkServer
@@ -29,7 +29,7 @@ from engine.executor.pool import WorkerPool
 from engine.formats import FileFormat
 from engine.media import RASTER
 from engine.options import NO_OPTIONS, Option
-from engine.planner import Plan
+from engine.planner import Plan, modules_of
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from engine.verification import verify

@@ -27,8 +27,8 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     reader = plan.reader if target == plan.target else registry.reader(target)
     if target.is_complete and not target.is_complete(result.data):
         raise StepFailed(f"The result is an incomplete {target} file.")
-    is_read = bool(registry.targets(target)) and not target.text_extensions  # a text can begin as any file does
-    if is_read and registry.identify_content(result.data, f"result.{target.extensions[0]}") != target:
+    has_signature = registry.reads(target) and not target.text_extensions  # a text can begin as any file does
+    if has_signature and not target.sniff(result.data):
         raise StepFailed(f"The result is not a {target} file.")
     if reader is None:
         written = _encoded_pictures(result.encoder_input, paged=target.paged)

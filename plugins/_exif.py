@@ -34,8 +34,10 @@ STRUCTURAL = frozenset(
     {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 280, 281, 282, 283, 284, 296, 301, 317, 318, 319}
     | {320, 322, 323, 324, 325, 338, 339, 347, 512, 513, 514, 529, 530, 531, 532, 34675}
 )
-_SOFTWARE, _TIME, _HOST_COMPUTER, _RESOLUTION = 0x0131, 0x0132, 0x013C, frozenset({0x011A, 0x011B, 0x0128})
-_SAFE = (DESCRIPTIVE | _RESOLUTION | {ORIENTATION}) - {0x010D, _HOST_COMPUTER, *DIRECTORIES}
+_SOFTWARE, _TIME, _HOST_COMPUTER = 0x0131, 0x0132, 0x013C
+_ACROSS, _DOWN, _UNIT = _RESOLUTION = 0x011A, 0x011B, 0x0128  # dots per unit, and the unit
+_RATIONAL, _INCH, _DENOMINATOR = 5, 2, 1  # a type, a unit, and that of integers
+_SAFE = (DESCRIPTIVE | {*_RESOLUTION, ORIENTATION}) - {0x010D, _HOST_COMPUTER, *DIRECTORIES}
 
 # Exposure, dates, lens and title: tags of the EXIF directory that identify neither a device nor a person or place.
 SAFE_EXPOSURE = frozenset(
@@ -270,6 +272,27 @@ def with_size(exif: bytes | None, size: Size) -> bytes | None:
             if isinstance(value, Value) and value.kind in _CODES:
                 code = block.order + _CODES[value.kind]
                 changes[value.start] = struct.pack(code, min(side, (1 << 8 * struct.calcsize(code)) - 1))
+    return _changed(block, changes, preview=True)
+
+
+def with_resolution(exif: bytes | None, dpi: float) -> bytes | None:
+    """An EXIF block whose tags of the resolution, if it has them, have this number of dots per inch.
+
+    A block of these tags only, if there is none.
+    """
+    block = parse(exif)
+    dots = (round(dpi * _DENOMINATOR), _DENOMINATOR)
+    if block is None:
+        rational, inch = Value(_RATIONAL, 1, struct.pack("<II", *dots)), Value(_SHORT, 1, struct.pack("<H", _INCH))
+        return write_block({_ACROSS: rational, _DOWN: rational, _UNIT: inch}, "<")
+    changes = {}
+    for tag in (_ACROSS, _DOWN):
+        value = block.directory.get(tag)
+        if isinstance(value, Value) and value.kind == _RATIONAL:
+            changes[value.start] = struct.pack(f"{block.order}II", *dots)
+    unit = block.directory.get(_UNIT)
+    if isinstance(unit, Value) and unit.kind == _SHORT:
+        changes[unit.start] = struct.pack(f"{block.order}H", _INCH)
     return _changed(block, changes, preview=True)
 
 

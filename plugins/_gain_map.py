@@ -7,11 +7,10 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from PIL import Image
 
-from engine import Frame, GainMap, Size
+from engine import Frame, GainMap, GainMapNumbers, Size
 
 _ADOBE = b"http://ns.adobe.com/hdr-gain-map/1.0/"
 _APPLE_HEADROOM = re.compile(rb"HDRGainMapHeadroom(?:=[\"']|>)([0-9.]+)")
@@ -21,38 +20,22 @@ _DENOMINATOR = 1_000_000
 _BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
 
 
-class Numbers(NamedTuple):
-    """The numbers of a GainMap, whose fields have the same names."""
-
-    minimum: tuple[float, ...]
-    maximum: tuple[float, ...]
-    gamma: tuple[float, ...]
-    base_offset: tuple[float, ...]
-    other_offset: tuple[float, ...]
-    base_headroom: float
-    other_headroom: float
-    uses_base_colors: bool = True
-
-
-def made(image: Image.Image, numbers: Numbers | None, size: Size, profile: bytes | None = None) -> GainMap | None:
+def made(
+    image: Image.Image, numbers: GainMapNumbers | None, size: Size, profile: bytes | None = None
+) -> GainMap | None:
     """The gain map of a picture of `size`, as it is stored. None without valid numbers."""
     if numbers is None or not _are_valid(numbers):
         return None
     image = image if image.mode in ("L", "RGB") else image.convert("RGB")
-    return GainMap(Frame(image, profile, full_size=size), *numbers)
+    return GainMap(Frame(image, profile, full_size=size), numbers)
 
 
-def _are_valid(numbers: Numbers) -> bool:
+def _are_valid(numbers: GainMapNumbers) -> bool:
     values = [*numbers.minimum, *numbers.maximum, *numbers.base_offset, *numbers.other_offset, *numbers[5:7]]
     return all(abs(value) <= _LARGEST for value in values) and all(0 < value <= _LARGEST for value in numbers.gamma)
 
 
-def numbers_of(gain_map: GainMap) -> Numbers:
-    """The numbers of a gain map."""
-    return Numbers(*(getattr(gain_map, name) for name in Numbers._fields))
-
-
-def from_xmp(packet: bytes) -> Numbers | None:
+def from_xmp(packet: bytes) -> GainMapNumbers | None:
     """The numbers in XMP of Adobe. None without, and for a map that makes a picture of HDR darker."""
     if _ADOBE not in packet or b"True" in _values(packet, "BaseRenditionIsHDR"):
         return None
@@ -64,7 +47,7 @@ def from_xmp(packet: bytes) -> Numbers | None:
     try:
         (low, *_), (high, *_) = read("HDRCapacityMin", 0), read("HDRCapacityMax", math.nan)
         bands = read("GainMapMin", 0), read("GainMapMax", math.nan), read("Gamma", 1)
-        return Numbers(*bands, read("OffsetSDR", 1 / 64), read("OffsetHDR", 1 / 64), low, high)
+        return GainMapNumbers(*bands, read("OffsetSDR", 1 / 64), read("OffsetHDR", 1 / 64), low, high)
     except ValueError:
         return None
 
@@ -72,7 +55,10 @@ def from_xmp(packet: bytes) -> Numbers | None:
 def _values(packet: bytes, name: str) -> bytes:
     """The text of an attribute or an element; of a list, the entries."""
     key = name.encode()
-    attribute, element = rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key, rb"<hdrgm:%b\b[^>]*>(.*?)</hdrgm:%b>" % (key, key)
+    attribute, element = (
+        rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key,
+        rb"<hdrgm:%b\b[^<>]*>(.*?)(?:</hdrgm:%b>|\Z)" % (key, key),
+    )
     found = re.search(attribute + b"|" + element, packet, re.DOTALL)
     return re.sub(rb"<[^>]*>", b" ", found[1] or found[2] or b"") if found else b""
 
@@ -83,7 +69,7 @@ def to_xmp(gain_map: GainMap) -> bytes:
     def written(values: Sequence[float]) -> str:
         return "<rdf:Seq>" + "".join(f"<rdf:li>{value:.6f}</rdf:li>" for value in values) + "</rdf:Seq>"
 
-    numbers = numbers_of(gain_map)
+    numbers = gain_map.numbers
     lists = {
         "GainMapMin": numbers.minimum,
         "GainMapMax": numbers.maximum,
@@ -104,7 +90,7 @@ def to_xmp(gain_map: GainMap) -> bytes:
     ).encode()
 
 
-def from_iso(data: bytes) -> Numbers | None:
+def from_iso(data: bytes) -> GainMapNumbers | None:
     """The numbers as ISO 21496-1 has them. None if they are invalid, or of a later version."""
     try:
         minimum_version, _, flags = struct.unpack_from(">HHB", data)
@@ -115,7 +101,7 @@ def from_iso(data: bytes) -> Numbers | None:
         rows = [values[2 + 5 * band : 7 + 5 * band] for band in range(bands)]
         minimum, maximum, gamma, base_offset, other_offset = zip(*rows, strict=True)
         offsets = base_offset, other_offset
-        return Numbers(minimum, maximum, gamma, *offsets, values[0], values[1], bool(flags & _BASE_COLORS))
+        return GainMapNumbers(minimum, maximum, gamma, *offsets, values[0], values[1], bool(flags & _BASE_COLORS))
     except (struct.error, ZeroDivisionError, ValueError, IndexError, TypeError):
         return None
 
@@ -137,7 +123,7 @@ def _fractions(data: bytes, *, common: bool) -> Iterator[float]:
 
 def to_iso(gain_map: GainMap) -> bytes:
     """The numbers as ISO 21496-1 has them."""
-    numbers = numbers_of(gain_map)
+    numbers = gain_map.numbers
     lists = numbers[:5]
     bands = max(len(values) for values in lists)
     flags = (_BANDS if bands == 3 else 0) | (_BASE_COLORS if numbers.uses_base_colors else 0)
@@ -161,7 +147,7 @@ def from_apple(image: Image.Image, packet: bytes, size: Size) -> GainMap | None:
         return None
     largest = math.log2(headroom)
     table = [round(255 * math.log2(1 + (headroom - 1) * _light(value / 255)) / largest) for value in range(256)]
-    numbers = Numbers((0.0,), (largest,), (1.0,), (0.0,), (0.0,), 0.0, largest)
+    numbers = GainMapNumbers((0.0,), (largest,), (1.0,), (0.0,), (0.0,), 0.0, largest)
     return made(image.convert("L").point(table), numbers, size)
 
 

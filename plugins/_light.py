@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from engine import LINEAR, DeepPixels, Frame, HdrColors, Primaries, Raster, Size, linear_from, linear_to_xyz
+from engine import (
+    LINEAR,
+    CorruptInput,
+    DeepPixels,
+    FidelityWarning,
+    Frame,
+    HdrColors,
+    Primaries,
+    Raster,
+    Size,
+    linear_from,
+    linear_to_xyz,
+)
 from plugins import _cicp
 
 if TYPE_CHECKING:
@@ -19,10 +31,13 @@ _BANDS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int, exposure: float) -> Raster:
     """A raster of one picture that `read` decodes: linear light of sRGB's primaries as 32-bit floats, straight alpha.
 
-    `bits` are those of a sample in the file. `exposure` are the stops by which the picture becomes brighter.
+    `bits` are those of a sample in the file. `exposure` are the stops by which the picture becomes brighter. Raises
+    CorruptInput for a picture without pixels.
     """
     import numpy as np
 
+    if not size[0] * size[1]:
+        raise CorruptInput("The picture has no pixels.")
     sample = Frame(DeepPixels(np.zeros((1, 1, *_BANDS[mode]), np.float32), mode))
     return Raster(
         _frames(read, mode, exposure),
@@ -40,6 +55,12 @@ def _frames(read: Callable[[], NDArray[Any]], mode: str, exposure: float) -> Ite
         colors = array if mode == "L" else array[..., :3]
         colors *= 2.0**exposure
     yield Frame(DeepPixels(array, mode))
+
+
+def ignore_exposure(exposure: float) -> None:
+    """Issues a FidelityWarning if the option is given for a picture that is not linear light."""
+    if exposure:
+        FidelityWarning.issue("option_ignored", "exposure has an effect only on linear light.")
 
 
 def from_primaries(primaries: Primaries, array: NDArray[Any]) -> NDArray[Any]:

@@ -1,12 +1,13 @@
 """The root element of markup files, which identifies their format, and limits on their elements."""
 
 import re
-
-from lxml import etree
+from collections.abc import Mapping
 
 from engine import TooLarge
 
-_MAX_ELEMENTS = 50_000
+MAX_ELEMENTS = 20_000
+_SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
+_MAX_DIGITS = 9  # of the attributes
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
@@ -32,25 +33,29 @@ def root_name(head: bytes) -> str | None:
     return found[1] if found else None
 
 
-def check_elements(markup: bytes) -> None:
-    """Raises TooLarge if HTML has too many elements, or if they are nested too deeply."""
-    parser = etree.HTMLParser(target=_Counter(), huge_tree=True)
+def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:
+    """Raises TooLarge if HTML has more than `most` elements and columns, or if they are nested too deeply."""
+    from lxml import etree  # only for HTML, while all files are compared with what this module finds
+
+    parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
     parser.close()
 
 
 class _Counter:
-    """A target of a parser that counts elements."""
+    """A target of a parser that counts elements, and cells once for each column."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._open = self._elements = 0
 
-    def start(self, _tag: str, _attributes: object) -> None:
+    def start(self, _tag: str, attributes: Mapping[str, str]) -> None:
         self._open += 1
-        self._elements += 1
-        if self._elements > _MAX_ELEMENTS:
-            details = {"max_elements": _MAX_ELEMENTS}
-            raise TooLarge(f"The file has more than {_MAX_ELEMENTS} elements.", reason="elements", details=details)
+        spans = (attributes.get(name, "").strip()[:_MAX_DIGITS] for name in _SPANS)
+        self._elements += max(1, *(int(span) if span.isdecimal() else 1 for span in spans))
+        if self._elements > self._most:
+            message = f"The file has more than {self._most} elements, or columns that they cover."
+            raise TooLarge(message, reason="elements", details={"max_elements": self._most})
         if self._open > _MAX_NESTING:
             raise TooLarge("The file is nested too deeply.", reason="elements", details={"max_nesting": _MAX_NESTING})
 

@@ -27,14 +27,17 @@ _PROPERTIES: Mapping[str, str] = MappingProxyType(
 def adapt(raster: Raster, target: TargetCapabilities, *, told: Set[str]) -> Raster:
     """The raster with the metadata that the target holds, for pixels of its size: IPTC and texts as XMP if need be.
 
+    A resolution that is requested is in EXIF where the target has no other place for it.
     Issues a FidelityWarning for the kinds of metadata in `told` that the target lacks, for texts that XMP cannot hold
     or has otherwise, and for blocks that are too large.
     """
     written_as_xmp = _WRITTEN_AS_XMP - target.metadata if "xmp" in target.metadata else frozenset()
+    exif = _exif.with_size(raster.exif, raster.sizes[0]) if raster.sizes else raster.exif
+    if "resolution" in told - target.metadata and "exif" in target.metadata and raster.dpi:
+        exif, told = _exif.with_resolution(exif, raster.dpi[0]), told - {"resolution"}
     if lost := told - target.metadata - written_as_xmp:
         _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
     xmp = _with_captions(raster, written_as_xmp) if written_as_xmp else raster.xmp
-    exif = _exif.with_size(raster.exif, raster.sizes[0]) if raster.sizes else raster.exif
     blocks = {"exif": exif, "xmp": xmp, "iptc": raster.iptc}
     for name, block in blocks.items():
         if block and target.max_metadata is not None and len(block) > target.max_metadata:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = pdf.MODULES
+TEMPLATE = "documents"
 _COST = 10.0
 _CONTENT_TYPES = "[Content_Types].xml"
 _ENCRYPTED_PACKAGE = "EncryptedPackage"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageFile, PngImagePlugin
 
-from engine import MAX_FRAMES, MAX_PIXELS, FidelityWarning, Frame, PageRanges, Raster, Size, TooLarge
+from engine import MAX_FRAMES, MAX_PIXELS, FidelityWarning, Frame, PageRanges, Raster, Size, TooLarge, color
 from plugins import _exif, _iptc
 
 if TYPE_CHECKING:
@@ -111,11 +111,15 @@ def decode(
     # HEIF opens at the primary picture, which may not be the first in the file.
     primary = image.tell()
     order = select([primary, *(index for index in range(count) if index != primary)][:count], pages)
+    order = sorted(order) if animated else order
     return to_raster(image, order, animated=animated and len(order) > 1, lossy=lossy)
 
 
 def select(order: list[int], pages: str | None) -> list[int]:
-    """The frames in `order` that the option `pages` selects. Raises InvalidOption."""
+    """The pictures in `order` that the option `pages` selects, in its order. Raises InvalidOption.
+
+    Frames of animations are sorted afterwards, because they are decoded one after the other.
+    """
     return order if pages is None else [order[index] for index in PageRanges.parse(pages).indexes(len(order))]
 
 
@@ -225,6 +229,21 @@ def plausible_dpi(dpi: Any) -> tuple[float, float] | None:
     except (TypeError, ValueError, ZeroDivisionError):
         return None
     return (across, down) if 10 <= across <= 10_000 and 10 <= down <= 10_000 else None
+
+
+def transparent_inks(array: NDArray[Any], maximum: int, profile: bytes | None) -> Image.Image:
+    """CMYK with transparency as RGBA in sRGB, because no raster has both. Issues warnings.
+
+    `array` has rows x columns x 5 samples from 0 to `maximum`.
+    """
+    import numpy as np
+
+    if maximum > 255:
+        color.warn_of_depth(8)
+    samples = color.scale(array, maximum, 255).astype(np.uint8)
+    image = color.reduced_to_srgb(Image.fromarray(samples[..., :4], "CMYK"), profile)
+    image.putalpha(Image.fromarray(samples[..., 4]))
+    return image
 
 
 def apply_orientation(array: NDArray[Any], orientation: int) -> NDArray[Any]:

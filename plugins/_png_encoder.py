@@ -6,25 +6,28 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from PIL import Image, PngImagePlugin
+from pydantic import Field
 
-from engine import DeepPixels, FidelityWarning, HdrColors, Raster, TargetCapabilities
-from engine.option_types import Effort, Progressive
-from plugins import _exif, _pillow
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities
+from engine.option_types import Effort, Progressive, Quality
+from plugins import _exif, _palette, _pillow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MODULES = ("imagecodecs._deflate", "imagecodecs._png")
+MODULES = ("imagecodecs._deflate", "imagecodecs._png", *_palette.MODULES)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _DEFAULT_EFFORT = 5
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
 _MAX_ZLIB_LEVEL = 9
+_MAX_COLORS = 256
 _BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to decide on filters
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
@@ -44,12 +47,43 @@ HOLDS = TargetCapabilities(
     icc=True,
     hdr=True,
     animation_modes=("RGBA",),
-    metadata=frozenset({"exif", "xmp", "text"}),
+    metadata=frozenset({"exif", "xmp", "text", "resolution"}),
 )
 """What a PNG can store."""
+_OF_PALETTE = frozenset({"dither", "quality", "max_bytes"})
+Palette: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has."
+    ),
+]
+Colors: TypeAlias = Annotated[
+    int, Field(ge=2, le=256, examples=[64], description="Most colors of a PNG, in a palette; implies `palette`.")
+]
+Dither: TypeAlias = Annotated[
+    float, Field(ge=0, le=1, examples=[0.5], description="How much the colors of a palette are mixed; 0 is not at all.")
+]
 
 
-def encode(raster: Raster, *, effort: Effort = _DEFAULT_EFFORT, progressive: Progressive = False) -> bytes:
+def holds(options: OptionValues) -> TargetCapabilities:
+    """What a PNG can store with these options, and which of them have no effect without a palette."""
+    if not (options.get("palette") or options.get("colors")):
+        return replace(HOLDS, without=_OF_PALETTE)
+    return replace(HOLDS, deep_modes=(), hdr=False)
+
+
+def encode(
+    raster: Raster,
+    *,
+    effort: Effort = _DEFAULT_EFFORT,
+    progressive: Progressive = False,
+    palette: Palette = False,
+    colors: Colors | None = None,
+    dither: Dither = 1,
+    quality: Quality | None = None,
+) -> bytes:
+    if palette or colors:
+        raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
     level = _LEVELS[effort - 1]
@@ -60,8 +94,13 @@ def encode(raster: Raster, *, effort: Effort = _DEFAULT_EFFORT, progressive: Pro
         return _encode_samples(
             pixels, bits, level, list(_metadata_chunks(raster, frames[0].icc_profile)), interlaced=progressive
         )
+    return _encode_with_pillow(raster, frames, level, interlaced=progressive)
+
+
+def _encode_with_pillow(raster: Raster, frames: list[Frame], level: int, *, interlaced: bool) -> bytes:
+    """An animation, or a still with a palette."""
     image = frames[0].image
-    if progressive and len(frames) > 1:
+    if interlaced and len(frames) > 1:
         FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
     info = PngImagePlugin.PngInfo()
     for keyword, text in _texts(raster):
@@ -79,7 +118,17 @@ def encode(raster: Raster, *, effort: Effort = _DEFAULT_EFFORT, progressive: Pro
     )
     if len(frames) > 1:
         return data
-    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if progressive else ())
+    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if interlaced else ())
+
+
+def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
+    """The raster whose frame has a palette. An animation, whose frames would have the same one, stays as it is."""
+    if raster.count > 1:
+        FidelityWarning.issue("option_ignored", "palette has no effect on animated PNG.")
+        return raster
+    frame = raster.first_frame()
+    image = _palette.with_palette(frame.image, colors, dither, quality)
+    return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
 
 
 def _drawn_file(raster: Raster) -> bytes | None:
@@ -118,6 +167,15 @@ def _encode_samples(
     del samples, passes, pixels  # free memory before compression
     chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
     return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), _chunk(b"IEND", b"")])
+
+
+def compress_pixels(image: Image.Image) -> bytes:
+    """The rows of a picture of bytes as the image data of a PNG: each after the number of its filter, compressed."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    samples, level = np.asarray(image), _LEVELS[_DEFAULT_EFFORT - 1]
+    return bytes(deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
 
 
 def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:

@@ -54,7 +54,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     if picture.icc_profile and picture.mode == "CMYK":
         color.warn_profile_dropped()
     elif picture.icc_profile and not _is_srgb(picture):
-        return from_raster(jpeg.decode.run(data).converted_for(HOLDS))
+        return from_raster(jpeg.decode(data).converted_for(HOLDS))
     return _draw_jpeg(picture)
 
 

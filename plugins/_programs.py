@@ -1,10 +1,30 @@
-"""Programs of the system that steps and tools run."""
+"""Programs that steps and tools run, and libraries of the system that they load."""
 
+import ctypes
 import shutil
 from pathlib import Path
+
+_LOADER_CACHE = Path("/etc/ld.so.cache")
 
 
 def find(name: str) -> tuple[str, ...]:
     """The path of an installed program, as a declaration of a step has it; empty if it is not installed."""
     path = shutil.which(name)
     return (str(Path(path).resolve()),) if path else ()
+
+
+def has_library(name: str) -> bool:
+    """Whether the dynamic loader finds a library, which stays unloaded if the loader's cache names it.
+
+    A loaded library, with all that it needs, would be a part of every process that loads the plugins.
+    """
+    try:
+        if f"/{name}\0".encode() in _LOADER_CACHE.read_bytes():  # paths
+            return True
+    except OSError:  # other C libraries have no cache
+        pass
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True

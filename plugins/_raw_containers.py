@@ -20,6 +20,7 @@ _CANON_UUID, _XMP_UUID = (
 _UUID_SIZE = 16
 _PACKED = 0x59
 _INTEROPERABILITY = 0xA005
+_MAX_PARTS = 1 << 16  # strips or tiles of a directory
 
 
 class _Camera(NamedTuple):
@@ -114,7 +115,10 @@ def is_truncated(data: bytes) -> bool:
     """Whether sensor data lies beyond the end of the file: LibRaw decodes some truncated files to noise."""
     if data.startswith(_MINOLTA):
         return _minolta_size(data) > len(data)
-    return _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data))
+    if data.startswith(_FUJI):
+        offset, size = struct.unpack(">2I", data[100:108].ljust(8, b"\0"))
+        return int(offset + size) > len(data)
+    return _tiff_tags.is_truncated(data, _tiff_tags.read_directories(data, _MAX_PARTS))
 
 
 def _minolta_size(data: bytes) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from PIL import Image
 
 from engine import DeepPixels, Size, color
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from plugins import _bands
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom in pixels."""
@@ -24,10 +22,15 @@ _FAST_MODES = frozenset({"L", "RGB", "RGBA", "CMYK", "F"})
 
 def resample(pixels: Image.Image | DeepPixels, size: Size, box: Box) -> Image.Image | DeepPixels:
     """Returns the part `box` of a picture at another size."""
+    import numpy as np
+
     if pixels.size == size and box == (0, 0, *size):
         return pixels
     if isinstance(pixels, DeepPixels):
-        return _resample_deep(pixels, size, box)
+        resampled: DeepPixels = _bands.filter_bands(
+            pixels, lambda values: np.asarray(_filter(Image.fromarray(values), size, box))
+        )
+        return resampled
     return _filter(continuous(pixels), size, box)
 
 
@@ -53,30 +56,3 @@ def _filter(image: Image.Image, size: Size, box: Box) -> Image.Image:
     lanczos = ResizeAlg.convolution(FilterType.lanczos3)
     Resizer().resize_pil(image, result, ResizeOptions(lanczos, crop_box=CropBox(left, top, right - left, bottom - top)))
     return result
-
-
-def _resample_deep(pixels: DeepPixels, size: Size, box: Box) -> DeepPixels:
-    """Filters band by band in floating point, colors multiplied with alpha."""
-    import numpy as np
-
-    bands = pixels.array if pixels.array.ndim == 3 else pixels.array[..., None]
-    result = np.empty((size[1], size[0], bands.shape[2]), bands.dtype)
-    unit, rounding = (1, 0) if bands.dtype.kind == "f" else (65535, 0.5)
-
-    def scaled(values: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(_filter(Image.fromarray(values.astype(np.float32, copy=False)), size, box))
-
-    has_alpha = pixels.mode in ("LA", "RGBA")
-    alpha = bands[..., -1].astype(np.float32) / unit if has_alpha else None
-    new_alpha = scaled(alpha) if alpha is not None else None
-    for band in range(bands.shape[2]):
-        if alpha is None or new_alpha is None:
-            values = scaled(bands[..., band])
-        elif band == bands.shape[2] - 1:
-            values = new_alpha * unit
-        else:
-            values = scaled(bands[..., band] * alpha) / np.maximum(new_alpha, 1 / 65535)
-        # The lobes of the filter exceed the range of the samples; that of linear light is the one it has.
-        low, high = (bands[..., band].min(), bands[..., band].max()) if unit == 1 else (0, unit)
-        result[..., band] = np.clip(values + rounding, low, high)
-    return DeepPixels(result if pixels.array.ndim == 3 else result[..., 0], pixels.mode)

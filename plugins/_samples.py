@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import CorruptInput, DeepPixels, FidelityWarning, Frame, Raster, Size, color
+from engine import CorruptInput, DeepPixels, Frame, Raster, Size
 from plugins import _pillow
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_STRIP = 64  # rows converted at a time
-_MAX_LIGHT = 1.02  # more is not a result of rounding or compression
 _MAX_TABLE = 16  # bits per sample that are converted by a table
 
 
@@ -50,19 +48,6 @@ def from_buffer(data: bytes, kind: str, count: int, offset: int = 0) -> NDArray[
     if len(data) - offset < count * np.dtype(kind).itemsize:
         raise CorruptInput("The file is truncated.")
     return np.frombuffer(data, kind, count, offset)
-
-
-def encode_light(light: NDArray[np.floating[Any]]) -> NDArray[np.uint16]:
-    """Linear light from 0 to 1 encoded as sRGB. Issues a FidelityWarning for light above 1."""
-    import numpy as np
-
-    if np.max(light, initial=0, where=np.isfinite(light)) > _MAX_LIGHT:
-        FidelityWarning.issue("hdr_reduced", "Light above 1 was cut.")
-    samples = np.empty(light.shape, np.uint16)
-    for top in range(0, len(light), _STRIP):
-        strip = np.nan_to_num(light[top : top + _STRIP].astype(np.float32))
-        samples[top : top + _STRIP] = np.clip(color.encode_srgb(strip), 0, 1) * 65535 + 0.5
-    return samples
 
 
 def at_mask(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8]:

@@ -14,6 +14,7 @@ SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE, MODEL = 254, 256, 257, 2
 SUB_DIRECTORIES, DNG_VERSION = 330, 50706
 REDUCED, MASK = 1, 4  # subfile types: a smaller version of another page, and a transparency mask
 STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
+TILE_OFFSETS, TILE_BYTE_COUNTS = 324, 325
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
 SAMPLES, CFA_PATTERN, LEAF = 277, 33422, 34310  # samples per pixel, colors of a sensor's filter, Leaf's tag
@@ -152,13 +153,15 @@ def _is_reduced(directory: Directory) -> bool:
 
 
 def is_truncated(content: Content, directories: list[Directory]) -> bool:
-    """Whether more than 1 % of a strip lies beyond the end of the file."""
+    """Whether a strip or a tile of the directories ends beyond the end of the file."""
     for directory in directories:
-        offsets, counts = directory.get(STRIP_OFFSETS, ()), directory.get(STRIP_BYTE_COUNTS, ())
-        if offsets in ((), (_SEE_VENDOR_TAG,)):
-            offsets = directory.get(PANASONIC_OFFSET, ())
-        if any(offset + size - size // 100 > len(content) for offset, size in zip(offsets, counts, strict=False)):
-            return True
+        strips, tiles = directory.get(STRIP_OFFSETS, ()), directory.get(TILE_OFFSETS, ())
+        if strips in ((), (_SEE_VENDOR_TAG,)):
+            strips = directory.get(PANASONIC_OFFSET, ())
+        for offsets, sizes in ((strips, STRIP_BYTE_COUNTS), (tiles, TILE_BYTE_COUNTS)):
+            parts = zip(offsets, directory.get(sizes, ()), strict=False)
+            if any(offset + size > len(content) for offset, size in parts):
+                return True
     return False
 
 

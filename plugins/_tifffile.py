@@ -139,8 +139,13 @@ def _area(page: TiffPage) -> int:
 
 
 def is_deep(page: TiffPage) -> bool:
-    """Whether a page has more than 8 bits per sample."""
-    return bits(page) > 8 and page.photometric != PHOTOMETRIC.PALETTE
+    """Whether a page has more than 8 bits per sample, and keeps them."""
+    return bits(page) > 8 and page.photometric != PHOTOMETRIC.PALETTE and not _has_transparent_inks(page)
+
+
+def _has_transparent_inks(page: TiffPage) -> bool:
+    """Whether a page is CMYK with transparency, which becomes sRGB, because no raster has both."""
+    return page.photometric == PHOTOMETRIC.SEPARATED and _alpha_band(page, len("CMYK")) is not None
 
 
 def bits(page: TiffPage) -> int:
@@ -165,8 +170,9 @@ def upright_size(page: TiffPage) -> Size:
 
 
 def profile(page: TiffPage) -> bytes | None:
-    """The ICC profile. None for Lab, which is decoded to sRGB."""
-    return None if page.photometric in _LAB else page.tags.valueof("InterColorProfile")
+    """The ICC profile. None for Lab and for CMYK with transparency, which are decoded to sRGB."""
+    is_converted = page.photometric in _LAB or _has_transparent_inks(page)
+    return None if is_converted else page.tags.valueof("InterColorProfile")
 
 
 def read(page: TiffPage) -> DeepPixels | Image.Image:
@@ -212,10 +218,13 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
     samples, depth = _to_unsigned(array[..., : len(mode)], page)
     if photometric == PHOTOMETRIC.MINISWHITE:
         samples = (1 << depth) - 1 - samples
-    if mode != "CMYK" and (band := _alpha_band(page, len(mode))) is not None:
+    if (band := _alpha_band(page, len(mode))) is not None:
         alpha = _to_unsigned(array[..., band : band + 1], page)[0]
         if page.extrasamples[band - len(mode) :][:1] == (_ASSOCIATED,):
             samples = _divide(samples, alpha, (1 << depth) - 1)
+        if _has_transparent_inks(page):
+            inks = np.dstack((samples, alpha))
+            return _pillow.transparent_inks(inks, (1 << depth) - 1, page.tags.valueof("InterColorProfile"))
         samples, mode = np.dstack((samples, alpha)), f"{mode}A"
     pixels = DeepPixels.from_bits(samples[..., 0] if mode == "L" else samples, depth, mode)
     return pixels if is_deep(page) else pixels.as_image()

@@ -18,7 +18,7 @@ _QUALITY = 92  # of the gain map
 _PRIMARY = 0x030000  # kind of the first picture
 _ENTRY = ">IIIHH"
 _INDEX_HEADER = 4  # bytes of a segment before its body, and of the body before its directory
-_DIRECTORY = re.compile(rb"<Container:Directory>.*?</Container:Directory>", re.S)
+_DIRECTORY = re.compile(rb"<Container:Directory>.*?(?:</Container:Directory>|\Z)", re.S)
 _END = b"</rdf:RDF>"
 _EMPTY = (
     b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
+from functools import partial
 from io import BytesIO
 from mimetypes import guess_type
 from urllib.parse import unquote, urlsplit
@@ -13,7 +14,7 @@ import weasyprint
 from PIL import ImageFile
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, FidelityWarning
+from engine import CorruptInput, FidelityWarning, call_within
 from engine.mupdf import pymupdf
 from plugins import _zip
 from plugins._markup import check_elements
@@ -23,6 +24,7 @@ from plugins._pdf.books import finished
 _INDEX = "index.html"
 _BASE = "http://archive.invalid/"  # to which relative URLs refer; only names of the archive are looked up in it
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # for which Pillow would start Ghostscript
+_LAYOUT_SHARE = 1 / 6  # of the CPU time of the job, which may use two cores: a third of its time
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
 
@@ -85,17 +87,22 @@ def lay_out(
     """
     markup, archive = read_markup(data)
     fetcher = _Fetcher(archive)
-    source = weasyprint.HTML(
-        file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
-    )
-    sheet = weasyprint.CSS(string=_page_style(page_size, landscape, margin) + style, url_fetcher=fetcher)
-    made = pymupdf.open("pdf", source.write_pdf(stylesheets=[sheet], presentational_hints=True))
+    sheet = _page_style(page_size, landscape, margin) + style
+    made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher)))
     _warn_refused(list(fetcher.refused))
     for page in made:
         for link in page.get_links():
             if link.get("uri", "").startswith(_BASE):
                 page.delete_link(link)
     return finished(made, pages)
+
+
+def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher) -> bytes:
+    source = weasyprint.HTML(
+        file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
+    )
+    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher)]
+    return bytes(source.write_pdf(stylesheets=sheets, presentational_hints=True))
 
 
 def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:

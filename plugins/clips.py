@@ -49,6 +49,7 @@ PYAV = Requirement(
 )
 
 MODULES = ("av", "av.subtitles.stream", "numpy") if PYAV.present else ()
+TEMPLATE = "clips"
 
 _MP4_BRANDS = (
     *(b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42"),

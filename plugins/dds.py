@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from PIL import Image
 
@@ -21,7 +21,8 @@ from engine import (
     TargetCapabilities,
     conversion,
 )
-from plugins import _samples
+from engine.option_types import Exposure
+from plugins import _light, _samples
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,7 +159,7 @@ _MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are 
 
 
 @conversion(DDS, RASTER, memory=40, isolated=True)
-def decode(data: bytes) -> Raster:
+def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     """The first picture, at its full size."""
     header = _Header(*_FIELDS.unpack_from(data))
     start, count = _START, header.depth if header.caps & _VOLUME else 6 if header.caps & _CUBE else 1
@@ -177,9 +178,17 @@ def decode(data: bytes) -> Raster:
         raise CorruptInput("The pixels of the DDS are of an unknown kind.")
     if count > 1:
         FidelityWarning.issue("pictures_dropped", "Only the first picture of the texture was converted.")
-    size = header.width, header.height
+    size, mode = (header.width, header.height), _mode(kind, palette)
+    if isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT:
+        return _light.raster(
+            lambda: _read_light_blocks(data[start:], size, kind), mode, size, bits=16, exposure=exposure
+        )
+    if isinstance(kind, _Samples) and kind.kind != "<u2":
+        bits = 8 * int(kind.kind[2:])
+        return _light.raster(lambda: _read_samples(data[start:], size, kind), mode, size, bits=bits, exposure=exposure)
+    _light.ignore_exposure(exposure)
     return _samples.to_raster(
-        lambda: _read(data[start:], size, kind, palette), size, _mode(kind, palette), deep=_is_deep(kind)
+        lambda: _read(data[start:], size, kind, palette), size, mode, deep=isinstance(kind, _Samples)
     )
 
 
@@ -200,10 +209,6 @@ def _legacy_kind(header: _Header) -> _Kind | None:
     return _Masks(bits, (header.red if flags & _LUMINANCE else 0, 0, 0, alpha), gray=True)
 
 
-def _is_deep(kind: _Kind) -> bool:
-    return isinstance(kind, _Samples) or (isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT)
-
-
 def _mode(kind: _Kind, palette: bytes) -> str:
     if palette:
         return "RGBA"
@@ -218,7 +223,8 @@ def _read(data: bytes, size: Size, kind: _Kind, palette: bytes) -> Image.Image |
     if isinstance(kind, _Blocks):
         return _read_blocks(data, size, kind)
     if isinstance(kind, _Samples):
-        return _read_samples(data, size, kind)
+        array = _read_samples(data, size, kind)
+        return DeepPixels(array, _MODES[kind.bands])
     image = Image.fromarray(_read_masks(data, size, kind))
     if palette:
         image.putpalette(palette, "RGBA")
@@ -226,21 +232,30 @@ def _read(data: bytes, size: Size, kind: _Kind, palette: bytes) -> Image.Image |
     return image
 
 
-def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image | DeepPixels:
+def _blocks(data: bytes, size: Size, kind: _Blocks) -> tuple[Size, bytes]:
+    """The size of all blocks together in pixels, and the blocks. Raises CorruptInput."""
+    width, height = (-(-side // _MIN_BLOCK) * _MIN_BLOCK for side in size)
+    count = width * height // _MIN_BLOCK**2 * kind.size
+    return (width, height), _samples.from_buffer(data, "u1", count).tobytes()
+
+
+def _read_light_blocks(data: bytes, size: Size, kind: _Blocks) -> NDArray[np.float32]:
+    import numpy as np
+    from imagecodecs import bcn_decode
+
+    (width, height), blocks = _blocks(data, size, kind)
+    light = np.asarray(bcn_decode(blocks, kind.number, shape=(height, width, 3)))
+    return light[: size[1], : size[0]].astype(np.float32)
+
+
+def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image:
     import numpy as np
 
-    width, height = -(-size[0] // _MIN_BLOCK) * _MIN_BLOCK, -(-size[1] // _MIN_BLOCK) * _MIN_BLOCK
-    count = width * height // _MIN_BLOCK**2 * kind.size
-    blocks = _samples.from_buffer(data, "u1", count).tobytes()
-    if abs(kind.number) == _LIGHT:
-        from imagecodecs import bcn_decode
-
-        light = np.asarray(bcn_decode(blocks, kind.number, shape=(height, width, 3)))
-        return DeepPixels(_samples.encode_light(light[: size[1], : size[0]]), "RGB")
+    whole, blocks = _blocks(data, size, kind)
     mode, name = kind.mode, kind.name
     if kind is _BC4_SIGNED:  # as both halves of BC5
         blocks, mode, name = np.repeat(np.frombuffer(blocks, "V8"), 2).tobytes(), "RGB", "BC5S"
-    image = Image.frombytes(mode, (width, height), blocks, "bcn", kind.number, name).crop((0, 0, *size))
+    image = Image.frombytes(mode, whole, blocks, "bcn", kind.number, name).crop((0, 0, *size))
     if mode != kind.mode:
         return image.getchannel("R")
     if kind.premultiplied:
@@ -264,21 +279,16 @@ def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
     return np.stack(bands, axis=-1) if len(bands) > 1 else bands[0]
 
 
-def _read_samples(data: bytes, size: Size, kind: _Samples) -> DeepPixels:
+def _read_samples(data: bytes, size: Size, kind: _Samples) -> NDArray[Any]:
+    """Integers of 16 bits, or light as 32-bit floats; of two bands, blue is 0."""
     import numpy as np
 
     count = size[0] * size[1] * kind.bands
-    values = _samples.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
-    samples = values
-    if kind.kind != "<u2":
-        samples = _samples.encode_light(values[..., :3])
-        if kind.bands == 4:
-            alpha = np.clip(np.nan_to_num(values[..., 3:].astype(np.float32)), 0, 1) * 65535 + 0.5
-            samples = np.concatenate((samples, alpha.astype(np.uint16)), axis=-1)
+    samples = _samples.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
+    samples = samples.astype(np.uint16 if kind.kind == "<u2" else np.float32)
     if kind.bands == 2:
         samples = np.concatenate((samples, np.zeros_like(samples[..., :1])), axis=-1)
-    mode = _MODES[kind.bands]
-    return DeepPixels(samples[..., 0].copy() if mode == "L" else samples.astype(np.uint16), mode)
+    return samples[..., 0] if kind.bands == 1 else samples
 
 
 _LAYOUTS: Mapping[str, tuple[int, tuple[int, int, int, int]]] = MappingProxyType(

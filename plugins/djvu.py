@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = pdf.MODULES
+TEMPLATE = "documents"
 _MAGIC = b"AT&TFORM"
 _HEADER = 12  # bytes that the size in them does not count
 

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = (
-    *("plugins._pdf.books", "plugins._pdf.losses", "encodings.cp437", "encodings.raw_unicode_escape"),
+    *("lxml.etree", "plugins._pdf.books", "plugins._pdf.losses", "encodings.cp437", "encodings.raw_unicode_escape"),
     *("PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin"),
 )
+TEMPLATE = "documents"
 FONT_SIZE = 12.0
 _HEAD = 65_536  # bytes within which the root element must begin
 _COMIC_PICTURES = (

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.active_content", "plugins._pdf.resources", "plugins._pdf.transparency", *_postscript.MODULES)
+TEMPLATE = "documents"
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 
 EPS = FileFormat(
@@ -292,9 +293,9 @@ def _rounded_up(length: float) -> int:
 
 
 embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)
-from_raster = conversion(RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS)(
-    _postscript.from_raster
-)
+from_raster = conversion(
+    RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS, without=("dpi",)
+)(_postscript.from_raster)
 
 
 @hookimpl

@@ -45,6 +45,7 @@ _CHANNELS_OF_A_PICTURE = 4
 _LARGEST_HALF = 65504.0
 _NO_THREADS = 0
 _MAX_OFFSET = 1 << 24  # of a window, in pixels
+_BLOCK = 1 << 16  # pixels divided by alpha at a time
 
 
 class _Picture(NamedTuple):
@@ -158,8 +159,10 @@ def _read(data: bytes, picture: _Picture) -> NDArray[Any]:
         return window[..., 0]
     window = _light.from_primaries(picture.primaries, window)
     if picture.mode == "RGBA":
-        for row in window:
-            row[:, :3] /= np.where(row[:, 3:] == 0, 1, row[:, 3:])  # colors without alpha glow
+        pixels = window.reshape(-1, 4)
+        for start in range(0, len(pixels), _BLOCK):
+            block = pixels[start : start + _BLOCK]
+            block[:, :3] /= np.where(block[:, 3:] == 0, 1, block[:, 3:])  # colors without alpha glow
     return window
 
 
@@ -201,7 +204,11 @@ def _place(samples: NDArray[Any], window: NDArray[Any], offset: tuple[int, int])
 
 
 _HOLDS = TargetCapabilities(
-    ("L", "RGB", "RGBA"), deep_bits=(16, 32), linear=True, max_side=_MAX_OFFSET, metadata=frozenset({"xmp"})
+    ("L", "RGB", "RGBA"),
+    deep_bits=(16, 32),
+    linear=True,
+    max_side=_MAX_OFFSET,
+    metadata=frozenset({"xmp", "resolution"}),
 )
 
 

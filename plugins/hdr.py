@@ -160,6 +160,8 @@ def _rounded(array: NDArray[np.float32]) -> NDArray[np.float32]:
     import numpy as np
 
     finite = np.clip(np.nan_to_num(array, nan=0), 0, _LARGEST)
-    unit = np.exp2(np.frexp(finite.max(axis=2))[1]).astype(np.float32)[..., None] / _MANTISSA
+    # The brightest component may be rounded up to the next power of two.
+    exponent = np.frexp(finite.max(axis=2) * np.float32(_MANTISSA / (_MANTISSA - 0.5)))[1]
+    unit = np.exp2(exponent).astype(np.float32)[..., None] / _MANTISSA
     rounded: NDArray[np.float32] = (np.floor(finite / unit + 0.5) + 0.25) * unit
     return rounded

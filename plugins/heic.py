@@ -16,6 +16,7 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
+    OptionValues,
     Raster,
     Size,
     TargetCapabilities,
@@ -23,7 +24,7 @@ from engine import (
     check_side,
     conversion,
 )
-from engine.option_types import Effort, Hdr, Lossless, Pages, Quality
+from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
 from plugins import _cicp, _heif_boxes, _heif_gain_maps, _heif_items, _pillow
 
 if TYPE_CHECKING:
@@ -123,8 +124,20 @@ _HOLDS = TargetCapabilities(
 )
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_HOLDS)
-def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False, effort: Effort = 5) -> bytes:
+def _holds(options: OptionValues) -> TargetCapabilities:
+    """Without loss, colors have the full resolution."""
+    return replace(_HOLDS, without=frozenset({"subsampling"})) if options.get("lossless") else _HOLDS
+
+
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_holds)
+def encode(
+    raster: Raster,
+    *,
+    quality: Quality = 50,
+    lossless: Lossless = False,
+    effort: Effort = 5,
+    subsampling: Subsampling = "4:2:0",
+) -> bytes:
     import pillow_heif
 
     frame = raster.first_frame()
@@ -135,7 +148,8 @@ def encode(raster: Raster, *, quality: Quality = 50, lossless: Lossless = False,
         picture = pillow_heif.from_bytes(f"{pixels.mode};16", pixels.size, pixels.array.tobytes())
     else:
         picture = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
-    parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality}
+    chroma = int(subsampling.replace(":", ""))
+    parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality, "chroma": chroma}
     code_points = dict(zip(_CODE_POINTS, _cicp.code_points(raster.hdr, lossless=lossless), strict=True))
     metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
     file = BytesIO()

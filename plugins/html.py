@@ -1,13 +1,12 @@
-"""HTML, laid out by WeasyPrint, and the text of documents as HTML."""
+"""HTML, laid out by WeasyPrint."""
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, AnyConversion, Content, FileFormat, Loss, Requirement, conversion, hookimpl
+from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, conversion, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
-from plugins import _zip
+from plugins import _programs, _zip
 from plugins._markup import root_name
 
 if TYPE_CHECKING:
@@ -36,37 +35,14 @@ HTML = FileFormat(
 )
 
 
-def _has_pango() -> bool:
-    try:
-        for library in _LIBRARIES:
-            ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
-
-
 PANGO = Requirement(
     "Pango",
     "pages of HTML and Markdown",
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
-    present=_has_pango(),
+    present=all(map(_programs.has_library, _LIBRARIES)),
 )
-MODULES = (
-    *("plugins._pdf.losses", "plugins._pdf.texts", "encodings.raw_unicode_escape"),
-    *(("plugins._web_pages",) if PANGO.present else ()),
-)
-
-
-@conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
-def to_html(document: pymupdf.Document) -> bytes:
-    """A section for each page, with its headings, paragraphs and links in reading order."""
-    from plugins._pdf.texts import blocks_of, html_document, warn_pictures
-
-    pages = []
-    for page in document:
-        warn_pictures(page)
-        pages.append(blocks_of(page))
-    return html_document((document.metadata or {}).get("title") or "", pages).encode()
+MODULES = ("lxml.etree", "plugins._web_pages") if PANGO.present else ()
+TEMPLATE = "documents/vectors/web pages"
 
 
 @conversion(HTML, DOCUMENT, cost=8, isolated=True)
@@ -86,4 +62,4 @@ def read(
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    return [to_html, read] if PANGO.present else [to_html]
+    return [read] if PANGO.present else []

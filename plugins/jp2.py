@@ -79,7 +79,8 @@ MODULES = ("imagecodecs._jpeg2k", "imagecodecs._htj2k", "PIL.Jpeg2KImagePlugin")
 def decode(data: bytes) -> Raster:
     header = _jp2_boxes.read_header(data)
     mode = _mode(header)
-    bits = 8 if header.subsampled else max(header.depths[index].bits for index in _color_channels(header))
+    is_reduced = header.subsampled or _has_transparent_inks(header)
+    bits = 8 if is_reduced else max(header.depths[index].bits for index in _color_channels(header))
     raster = Raster(
         _frames(data, header, deep=False),
         deep_frames=_frames(data, header, deep=True) if bits > 8 else None,
@@ -96,17 +97,27 @@ def decode(data: bytes) -> Raster:
 def _color_channels(header: _jp2_boxes.Header) -> list[int]:
     """The indexes of the channels with the colors of the mode."""
     others = [index for index in range(len(header.depths)) if index != header.opacity]
-    return others[: len(_mode(header).removesuffix("A"))]
+    return others[: len(_colors(header))]
+
+
+def _has_transparent_inks(header: _jp2_boxes.Header) -> bool:
+    """Whether the picture is CMYK with transparency, which becomes sRGB, because no raster has both."""
+    return header.opacity is not None and _colors(header) == "CMYK"
 
 
 def _mode(header: _jp2_boxes.Header) -> str:
-    """The mode of the pixels. Raises CorruptInput for colors that have none."""
+    """The mode of the pixels."""
+    colors = "RGB" if _has_transparent_inks(header) else _colors(header)
+    return colors if header.opacity is None else f"{colors}A"
+
+
+def _colors(header: _jp2_boxes.Header) -> str:
+    """The mode of the colors, without transparency."""
     channels = len(header.depths) - (header.opacity is not None)
     mode = _MODES[min(channels, 4)]
     if channels == 4 and header.color_space not in (_jp2_boxes.CMYK, None):
         mode = "RGB"  # and a channel without meaning
-    mode = "L" if mode == "LA" else mode
-    return mode if header.opacity is None or mode == "CMYK" else f"{mode}A"
+    return "L" if mode == "LA" else mode
 
 
 def _frames(data: bytes, header: _jp2_boxes.Header, *, deep: bool) -> Iterator[Frame]:
@@ -117,7 +128,7 @@ def _frames(data: bytes, header: _jp2_boxes.Header, *, deep: bool) -> Iterator[F
         turned = _pillow.apply_orientation(np.asarray(color.standard_mode(image)), _jp2_boxes.read_orientation(data))
         yield Frame(Image.fromarray(turned), header.profile)
         return
-    frame = Frame(_read(data, header), header.profile)
+    frame = Frame(_read(data, header), None if _has_transparent_inks(header) else header.profile)
     yield frame if deep else replace(frame, pixels=frame.image)
 
 
@@ -132,15 +143,17 @@ def _read(data: bytes, header: _jp2_boxes.Header) -> Image.Image | DeepPixels:
     mode, order = _mode(header), _color_channels(header)
     is_deep = max(header.depths[index].bits for index in order) > 8
     maximum = 65535 if is_deep else 255
-    if mode.endswith("A") and header.opacity is not None:
+    if header.opacity is not None:
         order.append(header.opacity)
     samples = np.empty((*array.shape[:2], len(order)), np.uint16 if is_deep else np.uint8)
     for band, index in enumerate(order):
         samples[..., band] = _scaled(array[..., index], header.depths[index], maximum)
-    if header.premultiplied and mode.endswith("A"):
+    if header.premultiplied:
         alpha = np.maximum(samples[..., -1:], 1).astype(np.float32)
         samples[..., :-1] = np.minimum(samples[..., :-1] * np.float32(maximum) / alpha + 0.5, maximum)
     samples = _pillow.apply_orientation(samples[..., 0] if mode == "L" else samples, _jp2_boxes.read_orientation(data))
+    if _has_transparent_inks(header):
+        return _pillow.transparent_inks(samples, maximum, header.profile)
     return DeepPixels(samples, mode) if is_deep else Image.fromarray(samples, mode)
 
 
@@ -157,7 +170,7 @@ def _scaled(samples: NDArray[Any], depth: _jp2_boxes.Depth, maximum: int) -> NDA
 
 
 _CHANNELS = ("L", "LA", "RGB", "RGBA")
-_METADATA = frozenset({"exif", "xmp", "iptc"})
+_METADATA = frozenset({"exif", "xmp", "iptc", "resolution"})
 # Readers know the order of channels in a codestream, but not CMYK.
 _J2K_HOLDS = TargetCapabilities(_CHANNELS, deep_modes=_CHANNELS, deep_bits=(10, 12, 16), encoding=True)
 _JPH_HOLDS = TargetCapabilities(

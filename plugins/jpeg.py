@@ -1,14 +1,14 @@
 """JPEG (ISO/IEC 10918)."""
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any
 
 from PIL import Image
-from pydantic import Field
 
 from engine import (
     RASTER,
@@ -23,12 +23,12 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Effort, Fit, Hdr, Height, Metadata, Progressive, Quality, Rotate, Width
+from engine.option_types import Effort, Hdr, Metadata, Progressive, Quality, Subsampling
 from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow, _ultra_hdr
 from plugins._jpeg_encoding import encoding_for, encoding_of
 from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
 from plugins._jpeg_transform import transform
-from plugins.geometry import needed_size, reduced_scale
+from plugins._sizes import Drawing, reduced_scale
 from plugins.metadata import filter_exif, filter_iptc, filter_xmp
 
 JPEG = FileFormat(
@@ -40,10 +40,6 @@ JPEG = FileFormat(
     is_complete=ends_with(b"\xff\xd9"),
 )
 
-Subsampling: TypeAlias = Annotated[
-    Literal["4:2:0", "4:4:4"],
-    Field(description="4:2:0 halves the resolution of colors; by default with a quality below 90."),
-]
 MODULES = ("PIL.MpoImagePlugin",)
 
 _DEFAULT_EFFORT = 5  # more computes optimal Huffman tables
@@ -77,11 +73,7 @@ def check_scans(data: bytes) -> None:
 def decode(
     data: bytes,
     *,
-    width: Width | None = None,
-    height: Height | None = None,
-    fit: Fit = "inside",
-    crop: Crop | None = None,
-    rotate: Rotate = 0,
+    drawing: Drawing,
     hdr: Hdr = "keep",
 ) -> Raster:
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
@@ -89,7 +81,7 @@ def decode(
     data, image = open_file(data)
     _jpeg_pictures.warn_of_further(data, read_segments, gain_map=False)
     size = _pillow.upright_size(image)
-    scale = reduced_scale(size, needed_size(size, width, height, fit=fit, crop=crop, rotate=rotate))
+    scale = reduced_scale(size, drawing.needed_size(size))
     orientation = _exif.read_orientation(image)
     origin = Origin(JPEG, data, (0, 0, *image.size), orientation)
     gain_map = _ultra_hdr.read(data, read_segments, size, orientation) if hdr == "keep" else None
@@ -108,7 +100,7 @@ _HOLDS = TargetCapabilities(
     gain_map=True,
     max_side=65_500,
     encoding=True,
-    metadata=frozenset({"exif", "xmp", "iptc", "text"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "text", "resolution"}),
     max_metadata=_MAX_SEGMENT,
 )
 
@@ -267,16 +259,29 @@ def _without_damaged_segments(data: bytes) -> bytes:
     return data
 
 
-def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True) -> bytes:
-    """The file with filtered metadata and unchanged pixels; `all` returns `data`.
+def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None) -> bytes:
+    """The file with filtered metadata and unchanged pixels; `all` returns `data`. `dpi` is another resolution.
 
     Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
     pictures there, and of a `gain_map`.
     """
-    if metadata == "all":
-        return data
-    _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
-    return _map_segments(data, partial(_filter_body, metadata=metadata))
+    if metadata != "all":
+        _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
+        data = _map_segments(data, partial(_filter_body, metadata=metadata))
+    return data if dpi is None else _with_resolution(data, dpi)
+
+
+def _with_resolution(data: bytes, dpi: int) -> bytes:
+    """The file with another resolution in JFIF and EXIF; with EXIF if it has none of them."""
+
+    def change(code: int, body: bytes) -> bytes | None:
+        if code == _JFIF and body.startswith(b"JFIF\0"):
+            return body[:7] + struct.pack(">BHH", 1, dpi, dpi) + body[12:]
+        return _exif.with_resolution(body, dpi) if code == 0xE1 and body.startswith(_exif.PREFIX) else body
+
+    bodies = [(code, data[start + 4 : start + 10]) for code, start, _ in read_segments(data)]
+    has_place = any(code == _JFIF or body.startswith(_exif.PREFIX) for code, body in bodies)
+    return _map_segments(data, change, b"" if has_place else _segment(0xE1, _exif.with_resolution(None, dpi) or b""))
 
 
 def _map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], added: bytes = b"") -> bytes:

@@ -30,8 +30,8 @@ from engine import (
     conversion,
     hookimpl,
 )
-from engine.option_types import Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins import _exif, _jpeg_pictures, _pillow, _ultra_hdr, jpeg
+from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
+from plugins import _exif, _jpeg_pictures, _light, _pillow, _ultra_hdr, jpeg
 from plugins import metadata as filters
 from plugins._jxl.library import find
 from plugins.jpeg import JPEG
@@ -76,13 +76,14 @@ _LOSSY_EFFORTS = ((1, 9), (20, 7), (60, 5))
 _LARGEST_EFFORT = 3
 
 
-@conversion(JXL, RASTER, cost=3, memory=16)
+@conversion(JXL, RASTER, cost=3, memory=28)
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
+    """Floats of which some are brighter than white are linear light."""
     from plugins._jxl.gain_maps import BOX, read_box
-    from plugins._jxl.reader import read_header
+    from plugins._jxl.reader import read_header, read_light
 
     header = read_header(data)
-    order = _pillow.select(list(range(len(header.durations))), pages)
+    order = sorted(_pillow.select(list(range(len(header.durations))), pages))
     mode = _INKS if header.inks is not None and header.mode == "RGB" else header.mode
     sample = _pillow.sample(mode, header.profile)
     raster = Raster(
@@ -99,6 +100,10 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         sample=sample,
         sizes=[header.size] * (len(order) if header.animated else 1),
     )
+    if header.is_float and not header.animated and header.hdr is None and header.inks is None:
+        light = read_light(data, header)
+        if light is not None:
+            return _with_light(raster, light, header)
     if hdr == "keep" and not header.animated and header.hdr is None:
         raster = replace(raster, gain_map=read_box(header.boxes.get(BOX), header.size))
     if not header.is_deep:
@@ -106,6 +111,14 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
     deep_frames = _frames(data, header, order)
     return replace(raster, deep_frames=deep_frames, source_bit_depth=header.bits, sample=deep_sample)
+
+
+def _with_light(raster: Raster, light: NDArray[Any], header: Header) -> Raster:
+    """The raster with linear light in place of its pixels."""
+    mode = {"L": "L", "LA": "RGBA"}.get(header.mode, header.mode)
+    pixels = light[..., [0, 0, 0, 1]] if header.mode == "LA" else light[..., 0] if mode == "L" else light
+    bright = _light.raster(lambda: pixels, mode, header.size, bits=header.bits, exposure=0)
+    return replace(bright, exif=raster.exif, xmp=raster.xmp, lossy=raster.lossy, turned=raster.turned, bare=raster.bare)
 
 
 def _exif_block(content: bytes | None) -> bytes | None:
@@ -225,7 +238,9 @@ def _effort(effort: int, pixels: int, *, lossless: bool) -> int:
 
 
 @conversion(JPEG, JXL, terminal=True, cost=12, memory=28)
-def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, hdr: Hdr = "keep") -> bytes:
+def from_jpeg(
+    data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, hdr: Hdr = "keep", dpi: Dpi | None = None
+) -> bytes:
     """Keeps the coefficients of the JPEG, from which its bytes can be made again."""
     from plugins._jxl.gain_maps import write_box
     from plugins._jxl.writer import write_jpeg
@@ -239,25 +254,29 @@ def from_jpeg(data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, h
     gain_map = _ultra_hdr.read(data, jpeg.read_segments, size, orientation) if hdr == "keep" else None
     boxes = [write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
-        kept = jpeg.filter_segments(data, metadata, gain_map=False)
+        kept = jpeg.filter_segments(data, metadata, gain_map=False, dpi=dpi)
         written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
         if written is not None:
             return written
     FidelityWarning.issue("jpeg_reencoded", "The coding of the JPEG could not be kept, and it was encoded again.")
-    raster = filters.metadata(jpeg.decode(data, {"hdr": hdr}), {"metadata": metadata})
+    raster = filters.metadata(jpeg.decode(data, {"hdr": hdr}), _given(metadata, dpi))
     return encode(raster, {"effort": effort})
 
 
+def _given(metadata: Metadata, dpi: int | None) -> OptionValues:
+    return {"metadata": metadata, **({"dpi": dpi} if dpi else {})}
+
+
 @conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2)
-def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep") -> bytes:
+def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi: Dpi | None = None) -> bytes:
     """The JPEG from which the file was made, or else its pixels as JPEG."""
     from plugins._jxl.gain_maps import BOX, read_box
     from plugins._jxl.reader import read_header, read_jpeg
 
     original = read_jpeg(data)
     if original is None:
-        return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), {"metadata": metadata}))
-    filtered, header = jpeg.filter_segments(original, metadata, gain_map=False), read_header(data)
+        return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
+    filtered, header = jpeg.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
     has_own = metadata == "all" and _jpeg_pictures.find_gain_map(original, jpeg.read_segments)
     gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
     if gain_map is None:

@@ -16,7 +16,6 @@ from engine import (
     Content,
     CorruptInput,
     DeepPixels,
-    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -45,6 +44,7 @@ _ORIENTATIONS = (*_MIRRORED, *(combined_orientation(6, mirrored) for mirrored in
 _PREFIX = bytes.fromhex("24c3dd6f034efe4bb1853d77768dc9")  # of most pixel formats; a number follows
 _RGBA_8 = bytes.fromhex("2dadc7f58d6add43a7a8a29935261ae9")
 _RGB_FLOAT = bytes.fromhex("8fd7fee3dbe8cf4a84c1e97f6136b327")
+_TRANSPARENT_INKS = (0x2C, 0x2D)
 _LIGHT = 32  # bits of samples that are linear light
 # The mode and depth of each pixel format.
 _FORMATS: Mapping[bytes, tuple[str, int]] = MappingProxyType(
@@ -63,15 +63,24 @@ _FORMATS: Mapping[bytes, tuple[str, int]] = MappingProxyType(
                 ("RGBA", 8, (0x0F, 0x10)),
                 ("RGBA", 16, (0x16, 0x17)),
                 ("RGBA", _LIGHT, (0x19, 0x1A, 0x1D, 0x1E, 0x3A)),
-                ("CMYK", 8, (0x1C, 0x2C)),
-                ("CMYK", 16, (0x1F, 0x2D)),
+                ("CMYK", 8, (0x1C,)),
+                ("CMYK", 16, (0x1F,)),
+                ("RGBA", 8, _TRANSPARENT_INKS),  # as they are read
             )
             for number in numbers
         },
     }
 )
-# Pixel formats that the decoder knows under another name: an unused band, or colors that are multiplied by alpha.
-_READ_AS = {0x0E: 0x0F, 0x10: 0x0F, 0x17: 0x16, 0x1A: 0x19}
+# Pixel formats that the decoder knows under another name: an unused band, colors that are multiplied by alpha, or
+# fixed point with four bands, of which it would read the last one as zero.
+_READ_AS = {
+    **dict.fromkeys((0x0E, 0x10), 0x0F),
+    **dict.fromkeys((0x17, 0x1D, 0x40), 0x16),
+    **dict.fromkeys((0x1A, 0x1B, 0x1E, 0x41), 0x19),
+    0x42: 0x3A,
+}
+# Of fixed point that is read as something else: the type, and the number that is white.
+_FIXED = {**dict.fromkeys((0x1D, 0x40), ("i2", 1 << 13)), **dict.fromkeys((0x1E, 0x41), ("i4", 1 << 24))}
 _PREMULTIPLIED = frozenset(_PREFIX + bytes([number]) for number in (0x10, 0x17, 0x1A))
 _MIN_LOSSY_WIDTH = 32  # pixels; the encoder fails on narrower ones
 
@@ -109,8 +118,7 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     if bits == _LIGHT:
         raster = _light.raster(read, mode, size, bits=_LIGHT, exposure=exposure)
     else:
-        if exposure:
-            FidelityWarning.issue("option_ignored", "exposure has an effect only on linear light.")
+        _light.ignore_exposure(exposure)
         raster = Raster(
             _frames(read, mode, profile, deep=False),
             deep_frames=_frames(read, mode, profile, deep=True) if bits == 16 else None,
@@ -165,7 +173,12 @@ def _orientation(block: _exif.Block) -> int:
 
 
 def _frames(read: Callable[[], NDArray[Any]], mode: str, profile: bytes | None, *, deep: bool) -> Iterator[Frame]:
+    import numpy as np
+
     array = read()
+    if array.shape[2:] == (5,):
+        yield Frame(_pillow.transparent_inks(array, np.iinfo(array.dtype).max, profile))
+        return
     frame = Frame(Image.fromarray(array, mode) if array.dtype.itemsize == 1 else DeepPixels(array, mode), profile)
     yield frame if deep else replace(frame, pixels=frame.image)
 
@@ -176,17 +189,21 @@ def _read(data: bytes, block: _exif.Block, mode: str, bits: int) -> NDArray[Any]
     from imagecodecs import jpegxr_decode
 
     pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
-    known = _READ_AS.get(pixel_format[-1], pixel_format[-1]) if pixel_format.startswith(_PREFIX) else pixel_format[-1]
-    data = data.replace(pixel_format, pixel_format[:-1] + bytes([known]), 1)
+    number = pixel_format[-1] if pixel_format.startswith(_PREFIX) else None
+    if number in _READ_AS:
+        data = data.replace(pixel_format, _PREFIX + bytes([_READ_AS[number]]), 1)
     # The decoder would mirror pictures, and fail to turn them.
     turned, upright = (
         struct.pack("<HHII", _ORIENTATION, _LONG, 1, number) for number in (block.integer(_ORIENTATION), 0)
     )
     array = jpegxr_decode(data.replace(turned, upright, 1))
     array = array * np.uint8(255) if array.dtype == np.bool_ else array
+    if number in _FIXED:
+        kind, white = _FIXED[number]
+        array = array.view(kind) / np.float32(white)
     array = array.astype(np.float32) if bits == _LIGHT else array
-    if array.ndim == 3:
-        array = array[..., : len(mode)]  # without an unused band, and without alpha of inks
+    if array.ndim == 3 and number not in _TRANSPARENT_INKS:
+        array = array[..., : len(mode)]  # without an unused band
     if pixel_format in _PREMULTIPLIED:
         array = _divided(array)
     return _pillow.apply_orientation(array, _orientation(block))
@@ -209,7 +226,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
     encoding=True,
-    metadata=frozenset({"exif", "xmp", "iptc"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "resolution"}),
 )
 
 

@@ -12,7 +12,11 @@ from plugins.html import HTML, PANGO
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("markdown_it", *html.MODULES)
+MODULES = (
+    *("markdown_it", "plugins._pdf.losses", "plugins._pdf.markdown", "plugins._pdf.texts"),
+    *("encodings.raw_unicode_escape", *html.MODULES),
+)
+TEMPLATE = html.TEMPLATE
 _STYLE = """
 body { font-family: sans-serif; line-height: 1.4 }
 pre, code { font-family: monospace; background: #f4f4f4; font-size: 0.9em }

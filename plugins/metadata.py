@@ -1,17 +1,23 @@
-"""EXIF, XMP, IPTC and texts of results: all, what is safe to publish, or none. Profiles are not affected."""
+"""EXIF, XMP, IPTC and texts of results: all, what is safe to publish, or none; the resolution. Profiles stay."""
 
 from dataclasses import replace
 from functools import partial
 
 from engine import RASTER, FidelityWarning, Raster, transform
-from engine.option_types import Metadata
+from engine.option_types import Dpi, Metadata
 from plugins import _exif, _iptc, _metadata_writing, _xmp
 
 
 @transform(RASTER, always=True, memory=0)
-def metadata(raster: Raster, *, metadata: Metadata = "safe") -> Raster:
-    """Filters EXIF, XMP, IPTC and texts. `safe` keeps dates, camera, lens, exposure, captions, author and copyright."""
+def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = None) -> Raster:
+    """Filters EXIF, XMP, IPTC and texts. `safe` keeps dates, camera, lens, exposure, captions, author and copyright.
+
+    `dpi` becomes the resolution of pictures; vectors are drawn at it before.
+    """
     exif = filter_exif(raster.exif, metadata)
+    if dpi and not raster.scalable:
+        raster = _with_resolution(raster, dpi)
+        exif = exif and _exif.with_resolution(exif, dpi)
     xmp, iptc = filter_xmp(raster.xmp, metadata), filter_iptc(raster.iptc, metadata)
     text = raster.text if metadata == "all" else ()
     block = _exif.parse(exif)
@@ -21,10 +27,17 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe") -> Raster:
         "xmp": xmp and (everything or _xmp.describes(xmp)),
         "iptc": iptc,
         "text": text,
+        "resolution": dpi and not raster.scalable,
     }
     told = frozenset(name for name, content in contents.items() if content)
     adapt = partial(_metadata_writing.adapt, told=told)
     return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, adapt_metadata=adapt)
+
+
+def _with_resolution(raster: Raster, dpi: int) -> Raster:
+    if raster.count > 1:  # pages can have one each
+        raster = raster.map(lambda frame: replace(frame, dpi=None))
+    return replace(raster, dpi=(dpi, dpi))
 
 
 def filter_exif(exif: bytes | None, metadata: Metadata) -> bytes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +20,13 @@ from engine import (
     Raster,
     Sniffer,
     TargetCapabilities,
+    check_size,
     color,
     conversion,
     hookimpl,
 )
-from plugins import _samples
+from engine.option_types import Exposure
+from plugins import _light, _samples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,12 +129,11 @@ def decode(data: bytes) -> Raster:
     header = _read_header(data[:_MAX_HEADER])
     if header is None or not 1 <= header.maximum <= _MAX_VALUE:
         raise CorruptInput("The header of the file is invalid.")
-    is_float = header.kind in b"FfHh"
     return _samples.to_raster(
-        lambda: _read_floats(data, header) if is_float else _read_integers(data, header),
+        lambda: _read_integers(data, header),
         (header.width, header.height),
         header.mode,
-        deep=is_float or header.maximum > 255,
+        deep=header.maximum > 255,
         text=tuple(("Comment", comment) for comment in header.comments),
         bare=not header.comments,
     )
@@ -185,21 +185,29 @@ def _parse(text: bytes, count: int, header: _Header) -> NDArray[Any]:
     return array
 
 
-def _read_floats(data: bytes, header: _Header) -> DeepPixels:
-    """Linear light from 0 to 1 encoded as sRGB; integers above 1 are samples of 8 or 16 bits as they are.
-
-    Issues a FidelityWarning for light above 1.
-    """
+def decode_floats(data: bytes, *, exposure: Exposure = 0) -> Raster:
+    """Linear light. Some programs write integers above 1 instead, which are samples of 8 or 16 bits as they are."""
     import numpy as np
 
-    size = 2 if header.kind in b"Hh" else 4
-    shape = (header.height, header.width) if header.mode == "L" else (header.height, header.width, 3)
-    values = _samples.from_buffer(data, f"{header.order}f{size}", int(np.prod(shape)), header.end).reshape(shape)[::-1]
+    header = _read_header(data[:_MAX_HEADER])
+    if header is None or header.kind not in b"FfHh":
+        raise CorruptInput("The header of the file is invalid.")
+    size, bytes_each = (header.width, header.height), 2 if header.kind in b"Hh" else 4
+    check_size(*size)
+    shape = size[::-1] if header.mode == "L" else (*size[::-1], 3)
+    values = _samples.from_buffer(data, f"{header.order}f{bytes_each}", int(np.prod(shape)), header.end)
+    values = values.reshape(shape)[::-1]
     high = float(np.max(values, initial=0, where=np.isfinite(values)))
     if high > 1 and all((part == np.rint(part)).all() for part in np.array_split(values, len(values))):
+        _light.ignore_exposure(exposure)
         scale = _MAX_VALUE // 255 if high <= 255 else 1
-        return DeepPixels((values.clip(0, _MAX_VALUE) * scale).astype(np.uint16), header.mode)
-    return DeepPixels(_samples.encode_light(values), header.mode)
+        return _samples.to_raster(
+            lambda: DeepPixels((values.clip(0, _MAX_VALUE) * scale).astype(np.uint16), header.mode),
+            size,
+            header.mode,
+            deep=True,
+        )
+    return _light.raster(lambda: values.astype(np.float32), header.mode, size, bits=8 * bytes_each, exposure=exposure)
 
 
 def _array(raster: Raster) -> tuple[NDArray[Any], str]:
@@ -238,17 +246,9 @@ def encode_arbitrary(raster: Raster) -> bytes:
 
 def encode_floats(raster: Raster) -> bytes:
     """Linear light, from the bottom to the top."""
-    import numpy as np
-
     array, mode = _array(raster)
-    maximum = 255 if array.itemsize == 1 else _MAX_VALUE
-    table = color.decode_srgb(np.arange(maximum + 1) / maximum).astype("<f4")
     header = b"P%b\n%d %d\n-1.0\n" % (b"F" if mode == "RGB" else b"f", *array.shape[1::-1])
-    file = BytesIO()
-    file.write(header)
-    for row in array[::-1]:
-        file.write(table[row].tobytes())
-    return file.getvalue()
+    return header + array[::-1].astype("<f4", copy=False).tobytes()
 
 
 def _holds(*modes: str) -> TargetCapabilities:
@@ -261,14 +261,15 @@ _ENCODERS: Mapping[FileFormat, tuple[Callable[[Raster], bytes], TargetCapabiliti
         PGM: (encode_samples, _holds("L")),
         PPM: (encode_samples, _holds("RGB")),
         PAM: (encode_arbitrary, _holds("L", "LA", "RGB", "RGBA")),
-        PFM: (encode_floats, _holds("L", "RGB")),
+        PFM: (encode_floats, TargetCapabilities(("L", "RGB"), deep_bits=(32,), linear=True)),
     }
 )
 
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    readers: list[AnyConversion] = [conversion(one, RASTER, memory=24)(decode) for one in _ENCODERS]
+    readers: list[AnyConversion] = [conversion(one, RASTER, memory=24)(decode) for one in _ENCODERS if one is not PFM]
+    readers.append(conversion(PFM, RASTER, memory=45)(decode_floats))
     writers: list[AnyConversion] = [
         conversion(RASTER, one, memory=24, holds=holds)(encode) for one, (encode, holds) in _ENCODERS.items()
     ]

@@ -137,7 +137,9 @@ def _palette(data: bytes, header: _Header) -> bytes | None:
     return last[1:] if last[1:] != bytes(value for level in range(256) for value in [level] * 3) else None
 
 
-@conversion(RASTER, PCX, holds=TargetCapabilities(("1", "L", "P", "RGB"), max_side=65_535))
+@conversion(
+    RASTER, PCX, holds=TargetCapabilities(("1", "L", "P", "RGB"), max_side=65_535, metadata=frozenset({"resolution"}))
+)
 def encode(raster: Raster) -> bytes:
     data = _pillow.encode(raster.first_frame().image, "PCX")
     across, down = raster.dpi or (72, 72)

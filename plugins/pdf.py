@@ -30,21 +30,17 @@ from engine import (
     ends_with,
 )
 from engine.option_types import (
-    Crop,
     Dpi,
-    Fit,
     Flip,
-    Height,
     Metadata,
     Pages,
     Password,
     Quality,
     Rotate,
     Sanitize,
-    Width,
 )
 from plugins import _jpeg_embedding, _pillow, jpeg
-from plugins.geometry import crop_box, needed_size
+from plugins._sizes import Drawing
 from plugins.jpeg import JPEG, filter_segments
 from plugins.metadata import filter_xmp
 
@@ -74,6 +70,7 @@ MODULES = (
     *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.active_content", "plugins._pdf.losses"),
     *("plugins._pdf.pictures", "plugins._pdf.selection", *jpeg.MODULES),
 )
+TEMPLATE = "documents"
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 _MAX_REPEATED_PAGES = 10_000
@@ -106,7 +103,7 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
     if document.is_repaired:
         warn_repaired(data)
     indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
-    if len(indexes) == document.page_count:
+    if indexes == list(range(document.page_count)):
         return document
     selected = _select_pages(data, password or "", indexes)
     if selected is None:
@@ -228,30 +225,26 @@ def to_bytes(document: pymupdf.Document) -> bytes:
 def render(
     document: pymupdf.Document,
     *,
+    drawing: Drawing,
     dpi: Dpi = DPI,
-    width: Width | None = None,
-    height: Height | None = None,
-    fit: Fit = "inside",
-    crop: Crop | None = None,
-    rotate: Rotate = 0,
 ) -> Raster:
     """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from engine.mupdf import pymupdf
     from plugins._pdf.losses import warn_losses
 
-    def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int]]:
-        """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw."""
+    def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int] | None]:
+        """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw, None for all."""
         full = _size_at(page, dpi)
-        whole = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-        return full, whole, crop_box(crop, full, whole) if crop else (0, 0, *whole)
+        whole = drawing.needed_size(full, enlarge=True)
+        return full, whole, drawing.needed_box(full, whole)
 
     def draw(page: pymupdf.Page) -> Frame:
         warn_losses(page)
         full, whole, box = sizes(page)
-        check_size(*_box_size(box))
+        check_size(*_box_size(box or (0, 0, *whole)))
         scale = (dpi / 72, dpi / 72) if full == whole else (whole[0] / page.rect.width, whole[1] / page.rect.height)
-        image = draw_page(page, pymupdf.Matrix(*scale), box if crop else None)
-        return Frame(image, full_size=full if crop or full != image.size else None, cropped=crop is not None)
+        image = draw_page(page, pymupdf.Matrix(*scale), box)
+        return Frame(image, full_size=full if box or full != image.size else None, cropped=box is not None)
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
     warn_losses(document[0])  # A dry run draws no page.
@@ -263,7 +256,7 @@ def render(
         scalable=True,
         sample=_pillow.sample("RGB"),
         sizes=[full for full, _, _ in found],
-        drawn_sizes=[_box_size(box) for _, _, box in found],
+        drawn_sizes=[_box_size(box or (0, 0, *whole)) for _, whole, box in found],
     )
 
 
@@ -320,32 +313,25 @@ def checked_pictures() -> Iterator[None]:
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
-def embed_jpeg(data: bytes, *, metadata: Metadata = "safe", rotate: Rotate = 0, flip: Flip | None = None) -> bytes:
+def embed_jpeg(
+    data: bytes,
+    *,
+    metadata: Metadata = "safe",
+    rotate: Rotate = 0,
+    flip: Flip | None = None,
+    dpi: Dpi | None = None,
+) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
     from plugins._pdf.pictures import PictureWriter, jpeg_stream
 
     picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     writer = PictureWriter()
     stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
-    writer.add_page(stream, picture.size, picture.dpi, picture.orientation)
+    writer.add_page(stream, picture.size, (dpi, dpi) if dpi else picture.dpi, picture.orientation)
     return to_bytes(writer.document)
 
 
-HOLDS = TargetCapabilities(("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp"}))
+HOLDS = TargetCapabilities(
+    ("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp", "resolution"})
+)
 """What pages of pictures hold."""
-
-
-@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
-def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
-    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
-    lossless."""
-    from plugins._pdf.pictures import PictureWriter, encode_frame
-
-    if quality is None and raster.lossy:
-        quality = JPEG_QUALITY
-    writer = PictureWriter()
-    for frame in raster.frames:
-        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
-    if raster.xmp:
-        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
-    return to_bytes(writer.document)

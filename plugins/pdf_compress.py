@@ -12,6 +12,7 @@ from engine.option_types import ColorSpace, Dpi, Password, Quality, Sanitize
 from plugins.pdf import COMPRESSED_QUALITY, DPI, PDF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.compression", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 Linearize: TypeAlias = Annotated[
     bool, Field(description="Orders the file so that viewers show its first page before the rest has arrived.")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.delete_pages", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 
 @tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)
@@ -23,7 +24,7 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
     from plugins._pdf.form_fields import remove_signatures, remove_xfa
 
     count = page_count(document)
-    indices = PageRanges.parse(pages).indexes(count)
+    indices = sorted(PageRanges.parse(pages).indexes(count))
     if len(indices) == count:
         raise InvalidOption(
             "At least one page must remain.",

@@ -25,6 +25,7 @@ from plugins.png import PNG
 from plugins.tiff import TIFF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.extraction")
+TEMPLATE = "documents"
 
 JPEG_2000 = FileFormat(
     "jp2",
@@ -54,7 +55,7 @@ def extract_images(
     from plugins._pdf.extraction import Extractor
 
     document = open_document(data, password)
-    indexes = PageRanges.parse(pages).indexes(len(document.pages))
+    indexes = sorted(PageRanges.parse(pages).indexes(len(document.pages)))
     extractor = Extractor(document, data, password or "")
     found = extractor.find(indexes, min_pixels)
     if not found:

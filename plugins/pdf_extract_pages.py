@@ -12,6 +12,7 @@ from plugins._pdf.page_order import read_order
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.parts",)
+TEMPLATE = "documents"
 
 
 def _check_order(text: str) -> str:

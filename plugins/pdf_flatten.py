@@ -7,6 +7,7 @@ from engine.option_types import Pages, Password, Sanitize
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.flattening", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 
 @tool("pdf-flatten", PDF, title="Flatten a PDF", sources=(PDF,), isolated=True, encodes=True)

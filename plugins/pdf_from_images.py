@@ -13,6 +13,7 @@ from plugins._paper import POINTS, SIZES, check_margin
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents",)
+TEMPLATE = "documents"
 
 PageSize = Annotated[
     Literal["fit", "a3", "a4", "a5", "a6", "letter", "legal", "tabloid"],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.merge")
+TEMPLATE = "documents"
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
 Outline = Annotated[bool, Field(description="Adds an outline entry for each file, above the entries of the file.")]

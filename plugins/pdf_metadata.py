@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.information")
+TEMPLATE = "documents"
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
 Author = Annotated[str, Field(max_length=1000, description="The author; an empty value removes it.")]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.marks")
+TEMPLATE = "documents"
 
 Template = Annotated[
     str,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf", lazy=True)
 
 MODULES = ("plugins._pdf.documents",)
+TEMPLATE = "documents"
 _COST = 2  # more than MuPDF's: without a tool, MuPDF is preferred, because it repairs more damaged files
 
 

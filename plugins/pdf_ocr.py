@@ -14,6 +14,7 @@ from plugins import _programs
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text_layer")
+TEMPLATE = "documents"
 
 PROGRAMS = _programs.find("tesseract")
 """The path of Tesseract, if it is installed."""

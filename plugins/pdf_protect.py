@@ -12,6 +12,7 @@ from engine.option_types import Password, Sanitize
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 _MAX_PASSWORD = 127  # bytes in UTF-8, by the standard
 # The permissions of PDF by the names that clients use. Accessibility is always permitted.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pikepdf
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 Angle = Annotated[Literal[90, 180, 270], Field(description="Degrees clockwise, added to the rotation of each page.")]
 

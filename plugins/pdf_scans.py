@@ -18,7 +18,7 @@ from engine import (
     check_count,
     conversion,
 )
-from engine.option_types import Effort, Flip, Metadata, Pages, Quality, Rotate
+from engine.option_types import Dpi, Effort, Flip, Metadata, Pages, Quality, Rotate
 from plugins import _pillow, geometry, tiff
 from plugins import metadata as metadata_filter
 from plugins.pdf import DPI, HOLDS, PDF, checked_pictures, draw_page, to_bytes
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.pictures", "plugins._pdf.scans", "plugins._tiff_embedding", *tiff.MODULES)
+TEMPLATE = "documents"
 _INCH = 2
 
 
 @conversion(TIFF, PDF, terminal=True, cost=11)  # more than from a raster through a TIFF
-def embed_tiff(data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe") -> bytes:
+def embed_tiff(
+    data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe", dpi: Dpi | None = None
+) -> bytes:
     """A PDF with the pages of a TIFF: those by Group 4 and JPEG as they are, others without loss."""
     from plugins import _tifffile
     from plugins._pdf.pictures import PictureWriter, encode_frame
@@ -49,12 +52,14 @@ def embed_tiff(data: bytes, *, pages: Pages | None = None, metadata: Metadata = 
         frames = iter(raster.converted_for(HOLDS).frames if rest else ())
         for index in order:
             page, picture = found[index], embedded[index]
-            dpi, orientation = _pillow.plausible_dpi(page.get_resolution(unit=_INCH)), _tifffile.orientation(page)
+            dots = (dpi, dpi) if dpi else _pillow.plausible_dpi(page.get_resolution(unit=_INCH))
+            orientation = _tifffile.orientation(page)
             if picture is not None:
-                writer.add_page(picture, (page.imagewidth, page.imagelength), dpi, orientation)
+                writer.add_page(picture, (page.imagewidth, page.imagelength), dots, orientation)
             else:
                 frame = next(frames)
-                writer.add_page(encode_frame(frame, None), frame.size, dpi[::-1] if dpi and orientation >= 5 else dpi)
+                dots = dots[::-1] if dots and orientation >= 5 else dots
+                writer.add_page(encode_frame(frame, None), frame.size, dots)
                 del frame  # frees its memory before the next one is decoded
     if raster.xmp:
         writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))

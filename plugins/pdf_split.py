@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from plugins._pdf.parts import Divider
 
 MODULES = ("plugins._pdf.parts",)
+TEMPLATE = "documents"
 
 
 def _groups(text: str) -> list[list[str]]:

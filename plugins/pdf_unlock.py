@@ -7,6 +7,7 @@ from engine.option_types import Password, Sanitize
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
 
 
 @tool("pdf-unlock", PDF, title="Unlock a PDF", sources=(PDF,), isolated=True, encodes=True)

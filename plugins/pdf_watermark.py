@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from plugins._pdf.marks import Geometry, Mark
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.marks")
+TEMPLATE = "documents"
 
 Text = Annotated[str, Field(min_length=1, max_length=500, examples=["DRAFT"], description="The text to draw.")]
 Opacity = Annotated[float, Field(ge=0, le=1, description="1 hides what is below, 0 is invisible.")]

@@ -64,7 +64,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     # The default image, for readers without animation, is not a frame.
     has_default = count > 1 and image.info.get("default_image", False)
     frames = list(range(1 if has_default else 0, count))
-    order = _pillow.select(frames, pages)
+    order = sorted(_pillow.select(frames, pages))
     raster = _pillow.to_raster(image, order, animated=len(order) > 1)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _is_deep(data) and len(frames) == 1:
@@ -162,4 +162,4 @@ def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-encode = conversion(RASTER, PNG, cost=5, memory=20, holds=_png_encoder.HOLDS)(_png_encoder.encode)
+encode = conversion(RASTER, PNG, cost=5, memory=20, holds=_png_encoder.holds)(_png_encoder.encode)

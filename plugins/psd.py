@@ -37,7 +37,8 @@ PSB = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "engine.mupdf", "encodings.mac_roman")
+MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "encodings.mac_roman")
+TEMPLATE = "documents/psd"
 _RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
@@ -89,7 +90,7 @@ _HOLDS = TargetCapabilities(
     deep_modes=_DEEP_MODES,
     icc=True,
     max_side=30_000,
-    metadata=frozenset({"exif", "xmp", "iptc"}),
+    metadata=frozenset({"exif", "xmp", "iptc", "resolution"}),
 )
 
 

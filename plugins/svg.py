@@ -1,13 +1,10 @@
-"""SVG, plain or gzipped: drawn by resvg, written from documents by MuPDF."""
+"""SVG, plain or gzipped, drawn by resvg."""
 
 from __future__ import annotations
 
-import re
 import zlib
-from typing import TYPE_CHECKING
 
 from engine import (
-    DOCUMENT,
     RASTER,
     Content,
     FileFormat,
@@ -20,20 +17,16 @@ from engine import (
     conversion,
     ends_with,
 )
-from engine.option_types import Crop, Dpi, Fit, Height, Metadata, Rotate, Width
+from engine.option_types import Dpi
 from plugins import _pillow
 from plugins._markup import root_name
+from plugins._sizes import Drawing
 from plugins._svg import decompress
-from plugins.geometry import crop_box, needed_size
-from plugins.pdf import checked_pictures, filter_document, warn_first_page
 from plugins.png import PNG
 
-if TYPE_CHECKING:
-    import pymupdf
-
 MODULES = ("plugins._svg.document",)
+TEMPLATE = "svg"
 _HEAD = 65_536  # bytes within which the root element must begin
-_SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
 
@@ -57,12 +50,8 @@ SVG = FileFormat(
 def render(
     data: bytes,
     *,
+    drawing: Drawing,
     dpi: Dpi = 96,
-    width: Width | None = None,
-    height: Height | None = None,
-    fit: Fit = "inside",
-    crop: Crop | None = None,
-    rotate: Rotate = 0,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
     from plugins._svg import coordinates, document
@@ -70,14 +59,15 @@ def render(
     root = document.read(data)
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))
-    wanted = needed_size(full, width, height, fit=fit, crop=crop, rotate=rotate, enlarge=True)
-    left, top, right, bottom = box = crop_box(crop, full, wanted) if crop else (0, 0, *wanted)
+    wanted = drawing.needed_size(full, enlarge=True)
+    part = drawing.needed_box(full, wanted)
+    left, top, right, bottom = box = part or (0, 0, *wanted)
     drawn = right - left, bottom - top
     check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
     png = document.render(scaled, box)
     frame = Frame(
-        _pillow.open_image(png, "PNG"), full_size=full if crop or full != wanted else None, cropped=crop is not None
+        _pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None
     )
     return Raster(
         [frame],
@@ -88,13 +78,3 @@ def render(
         drawn_sizes=[drawn],
         origin=Origin(PNG, png, (0, 0, *drawn)),
     )
-
-
-@conversion(DOCUMENT, SVG, loss=Loss.DETAIL, cost=4)
-def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
-    """Writes the first page. Text becomes outlines, because fonts are not embedded."""
-    warn_first_page(document)
-    filter_document(document, metadata)
-    with checked_pictures():
-        svg: str = document[0].get_svg_image(text_as_path=True)
-    return _SIDE.sub(r'\1"\2pt"', svg, count=2).encode()

@@ -51,13 +51,14 @@ TIFF = FileFormat(
     is_complete=_tiff_tags.is_complete,
 )
 
-MODULES = ("plugins._tifffile", "engine.mupdf", "PIL.TiffImagePlugin")
+MODULES = ("plugins._tifffile", "PIL.TiffImagePlugin")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE = 1  # type
+_INKS = 5  # of PhotometricInterpretation
 JPEG_QUALITY, EFFORT = 90, 5
 """The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
@@ -130,11 +131,12 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
 
 
 def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
-    """Whether a page has integers of at most 8 bits, a compression of Pillow, and no sub-directories."""
+    """Whether a page has up to 8 bits per sample, a compression of Pillow, no transparent inks, no sub-directories."""
     return (
         max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
         and tags.get(_tiff_tags.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
         and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
+        and not (tags.get(_tiff_tags.PHOTOMETRIC) == _INKS and tags.get(_tiff_tags.SAMPLES, 1) > len("CMYK"))
         and _tiff_tags.SUB_DIRECTORIES not in tags
     )
 
@@ -172,13 +174,14 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
             del frame  # frees its memory before the next one is decoded
 
 
-_METADATA = frozenset({"exif", "xmp", "iptc"})
+_METADATA = frozenset({"exif", "xmp", "iptc", "resolution"})
 # Few readers support LA with 16 bits.
 _LOSSLESS_HOLDS = TargetCapabilities(
     ("1", "P", "L", "LA", "RGB", "RGBA", "CMYK"),
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
     pages=True,
+    without=frozenset({"max_bytes"}),
     metadata=_METADATA,
 )
 _JPEG_HOLDS = TargetCapabilities(("L", "RGB", "CMYK"), icc=True, pages=True, metadata=_METADATA)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.losses", "plugins._pdf.text_pages", "plugins._pdf.texts", "encodings.raw_unicode_escape")
+TEMPLATE = "documents"
 _FONT_SIZE = 10.0
 
 TXT = FileFormat(

@@ -1,6 +1,11 @@
 """WebP, still and animated."""
 
-from engine import RASTER, Content, FileFormat, Loss, Raster, Signature, TargetCapabilities, conversion
+from dataclasses import replace
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from engine import RASTER, Content, FileFormat, Loss, OptionValues, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
 from plugins import _pillow
 
@@ -56,8 +61,24 @@ def _is_lossy(data: bytes) -> bool:
     return False
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_HOLDS)
-def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False, effort: Effort = 5) -> bytes:
+AlphaQuality: TypeAlias = Annotated[
+    int, Field(ge=0, le=100, examples=[50], description="Quality of the transparency in lossy WebP; 100 is lossless.")
+]
+
+
+def _holds(options: OptionValues) -> TargetCapabilities:
+    return replace(_HOLDS, without=frozenset({"alpha_quality"})) if options.get("lossless") else _HOLDS
+
+
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_holds)
+def encode(
+    raster: Raster,
+    *,
+    quality: Quality = 87,
+    lossless: Lossless = False,
+    effort: Effort = 5,
+    alpha_quality: AlphaQuality = 100,
+) -> bytes:
     frames = list(raster.frames)
     if lossless:
         method, quality = _LOSSLESS[effort - 1]
@@ -70,6 +91,7 @@ def encode(raster: Raster, *, quality: Quality = 87, lossless: Lossless = False,
         quality=quality,
         method=method,
         lossless=lossless,
+        alpha_quality=alpha_quality,
         exact=lossless,  # also keeps the colors of transparent pixels
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,

@@ -14,7 +14,7 @@ _MAX_HEADER = 4096  # bytes
 _HEADER = re.compile(
     rb"\s*(?:/\*.*?\*/\s*)*#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s", re.DOTALL
 )
-_ARRAY = re.compile(rb"\b(char|short)\s[^{};]*\{([^}]*)\}")
+_KIND = re.compile(rb"\b(char|short)\s")
 _NUMBER = re.compile(rb"0[xX]([0-9a-fA-F]{1,8})|(\d{1,9})")
 
 
@@ -37,11 +37,13 @@ def decode(data: bytes) -> Raster:
 def _read(source: bytes, width: int, height: int) -> Image.Image:
     import numpy as np
 
-    array = _ARRAY.search(source)
-    if array is None:
+    start = source.find(b"{")
+    end = source.find(b"}", start)
+    declared = _KIND.findall(source, source.rfind(b";", 0, start) + 1, max(start, 0))
+    if end < 0 or not declared:
         raise CorruptInput("The file is truncated.")
-    kind, bits = ("<u2", 16) if array[1] == b"short" else ("u1", 8)
-    numbers = [int(one[1], 16) if one[1] else int(one[2]) for one in _NUMBER.finditer(array[2])]
+    kind, bits = ("<u2", 16) if declared[-1] == b"short" else ("u1", 8)
+    numbers = [int(one[1], 16) if one[1] else int(one[2]) for one in _NUMBER.finditer(source, start, end)]
     per_row = (width + bits - 1) // bits
     if len(numbers) < per_row * height:
         raise CorruptInput("The picture has too few numbers.")

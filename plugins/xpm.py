@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +37,8 @@ XPM = FileFormat(
     bytes_per_pixel=1,
 )
 
-_TOKEN = re.compile(rb'/\*.*?\*/|"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)  # comments, and strings of C
+# Comments, and strings of C. Both may be open at the end, so that a search never goes back.
+_TOKEN = re.compile(rb'/\*.*?(?:\*/|\Z)|"([^"\\]*(?:\\.?[^"\\]*)*)("|\Z)', re.DOTALL)
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(\d)\b")
 _KINDS = (b"c", b"g", b"g4", b"m")  # of displays for which a color is given, best first; s is a symbolic name
@@ -66,7 +67,7 @@ def _read_strings(data: bytes) -> _Xpm:
     if data.startswith(b"!"):  # XPM2, in which each line is a string
         lines = data.splitlines()[1:]
     else:
-        found = (one[1] for one in _TOKEN.finditer(data) if one[1] is not None)
+        found = (one[1] for one in _TOKEN.finditer(data) if one[2])
         lines = [_ESCAPED.sub(rb"\1", one) if b"\\" in one else one for one in found]
     header = _HEADER.match(lines[0]) if lines else None
     if header is None:
@@ -150,7 +151,7 @@ def _color(definition: bytes) -> tuple[int, ...]:
     return _parse_color(b"".join(given).decode("latin-1").lower())
 
 
-@cache
+@lru_cache(1024)
 def _parse_color(name: str) -> tuple[int, ...]:
     """Red, green, blue and alpha of a color by its name without spaces, or in hexadecimal. Raises CorruptInput."""
     if name == "none":

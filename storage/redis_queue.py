@@ -157,12 +157,28 @@ local function rank(job)
     return job.standing == 0 and 0 or job.background and 1 or 2
 end
 
--- Starts the next job. Returns whether there was one. A job that waits for memory keeps others from starting.
-local function start_next()
-    local jobs, used = jobs_in(pool), 0
+-- The memory that jobs use, and how many there are: all, or those in the background.
+local function sum(jobs, background)
+    local used, count = 0, 0
     for _, job in ipairs(jobs) do
-        used = used + job.memory
+        if job.background or not background then
+            used, count = used + job.memory, count + 1
+        end
     end
+    return used, count
+end
+
+-- Whether a job fits into the half of the memory that those in the background have. One of them may need more.
+local function has_background_memory(job, jobs)
+    local used, count = sum(jobs, true)
+    return count == 0 or used + job.memory <= memory / 2
+end
+
+-- Starts the next job. Returns whether there was one. A job that waits for memory keeps others from starting, one in
+-- the background only those in the background.
+local function start_next()
+    local jobs, full = jobs_in(pool), false
+    local used = sum(jobs, false)
     for allowed = 2, 0, -1 do
         for _, line in ipairs(redis.call('ZRANGE', turns, 0, -1)) do
             local name, job, owner = first(line)
@@ -170,18 +186,21 @@ local function start_next()
                 redis.call('ZREM', turns, line)
             elseif rank(job) == allowed and has_slot(job, jobs)
                 and #jobs_in(running(job.tenant)) < job.max_jobs then
-                if #jobs > 0 and used + job.memory > memory then
-                    return false
+                full = full or job.background and not has_background_memory(job, jobs)
+                if not (job.background and full) then
+                    if #jobs > 0 and used + job.memory > memory then
+                        return false
+                    end
+                    redis.call('LPOP', waiting(line))
+                    run(name, job.tenant)
+                    serve(line)
+                    if owner == process then
+                        table.insert(started, job.id)
+                    else
+                        redis.call('PUBLISH', prefix .. 'started:' .. owner, job.id)
+                    end
+                    return true
                 end
-                redis.call('LPOP', waiting(line))
-                run(name, job.tenant)
-                serve(line)
-                if owner == process then
-                    table.insert(started, job.id)
-                else
-                    redis.call('PUBLISH', prefix .. 'started:' .. owner, job.id)
-                end
-                return true
             end
         end
     end

@@ -17,7 +17,7 @@ import typer
 from pikepdf import Name
 from PIL import Image
 
-from benchmarks import cluster, compression, growth, jobs, pairs, peers, quality, samples, server
+from benchmarks import cluster, compression, growth, jobs, pairs, peers, quality, samples, server, webhooks
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import child_processes
@@ -98,12 +98,14 @@ def test_the_costs_of_conversions_are_measured() -> None:
 @pytest.mark.long
 def test_jobs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "FULL_QUEUE", 50)
+    monkeypatch.setattr(webhooks, "MESSAGES", 50)
     results, requirements = jobs.measure(1)
 
     for row in results.as_json()["rows"]:
         assert row["accepted per second"] > row["finished per second"] > 0
         assert row["CPU ms"] > 0
         assert row["refused"] == 0
+        assert row["messages per second"] > 0
     assert 5 < row["statements"] < 30
     assert len(requirements.as_json()["rows"]) == 6
 

@@ -132,6 +132,7 @@ async def _shut_down(
     services.webhooks.sender.close()
     server.stop_listening()
     await complete(services.job_runner.close())
+    await complete(services.jobs.close())
     await services.in_flight.drain(DRAIN_TIMEOUT)
     connections = [server.close_all_connections()]
     if metrics_listener is not None:
@@ -231,7 +232,7 @@ def _freeze_garbage_collector() -> None:
 
 
 def _announce(registry: Registry, settings: Settings, url: str, process: ServerProcess) -> None:
-    formats, pairs = len(registry.formats), len(registry.catalogue())
+    formats, pairs = len(registry.formats), len(registry.pairs())
     where = settings.cluster or f"{settings.workers} workers"
     processes = f", {process.count} processes" if process.count > 1 else ""
     log.info("listening on %s; %d formats, %d conversions, %s%s", url, formats, pairs, where, processes)

@@ -302,7 +302,7 @@ def _installation(registry: Registry, sandbox: SandboxReport) -> dict[str, Any]:
             for plugin in registry.plugins
         ],
         "missing": [asdict(requirement) for requirement in registry.missing],
-        "pairs": len(registry.catalogue()),
+        "pairs": len(registry.pairs()),
     }
 
 

@@ -68,7 +68,7 @@ class DocumentedOperation:
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
-    responses = _Responses(schemas, (ZIP, *(plan.target.media_type for plan in registry.catalogue())))
+    responses = _Responses(schemas, (ZIP, *(target.media_type for _, target in registry.pairs())))
     used_tags = {op.operation.tag for op in operations}
     paths: dict[str, Any] = {}
     for op in operations:

@@ -1,41 +1,27 @@
-"""The fork server: `ForkServer` starts it, asks it for worker processes, and replaces it if it dies or hangs.
+"""The fork server, as the server uses it: starts it, asks it for worker processes, and replaces it if it dies or hangs.
 
-`main` is the process itself, which forks a worker process per request and reports its exit code.
+The processes of the fork server are in `templates`.
 """
 
 import asyncio
 import os
 import re
-import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from pathlib import Path
-from typing import NamedTuple, NoReturn
 
-from engine import sandbox
 from engine.errors import ExecutorUnavailable
-from engine.executor import preload
-from engine.executor.disk_quota import BaseFolder, clear_folder, remove_folder, used_memory
-from engine.executor.worker import run_worker
-from engine.registry import load_registry
-
-PID = struct.Struct("=i")
-"""The format of status messages: a process ID, followed by the path of the process's folder, or an exit code.
-
-The first has two descriptors: the process's /proc/self/status and its pidfd.
-"""
+from engine.executor.disk_quota import BaseFolder, used_memory
+from engine.executor.templates import FORK, PID
 
 # Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
-PROGRAM = "from engine.executor.forkserver import main; main()"
+PROGRAM = "from engine.executor.templates import main; main()"
 # Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
 _THREAD_LIMITS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _MALLOC_SETTINGS = {
@@ -137,11 +123,19 @@ def _is_silent(connection: socket.socket) -> bool:
     return False
 
 
+@dataclass
+class _Template:
+    """The connection to a template, and whether it has forked: before that, it imports modules."""
+
+    control: socket.socket
+    has_forked: bool = False
+
+
 class ForkServer:
-    """A process with all plugins loaded that forks worker processes with the sandbox `layers`.
+    """Processes with plugins loaded that fork worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. It imports `modules` ahead, by default the modules of all plugins. The folders of the worker
+    is not replaced. It imports `modules` ahead, by default those of the registry's templates. The folders of the worker
     processes are below `folder`, by default the system's temporary folder.
     """
 
@@ -151,6 +145,7 @@ class ForkServer:
         self._folder = folder
         self._base_folder: BaseFolder | None = None
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._templates: dict[str, _Template] = {}
         self.closing = False
 
     @property
@@ -158,20 +153,21 @@ class ForkServer:
         """The process ID of the supervisor of the fork server; None while there is none."""
         return self._running[0].pid if self._running else None
 
-    def fork(self) -> WorkerProcess:
-        """Returns a new worker process that waits for a request. Raises ExecutorUnavailable.
+    def fork(self, template: str = "") -> WorkerProcess:
+        """Returns a new worker process of a template, which waits for a request. Raises ExecutorUnavailable.
 
-        Replaces a fork server that has died, or does not answer within seconds.
+        Replaces a template that has died, and a fork server that has died or does not answer within seconds.
         """
+        name = "" if self._modules else template
         for exit_timeout in _EXIT_TIMEOUTS:
             if self.closing:
                 break
-            timeout = _FORK_TIMEOUT if self._running else _START_TIMEOUT
             try:
-                return _request_fork(self._control_socket(), timeout)
+                return self._request_fork(name)
             except TimeoutError:
                 self._stop(0)
             except OSError:
+                self._drop_ended(name)
                 if self._running is None or not _is_running(self._running[0], exit_timeout):
                     self._stop(0)
         raise ExecutorUnavailable("No process can be started for the conversion.")
@@ -180,10 +176,27 @@ class ForkServer:
         """Ends the fork server and all its worker processes."""
         self._stop(_EXIT_TIMEOUT)
 
-    def _control_socket(self) -> socket.socket:
+    def _request_fork(self, name: str) -> WorkerProcess:
+        """Raises OSError if the template cannot fork or has ended, TimeoutError if it does not answer."""
         if self._running is None:
             self._running = self._start()
-        return self._running[1]
+        if name not in self._templates:
+            control, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with remote:
+                self._templates[name] = _Template(control)
+                socket.send_fds(self._running[1], [FORK + name.encode()], [remote.fileno()])
+        template = self._templates[name]
+        process = _new_process(template.control, _FORK_TIMEOUT if template.has_forked else _START_TIMEOUT)
+        template.has_forked = True
+        return process
+
+    def _drop_ended(self, name: str) -> None:
+        """Closes the connection to a template that has ended. One that cannot fork keeps its workers."""
+        template = self._templates.get(name)
+        if template is not None:
+            template.control.setblocking(False)
+            if not _is_silent(template.control):
+                self._templates.pop(name).control.close()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
         self._base_folder = BaseFolder(self._folder)
@@ -197,7 +210,7 @@ class ForkServer:
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # So that the supervisor and the serving process can be killed together, and to be one scheduling group.
+                # So that the supervisor and the templates can be killed together, and to be one scheduling group.
                 start_new_session=True,
             )
         return process, control
@@ -205,7 +218,9 @@ class ForkServer:
     def _stop(self, timeout: float) -> None:
         if self._running is not None:
             process, control = self._running
-            control.close()
+            for each in (control, *(template.control for template in self._templates.values())):
+                each.close()
+            self._templates.clear()
             if _is_running(process, timeout):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -221,18 +236,18 @@ def job_environment() -> dict[str, str]:
     return {**environment, **_THREAD_LIMITS, **_MALLOC_SETTINGS}
 
 
-def _request_fork(control: socket.socket, timeout: float) -> WorkerProcess:
-    """Raises OSError if the fork server cannot fork or has ended, TimeoutError if it does not answer."""
+def _new_process(control: socket.socket, timeout: float) -> WorkerProcess:
+    """Raises OSError and TimeoutError."""
     connection, remote_connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     status, remote_status = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         control.settimeout(timeout)
         with remote_connection, remote_status:
-            socket.send_fds(control, [b"fork"], [remote_connection.fileno(), remote_status.fileno()])
+            socket.send_fds(control, [FORK], [remote_connection.fileno(), remote_status.fileno()])
         status.settimeout(timeout)
         reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, 2)
         if len(descriptors) != 2:
-            raise ConnectionError("the fork server or the process has ended")
+            raise ConnectionError("the template or the process has ended")
     except OSError:
         connection.close()
         status.close()
@@ -250,124 +265,3 @@ def _is_running(process: subprocess.Popen[bytes], timeout: float) -> bool:
     except subprocess.TimeoutExpired:
         return True
     return False
-
-
-def main() -> None:
-    """Runs a fork server until its control socket closes.
-
-    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that jobs import
-    (separated by commas; empty: all), and the names of the sandbox layers. Preloading takes a second, so it happens in
-    a supervisor process that forks the serving process, and forks it again at once if it is killed.
-    """
-    # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
-    # that share a descriptor with this one.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGIO):
-        signal.signal(number, signal.SIG_IGN)
-    base_folder, modules, *layers = sys.argv[2:]
-    sandbox.lower_session_priority()
-    shared_layers = sandbox.enter_network_namespace(layers)
-    preload.preload(modules.split(",") if modules else None)
-    sandbox.compile_filters(layers)
-    path_rules = sandbox.allowed_path_rules(load_registry().programs)
-    control = socket.socket(fileno=int(sys.argv[1]))
-    while (serving := os.fork()) and os.WIFSIGNALED(os.waitpid(serving, 0)[1]):
-        clear_folder(base_folder)
-    if not serving:
-        apply_layers = partial(sandbox.apply_layers, layers, os.getpid(), path_rules)
-        _ChildTable(control, base_folder, lambda folder: shared_layers | apply_layers(folder)).run()
-    remove_folder(base_folder)
-
-
-class _Child(NamedTuple):
-    """A worker process: a descriptor that becomes readable when it ends, its status socket and its folder."""
-
-    pidfd: int
-    status: int
-    folder: str
-
-
-class _ChildTable:
-    """The worker processes by process ID."""
-
-    def __init__(
-        self, control: socket.socket, base_folder: str, apply_layers: Callable[[str], Mapping[str, bool]]
-    ) -> None:
-        self._control = control
-        self._base_folder = base_folder
-        self._apply_layers = apply_layers
-        self._address_space = sandbox.address_space()  # inherited by children
-        self._children: dict[int, _Child] = {}
-        self._folder_numbers = count(1)
-
-    def run(self) -> None:
-        """Forks and reaps until the control socket closes, then kills the remaining children."""
-        is_open = True
-        while is_open:
-            # Not SIGCHLD, which would also report each time that the server stops or continues an idle worker.
-            control = self._control.fileno()
-            ready, _, _ = select.select([control, *(child.pidfd for child in self._children.values())], [], [])
-            if ready != [control]:
-                self._reap()
-            if control in ready:
-                is_open = self._fork()
-        for child in list(self._children):
-            kill_group(child)
-            os.waitpid(child, 0)
-            self._remove(child, -signal.SIGKILL)
-
-    def _fork(self) -> bool:
-        """Serves one request. Returns False if the control socket is closed."""
-        request, descriptors, _, _ = socket.recv_fds(self._control, 64, 2)
-        if not request:
-            return False
-        connection, status = descriptors
-        with suppress(OSError):  # process limit or disk full: the sockets close, which the client notices
-            folder = f"{self._base_folder}/{next(self._folder_numbers)}"
-            os.mkdir(folder, 0o700)  # noqa: PTH102  # Path would write to, and so copy, three times as many pages
-            child = os.fork()
-            if child == 0:
-                self._run_child(connection, status, folder)
-            self._children[child] = _Child(os.pidfd_open(child), os.dup(status), folder)
-        os.close(connection)
-        os.close(status)
-        return True
-
-    def _run_child(self, connection: int, status: int, folder: str) -> NoReturn:
-        def prepare() -> tuple[Mapping[str, bool], int]:
-            _announce(status, folder)
-            return self._apply_layers(folder), self._address_space
-
-        run_worker(connection, folder, prepare)
-
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                child, status = ended
-                if child in self._children:
-                    kill_group(child)
-                    self._remove(child, os.waitstatus_to_exitcode(status))
-
-    def _remove(self, child: int, exitcode: int) -> None:
-        pidfd, status, folder = self._children.pop(child)
-        os.close(pidfd)
-        try:
-            os.rmdir(folder)  # noqa: PTH106  # as above
-        except OSError:  # not empty; a hostile job can leave so many files that removing them takes long
-            os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
-        with suppress(BrokenPipeError):
-            os.write(status, PID.pack(exitcode))
-        os.close(status)
-
-
-def kill_group(leader: int) -> None:
-    """Kills the processes of a group. Ignores that it has none."""
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _announce(status: int, folder: str) -> None:
-    """Sends the ID and the folder of this process, its status file and its pidfd."""
-    # Opened before the sandbox is applied: the server may not be allowed to open it afterwards.
-    descriptors = [os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC), os.pidfd_open(os.getpid())]
-    with socket.socket(fileno=status) as client:
-        socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], descriptors)

@@ -59,10 +59,10 @@ class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
-    parameters `file_names`. An `isolated` job gets a process of its own, which ends after the job. `name` is the file
-    name, without extension, of files in a ZIP; `input_names` are those of the inputs. A `dry_run` finds out what the
-    conversion would result in, and writes nothing. `memory` is the expected use in bytes, by which an executor may
-    place the job; JobLimits has the limit.
+    parameters `file_names`. An `isolated` job gets a process of its own, which is forked from the `template` and ends
+    after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` are those of the inputs.
+    A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
+    bytes, by which an executor may place the job; JobLimits has the limit.
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +70,7 @@ class Job:
     options: OptionValues = field(default_factory=dict, repr=False)
     tool: str | None = None
     isolated: bool = True
+    template: str = ""
     name: str = DEFAULT_NAME
     dry_run: bool = False
     memory: int = 0
@@ -91,7 +92,7 @@ class Job:
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
         names = tuple(input_name[:_MAX_NAME] for input_name in input_names)
-        described = options, tool, plan.isolated, name, dry_run, memory, plan.file_names, names
+        described = options, tool, plan.isolated, plan.template, name, dry_run, memory, plan.file_names, names
         return cls(sources, plan.target.name, *described)
 
 

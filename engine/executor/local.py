@@ -18,10 +18,11 @@ from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
 from engine.executor import jobs, preload
 from engine.executor.disk_quota import BaseFolder, QuotaWatch
-from engine.executor.forkserver import PID, ForkServer, WorkerProcess, job_environment, kill_group
+from engine.executor.forkserver import ForkServer, WorkerProcess, job_environment
 from engine.executor.job_time import JobTime
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
 from engine.executor.pool import Worker, WorkerPool
+from engine.executor.templates import PID, kill_group
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
@@ -72,7 +73,7 @@ class SingleWorker:
         return True
 
     @asynccontextmanager
-    async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
+    async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
         """A worker for one job of the account, which is killed on exit. Raises ExecutorUnavailable."""
         base_folder = BaseFolder()
         try:
@@ -187,7 +188,7 @@ class LocalExecutor:
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(_NotStarted):
-                async with self._pool.worker(account, isolated=job.isolated) as worker:
+                async with self._pool.worker(account, isolated=job.isolated, template=job.template) as worker:
                     time.begin()
                     request = Request(account, limits, worker.final, job)
                     result, reusable = jobs.parse_result(await _request(worker, request, descriptors))

@@ -7,11 +7,12 @@ next job follows at once is neither stopped nor examined: that would take a tent
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from time import monotonic
 
 from engine.errors import ConversionError, ExecutorUnavailable
@@ -78,9 +79,10 @@ class Worker:
 
 
 class WorkerPool:
-    """Worker processes of a fork server: `spares` that are forked ahead, and idle workers.
+    """Worker processes of a fork server: spares that are forked ahead, by template, and idle workers.
 
-    Idle workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
+    The template without a name has `spares` of them from the start, each other template one after its first job. Idle
+    workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
     `jobs_per_process` jobs. `idle` begins with the least recently used worker.
     """
 
@@ -91,9 +93,9 @@ class WorkerPool:
         self._size = spares
         self._jobs_per_process = jobs_per_process
         self._idle_memory = idle_memory
-        self.spares: deque[WorkerProcess] = deque()
+        self.spares: defaultdict[str, deque[WorkerProcess]] = defaultdict(deque)
         self.idle: list[Worker] = []
-        self._forking = 0  # number of forks in progress
+        self._forking = Counter[str]()  # number of forks in progress, by template
         self._tasks: set[asyncio.Task[None]] = set()
         self._check: asyncio.Future[bool] | None = None
         self._closed = False
@@ -110,19 +112,20 @@ class WorkerPool:
             self._retire(worker, "the executor is closed")
         if self._tasks:
             await asyncio.wait(self._tasks)
-        while self.spares:
-            self.spares.popleft().discard()
+        for process in chain.from_iterable(self.spares.values()):
+            process.discard()
+        self.spares.clear()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._forkserver.close)
         self._thread.shutdown()
 
     @asynccontextmanager
-    async def worker(self, account: str, *, isolated: bool) -> AsyncIterator[Worker]:
-        """A worker for one job of the account; a new one, retired after the job, if `isolated`.
+    async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
+        """A worker for one job of the account; a new one of a template, retired after the job, if `isolated`.
 
         It becomes idle on exit if it can take another job; otherwise it is killed. Raises
         ExecutorUnavailable.
         """
-        worker = (None if isolated else self._take_idle(account)) or await self._bind_spare(account)
+        worker = (None if isolated else self._take_idle(account)) or await self._bind_spare(account, template)
         worker.jobs += 1
         worker.final = isolated or worker.jobs >= self._jobs_per_process
         worker.succeeded = False
@@ -131,14 +134,14 @@ class WorkerPool:
         finally:
             self._release(worker)
             # After the job, not beside it: forking competes for CPU.
-            if len(self.spares) < self._size:
-                self._spawn(self._refill())
+            if self._lacks_spare(template):
+                self._spawn(self._refill(template))
 
     async def ready(self) -> bool:
         """Returns whether a spare waits for a job, or one can be forked. That takes long if the machine is busy."""
         if self._closed:
             return False
-        if any(process.is_waiting() for process in self.spares):
+        if any(process.is_waiting() for process in self.spares[""]):
             return True
         check = self._check
         if check is None or check.done():
@@ -169,15 +172,16 @@ class WorkerPool:
                     self._retire(each, "it has ended")
         return None
 
-    async def _bind_spare(self, account: str) -> Worker:
+    async def _bind_spare(self, account: str, template: str) -> Worker:
+        spares = self.spares[template]
         while True:
-            while not self.spares:
+            while not spares:
                 # Not cancelled with the caller: the new process becomes a spare.
-                forking = self._spawn(self._fork())
+                forking = self._spawn(self._fork(template))
                 if not (await asyncio.wait([forking], timeout=SPARE_TIMEOUT))[0]:
                     raise ExecutorUnavailable("No process was started for the conversion in time.")
                 forking.result()
-            process = self.spares.popleft()
+            process = spares.popleft()
             with suppress(OSError):  # it has ended
                 if process.is_waiting():
                     return Worker(process, account, process.memory_and_threads())
@@ -218,22 +222,27 @@ class WorkerPool:
         if worker in self.idle:
             self.idle.remove(worker)
 
-    async def _refill(self) -> None:
-        while not self._closed and len(self.spares) + self._forking < self._size:
+    def _lacks_spare(self, template: str) -> bool:
+        wanted = 1 if template else self._size
+        return len(self.spares[template]) + self._forking[template] < wanted
+
+    async def _refill(self, template: str) -> None:
+        while not self._closed and self._lacks_spare(template):
             try:
-                await self._fork()
+                await self._fork(template)
             except ConversionError:  # raised again for the next job
                 return
 
-    async def _fork(self) -> None:
+    async def _fork(self, template: str = "") -> None:
         if self._closed:
             raise ExecutorUnavailable("The executor is closed.")
-        self._forking += 1
+        self._forking[template] += 1
         try:
             loop = asyncio.get_running_loop()
-            self.spares.append(await loop.run_in_executor(self._thread, self._forkserver.fork))
+            forked = await loop.run_in_executor(self._thread, self._forkserver.fork, template)
+            self.spares[template].append(forked)
         finally:
-            self._forking -= 1
+            self._forking[template] -= 1
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)

@@ -4,6 +4,7 @@ import encodings
 import gc
 import importlib
 import pkgutil
+import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
@@ -18,31 +19,45 @@ from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import RASTER, Raster
 from engine.options import options_schema
+from engine.planner import template_of, template_parts
 from engine.registry import Registry, load_registry
 
 _SIDE = 16  # pixels; any picture makes a codec initialize itself
 
 
 def preload(modules: Iterable[str] | None = None) -> None:
-    """Prepares a fork server for jobs that import `modules`; by default for all jobs."""
+    """Prepares a fork server for jobs that import `modules`; by default for those without a template of their own."""
     registry = load_registry()
-    import_modules(modules)
-    if modules is None:
-        warm_up_codecs(registry)
-    registry.catalogue()  # fills the registry's cache of paths
+    registry.pairs()  # fills the registry's cache of paths
     options_schema(registry.options)
-    # Objects that the garbage collector visits in a fork would be copied.
+    if modules is None:
+        preload_template("")
+    else:
+        import_modules(modules)
+        _freeze()
+
+
+def preload_template(name: str) -> None:
+    """Prepares this process for the jobs of a template of the registry."""
+    registry = load_registry()
+    import_modules(registry.templates[name])
+    warm_up_codecs(registry, name)
+    _freeze()
+
+
+def _freeze() -> None:
+    """Exempts all objects from garbage collection: those that it visits in a fork would be copied."""
     gc.collect()
     gc.freeze()
 
 
-def import_modules(modules: Iterable[str] | None) -> None:
+def import_modules(modules: Iterable[str]) -> None:
     """Imports `modules`, and the modules that Pillow imports when it opens or saves a picture.
 
-    Imports the modules of all jobs if `modules` is None, or if the installation is in a private folder, from which
-    jobs cannot import the modules that only few files need.
+    Imports the modules of all jobs if the installation is in a private folder, from which jobs cannot import the
+    modules that only few files need.
     """
-    if modules is None or not all(map(reachable_by_jobs, (Path(__file__), Path(Image.__file__)))):
+    if not all(map(reachable_by_jobs, map(Path, (__file__, Image.__file__, encodings.__file__)))):
         Image.init()
         modules = load_registry().modules
         _import_text_encodings()
@@ -59,15 +74,19 @@ def _import_text_encodings() -> None:
             importlib.import_module(f"encodings.{module.name}")
 
 
-def warm_up_codecs(registry: Registry) -> None:
-    """Encodes and decodes a small picture in every format, so that one-time initialization is not left to jobs.
+def warm_up_codecs(registry: Registry, template: str) -> None:
+    """Encodes and decodes a small picture in every format of a template, which initializes the codecs for all jobs.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
+    names = template_parts(template)[bool(template) :]  # a copy of the supervisor, which has done the first
     builtin = Registry(plugin for plugin in registry.plugins if plugin.version is None)
     for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
-        if step.source is RASTER and isinstance(step.target, FileFormat) and not step.programs:
-            with suppress(Exception):  # jobs report the failure
+        if step.source is not RASTER or not isinstance(step.target, FileFormat) or step.programs:
+            continue
+        if template_of(step) in names:
+            with suppress(Exception), warnings.catch_warnings():  # jobs report the failure, and what they lose
+                warnings.simplefilter("ignore")
                 warm_up_codec(builtin, step, step.target)
 
 

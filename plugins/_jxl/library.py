@@ -31,7 +31,7 @@ ORIGINAL_COLORS, DATA_COLORS = 0, 1
 """The colors of the encoded picture, and those that the decoder returns."""
 NEED_MORE_OUTPUT = 2
 """What `JxlEncoderProcessOutput` returns if it has written all space."""
-UINT8, UINT16 = 2, 3
+FLOAT, UINT8, UINT16 = 0, 2, 3
 """Types of samples."""
 ALPHA, BLACK = 0, 4
 """Types of extra channels."""
@@ -39,8 +39,8 @@ EFFORT, COMPRESS_BOXES = 0, 33
 """Settings of frames."""
 DEPTH_OF_CODESTREAM = 1
 """Samples of 16 bits that hold numbers of the depth in the header."""
-GRAY = 1
-"""The color space of gray."""
+RGB, GRAY = 0, 1
+"""Color spaces."""
 
 
 class Animation(Structure):
@@ -85,6 +85,11 @@ class Colors(Structure):
         *(("primaries", c_int), ("red_xy", c_double * 2), ("green_xy", c_double * 2), ("blue_xy", c_double * 2)),
         *(("transfer", c_int), ("gamma", c_double), ("rendering_intent", c_int)),
     )
+
+
+def linear_colors(*, gray: bool) -> Colors:
+    """Linear light with the white point and the primaries of sRGB."""
+    return Colors(space=GRAY if gray else RGB, white_point=1, primaries=1, transfer=8, rendering_intent=1)
 
 
 class _Blending(Structure):

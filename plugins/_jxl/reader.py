@@ -23,6 +23,7 @@ _CONTENTS = (b"Exif", b"xml ", b"jhgm")  # types of boxes that are read: EXIF, X
 _MAX_BOX = 32 << 20  # bytes of one of them after decompression
 _FIRST_SPACE = 1 << 20  # bytes
 _D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
+_BRIGHTEST_WHITE = 1.02  # more is not a result of rounding or compression
 _DISPLAY_P3 = 12  # code point of H.273
 _DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says nothing about a picture
 
@@ -31,15 +32,17 @@ _DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says n
 class Header:
     """What the header of a file says. `size` is that of the upright picture.
 
-    `bits` are those of a sample; `is_deep` is about what they are decoded to, which has at most 16. `mode` names the
-    bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three bands. `profile` and
-    `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says that the decoder has to
-    be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, most of them empty.
+    `bits` are those of a sample, floats if `is_float`; `is_deep` is about what they are decoded to, which has at most
+    16. `mode` names the bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three
+    bands. `profile` and `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says
+    that the decoder has to be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by
+    type, most of them empty.
     """
 
     size: Size = (0, 0)
     orientation: int = 1
     bits: int = 8
+    is_float: bool = False
     mode: str = "RGB"
     inks: int | None = None
     lossy: bool = False
@@ -153,7 +156,8 @@ def _read_info(handle: Any, header: Header, info: library.BasicInfo) -> None:
     check_size(info.width, info.height)
     header.orientation = info.orientation
     header.size = (info.height, info.width) if info.orientation >= 5 else (info.width, info.height)
-    header.bits = max(16, info.bits) if info.exponent_bits else info.bits
+    header.is_float = bool(info.exponent_bits)
+    header.bits = max(16, info.bits) if header.is_float else info.bits
     header.mode = ("L" if info.color_channels == 1 else "RGB") + ("A" if info.alpha_bits else "")
     header.loop_count = info.animation.loops if info.have_animation else 0
     for index in range(info.extra_channels):
@@ -212,6 +216,27 @@ def read_frames(data: bytes, header: Header, indexes: Sequence[int]) -> Iterator
             LIBRARY.JxlDecoderSkipFrames(handle, index - position)
             position = index + 1
             yield _read_frame(handle, header)
+
+
+def read_light(data: bytes, header: Header) -> NDArray[Any] | None:
+    """The picture as linear light in floats, if it has some that is brighter than white."""
+    import numpy as np
+
+    width, height = header.size
+    pixels = np.empty((height, width, len(header.mode)), np.float32)
+    colors = library.linear_colors(gray=header.mode.startswith("L"))
+    layout = library.PixelFormat(pixels.shape[2], library.FLOAT, 0, 0)
+    with _decoder(data, library.COLORS | library.FULL_IMAGE) as handle:
+        while (event := _next_event(handle)) != library.FULL_IMAGE:
+            if event == library.COLORS:
+                LIBRARY.JxlDecoderSetCms(handle, library.color_management())
+                _check(LIBRARY.JxlDecoderSetOutputColorProfile(handle, byref(colors), None, 0))
+            elif event == library.NEED_IMAGE:
+                _check(LIBRARY.JxlDecoderSetImageOutBuffer(handle, byref(layout), pixels.ctypes.data, pixels.nbytes))
+            elif event == library.SUCCESS:
+                raise CorruptInput("The JPEG XL file has no picture.")
+    brightest = np.max(pixels[..., : len(header.mode.removesuffix("A"))], initial=0)
+    return pixels if brightest > _BRIGHTEST_WHITE else None
 
 
 def _read_frame(handle: Any, header: Header) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from plugins._pdf.texts import Block, stored_blocks, warn_pictures
 _STYLE = "@page{{margin:{margin}mm}} *{{overflow-wrap:break-word}}"
 _MAX_PAGES = 10_000
 _UNPAGED = (10_000, 1_000_000)  # points: a paragraph is a line and a chapter is a page
+_MAX_ELEMENTS = 50_000  # in a chapter
 _MAX_LEVEL = 10  # levels of an outline
 _NOT_LOADED = ("cannot load image", "cannot load font", "ignoring stylesheet")  # what MuPDF reports
 _PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "WEBP", "AVIF")  # as Pillow names them
@@ -71,7 +72,7 @@ def finished(made: pymupdf.Document, pages: str | None) -> pymupdf.Document:
     _correct_characters(made)
     made.subset_fonts()
     indexes = PageRanges.parse(pages or "all").indexes(made.page_count)
-    if len(indexes) < made.page_count:
+    if indexes != list(range(made.page_count)):
         made.select(indexes)
     return made
 
@@ -139,7 +140,7 @@ def _check_chapters(archive: zipfile.ZipFile) -> None:
         with suppress(*_UNREADABLE), archive.open(entry) as file:
             if file.read(_MARKUP_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
                 file.seek(0)
-                check_elements(file.read())
+                check_elements(file.read(), _MAX_ELEMENTS)
 
 
 def _checked_comic(archive: zipfile.ZipFile, data: bytes) -> bytes:

@@ -59,7 +59,7 @@ def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = No
 
 
 def selected(document: Pdf, indexes: list[int]) -> Iterator[Page]:
-    """The pages at these indexes, which count from 0 and are sorted."""
+    """The pages at these indexes, which count from 0, in the order of the document."""
     chosen = set(indexes)
     return (page for index, page in enumerate(document.pages) if index in chosen)
 

@@ -18,7 +18,7 @@ _MAX_BEST = 4 << 20  # bytes that are compressed at the best level
 _OLD_FILTERS = {"/ASCIIHexDecode", "/ASCII85Decode", "/LZWDecode", "/RunLengthDecode", "/FlateDecode"}
 _MAX_GROWTH = 128
 _PDF_A1 = re.compile(rb"pdfaid:part\W{1,3}1")  # PDF/A-1 allows no filters of metadata
-_XMP_PADDING = re.compile(rb"\s{100,}(?=<\?xpacket end)")
+_XMP_PADDING = re.compile(rb"(?<!\s)\s{100,}(?=<\?xpacket end)")
 
 
 def compress(data: bytes) -> bytes:

@@ -1,15 +1,17 @@
-"""Markdown of documents by PyMuPDF4LLM, without its neural network, which takes 250 MB."""
+"""Markdown of documents by PyMuPDF4LLM, without its neural networks, which take 250 MB and start threads."""
 
 import sys
+from types import SimpleNamespace
 
 from engine.mupdf import pymupdf
 
-_HIDDEN = "pymupdf.layout"
+_REPLACED = {"pymupdf.layout": None, "onnxruntime": SimpleNamespace(InferenceSession=object)}
 
-sys.modules[_HIDDEN] = None  # type: ignore[assignment]
+sys.modules.update(_REPLACED)  # type: ignore[arg-type]
 import pymupdf4llm  # noqa: E402
 
-del sys.modules[_HIDDEN]
+for _name in _REPLACED:
+    del sys.modules[_name]
 
 
 def to_markdown(document: pymupdf.Document) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -11,7 +10,7 @@ from PIL import Image
 
 from engine import FidelityWarning, Frame, Size, color
 from engine.mupdf import pymupdf
-from plugins import _pillow
+from plugins import _pillow, _png_encoder
 from plugins._jpeg_embedding import PLACEMENTS
 
 _DEFAULT_DPI = 96  # for pictures without a resolution
@@ -46,23 +45,27 @@ def jpeg_stream(data: bytes, size: Size, mode: str, icc_profile: bytes | None) -
     return Stream(data, size, mode, "DCTDecode", inverted=mode == "CMYK", icc_profile=icc_profile)
 
 
-def encode_frame(frame: Frame, quality: int | None) -> bytes | Stream:
+def encode_frame(frame: Frame, quality: int | None) -> Stream:
     """The picture as JPEG of this quality. Without loss if it is None, and if the picture has 1 bit."""
     image, profile = frame.image, frame.icc_profile
     if image.mode == "1":
         if quality is not None:
             FidelityWarning.issue("quality_ignored", "Pictures of 1 bit are stored without loss.")
         return _bilevel_stream(image)
-    if quality is None and image.mode != "CMYK":
-        return _pillow.encode(image, "PNG", icc_profile=profile)
-    if quality is None:
-        return Stream(zlib.compress(image.tobytes()), image.size, "CMYK", "FlateDecode", icc_profile=profile)
     alpha = image.getchannel("A") if image.mode == "RGBA" else None
     colors = image.convert("RGB") if alpha else image
-    stream = jpeg_stream(_pillow.encode_jpeg(colors, quality=quality), image.size, colors.mode, profile)
-    if alpha is None:
-        return stream
-    return replace(stream, alpha=Stream(zlib.compress(alpha.tobytes()), image.size, "L", "FlateDecode"))
+    if quality is None:
+        stream = _lossless_stream(colors, profile)
+    else:
+        stream = jpeg_stream(_pillow.encode_jpeg(colors, quality=quality), image.size, colors.mode, profile)
+    return stream if alpha is None else replace(stream, alpha=_lossless_stream(alpha, None))
+
+
+def _lossless_stream(image: Image.Image, icc_profile: bytes | None) -> Stream:
+    """The stream of a picture of mode L, RGB or CMYK."""
+    parameters = f"<</Predictor 15/Colors {_BANDS[image.mode]}/Columns {image.width}>>"  # the rows of a PNG
+    data = _png_encoder.compress_pixels(image)
+    return Stream(data, image.size, image.mode, "FlateDecode", parameters, icc_profile=icc_profile)
 
 
 def _bilevel_stream(image: Image.Image) -> Stream:
@@ -88,22 +91,16 @@ class PictureWriter:
         self._profiles: dict[bytes, int] = {}
 
     def add_page(
-        self, picture: bytes | Stream | Tiles, size: Size, dpi: tuple[float, float] | None, orientation: int = 1
+        self, picture: Stream | Tiles, size: Size, dpi: tuple[float, float] | None, orientation: int = 1
     ) -> None:
-        """Adds a page of the printed size of a picture, which shows it upright.
-
-        `picture` is a PNG or TIFF file, which MuPDF decodes, or its compressed data. `size` is in pixels as stored.
-        """
+        """Adds a page of the printed size of a picture, which shows it upright. `size` is in pixels as stored."""
         across, down = dpi or (_DEFAULT_DPI, _DEFAULT_DPI)
         width, height = size[0] * 72 / across, size[1] * 72 / down
         if orientation >= 5:
             width, height = height, width
         page = self.document.new_page(width=width, height=height)
-        if isinstance(picture, bytes):
-            parts = [(page.insert_image(page.rect, stream=picture, keep_proportion=False), (0, 0), size)]
-        else:
-            tiles: Tiles = [(picture, (0, 0))] if isinstance(picture, Stream) else picture
-            parts = [(self._add_picture(tile), position, tile.size) for tile, position in tiles]
+        tiles: Tiles = [(picture, (0, 0))] if isinstance(picture, Stream) else picture
+        parts = [(self._add_picture(tile), position, tile.size) for tile, position in tiles]
         matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
         drawn = [
             f"q {_within(size, position, part)} cm /Picture{number} Do Q"

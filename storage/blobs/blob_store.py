@@ -5,9 +5,11 @@ import logging
 import os
 import re
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Protocol
@@ -90,6 +92,7 @@ class FolderBlobStore:
         self._folder = folder
         self._durable = durable
         self._clock = clock
+        self._names = _NamesOnDisk(folder)
         if create:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -156,7 +159,7 @@ class FolderBlobStore:
             temporary.unlink(missing_ok=True)
             raise
         if self._durable:
-            _sync_folder(self._folder)
+            self._names.flush()
 
     def _move(self, source: Path, target: Path) -> int:
         file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
@@ -164,7 +167,7 @@ class FolderBlobStore:
             source.rename(target)
             if self._durable:
                 os.fsync(file)
-                _sync_folder(self._folder)
+                self._names.flush()
             return os.fstat(file).st_size
         finally:
             os.close(file)
@@ -191,12 +194,28 @@ def _blocks(path: Path, start: int, end: int) -> Iterator[bytes]:
         os.close(file)
 
 
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+class _NamesOnDisk:
+    """Flushes the names in a folder to the disk. Threads that change names at the same time share a flush."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._changes = count(1)
+        self._latest = self._flushed = 0  # changes
+        self._lock = threading.Lock()
+
+    def flush(self) -> None:
+        """Returns when the names are on the disk that the thread has changed before. Blocks."""
+        change = self._latest = next(self._changes)
+        with self._lock:
+            if self._flushed >= change:
+                return
+            latest = self._latest
+            file = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            self._flushed = latest
 
 
 def _unlink(paths: Iterable[Path]) -> None:

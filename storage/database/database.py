@@ -22,7 +22,7 @@ from storage.database.connections import (
     translate,
 )
 from storage.database.migrate import migrate
-from storage.database.transaction import Transaction
+from storage.database.transaction import Statement, Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
 
 P = ParamSpec("P")
@@ -31,6 +31,7 @@ R = TypeVar("R")
 _CONNECTIONS = 8  # to PostgreSQL
 _READERS = 4  # connections to SQLite that only read
 _GROUP_SIZE = 64  # functions
+_NOTIFY = Statement("SELECT pg_notify(:channel, message) FROM unnest(CAST(:messages AS TEXT[])) AS message")
 RETRY_TIMEOUT = 1.0  # seconds that a transaction has at least
 
 
@@ -107,7 +108,7 @@ class Database:
         return await self._run(Mode.STATEMENT, lambda transaction: function(transaction, *args, **kwargs))
 
     async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
-        """Calls `hear` with the messages of a channel, which transactions of all servers send, until cancelled.
+        """Calls `hear` with the messages of a channel, which all servers send, until cancelled.
 
         A lost connection is opened again; messages are lost meanwhile. SQLite has none.
         """
@@ -115,6 +116,12 @@ class Database:
             from storage.database.listener import listen  # noqa: PLC0415, only PostgreSQL needs its library
 
             await listen(self._url, channel, hear)
+
+    async def notify(self, channel: str, messages: Sequence[str]) -> None:
+        """Sends messages to all that listen to the channel, this database included. SQLite has none."""
+        if messages and isinstance(self._writes, ConnectionPool):
+            values = {"channel": channel, "messages": messages}
+            await self._run(Mode.STATEMENT, lambda transaction: transaction.execute_statement(_NOTIFY, **values))
 
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs

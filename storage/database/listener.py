@@ -1,4 +1,4 @@
-"""The messages of PostgreSQL that transactions send with `pg_notify`."""
+"""The messages of PostgreSQL that servers send with `pg_notify`."""
 
 import asyncio
 import logging

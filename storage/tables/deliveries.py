@@ -24,6 +24,9 @@ from storage.tables.webhooks import Event
 
 MessageType: TypeAlias = Event | Literal["test"]
 
+_ERASED = ("result", "error", "tag", "webhook_url")
+"""The fields that are null in messages about a deleted job: receivers may require that a job has all fields."""
+
 RETENTION = 604_800  # seconds for which deliveries are kept: 7 days
 
 INSERT_DELIVERY = insert(
@@ -88,13 +91,13 @@ def redeliver(transaction: Transaction, account: str, delivery_id: str) -> None:
 
 
 def erase_job(transaction: Transaction, job_id: str) -> None:
-    """Erases what messages say about a job but its id, unless they are still to be delivered."""
+    """Erases from messages what only the job had, also from those that are still to be delivered."""
     table = Delivery
-    ended = (table.job == job_id) & table.next_attempt_at.is_null()
-    for row in transaction.all(table.select().where(ended)):
-        content = {**json.loads(row.body), "data": {"job_id": job_id}}
+    for row in transaction.all(table.select().where(table.job == job_id)):
+        message = json.loads(row.body)
+        message["data"] |= dict.fromkeys(_ERASED)
         own = table.delivery_id == row.delivery_id
-        transaction.execute(table.update(body=_encoded(content)).where(own))
+        transaction.execute(table.update(body=_encoded(message)).where(own))
 
 
 def list_attempts(transaction: Transaction, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:

@@ -77,6 +77,11 @@ SUM_SIZES = Statement(
     " FROM file WHERE account = :account AND expires_at > :now"
 )
 
+READ_TOTAL = Statement(
+    "SELECT bytes + COALESCE((SELECT bytes FROM lane WHERE account = :account), 0) FROM stored_bytes"
+    " WHERE account = :account"
+)
+
 
 def add(transaction: Transaction, /, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
     """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
@@ -102,6 +107,15 @@ def stored_bytes(transaction: Transaction, account: str) -> int:
         outcomes = transaction.rows(table.select(table.outcome).where(earlier))
         return int(stored) + sum(int(json.loads(outcome)["size"]) for (outcome,) in outcomes)
     return int(stored)
+
+
+def most_stored_bytes(transaction: Transaction, account: str) -> int | None:
+    """Returns `stored_bytes` with expired files that are not deleted yet, at once; None if it is not known.
+
+    It is known once a file of the account has changed since the database was migrated.
+    """
+    rows = transaction.execute_statement(READ_TOTAL, account=account)
+    return int(rows[0][0]) if rows else None
 
 
 def add_processed(
@@ -261,9 +275,9 @@ def _live(transaction: Transaction, account: str, file_id: str) -> Any:
 
 
 def _update(transaction: Transaction, row: models.File, changes: dict[str, Any]) -> None:
-    transaction.execute(models.File.update(changes).where(models.File.file_id == row.file_id))
-    if row.batch_id is not None:
+    if row.batch_id is not None:  # locked before the size of the account's files, as where a file is added to it
         extend_batch(transaction, row.batch_id, changes.get("expires_at", 0))
+    transaction.execute(models.File.update(changes).where(models.File.file_id == row.file_id))
 
 
 def _delete_rows(transaction: Transaction, condition: Any) -> list[tuple[Any, ...]]:

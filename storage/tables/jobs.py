@@ -23,9 +23,6 @@ Status: TypeAlias = Literal["queued", "processing", "completed", "failed", "canc
 MAX_UNFINISHED = 1_000
 """Jobs of an account that wait or run."""
 
-CHANNEL: Final = "convertd_job"
-"""The messages of PostgreSQL about new jobs and changes: the state of the job, a space and its id."""
-
 UNOWNED: Final = ServerInstance("", "")
 """The owner of the holds of jobs: they do not end with a server."""
 
@@ -191,7 +188,7 @@ def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
 
 
 def delete(transaction: Transaction, account: str, job_id: str) -> Job:
-    """Deletes a job that has ended, also from messages about it. Raises NotFound, and JobLost if it has not ended."""
+    """Deletes a job that has ended, also from its messages. Raises NotFound, and JobLost if it has not ended."""
     job = get(transaction, account, job_id)
     own = (models.Job.job_id == job_id) & models.Job.finished_at.is_null(False)
     if not transaction.execute(models.Job.delete().where(own)):

@@ -311,6 +311,16 @@ class Counter(Model):
     amount = BigIntegerField()
 
 
+class StoredBytes(Model):
+    """The size of the files of an account that are not deleted, kept by triggers once one of them has changed."""
+
+    account = TextField(primary_key=True)
+    bytes = BigIntegerField()
+
+    class Meta:
+        table_name = "stored_bytes"
+
+
 class CounterChange(Model):
     """A change of a counter, inserted by a trigger."""
 

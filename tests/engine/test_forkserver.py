@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def _folders(base: Path) -> set[Path]:
-    return set(base.glob("*/*"))
+    return set(base.glob("*/*/*"))
 
 
 def _supervisor(executor: ObservedExecutor) -> int:
@@ -45,7 +45,7 @@ def _stop_forkserver(executor: ObservedExecutor) -> int:
 
 async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[JobResult]:
     """Starts a job that has no end. Returns its task after it has used 0.1 s of CPU."""
-    (spare,) = executor.pool.spares
+    (spare,) = executor.pool.spares[""]
     task = asyncio.create_task(run_files(executor, trouble_job(folder, "spin")))
     stat = Path(f"/proc/{spare.pid}/stat")
     for _ in range(500):
@@ -58,7 +58,7 @@ async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[Job
 async def _only_workers_have_folders(executor: ObservedExecutor, base: Path) -> bool:
     """Waits for the processes that have ended to be removed."""
     for _ in range(500):
-        processes = [*executor.pool.spares, *(worker.process for worker in executor.pool.idle)]
+        processes = [*executor.pool.spares[""], *(worker.process for worker in executor.pool.idle)]
         if {process.folder for process in processes} == await asyncio.to_thread(_folders, base):
             return True
         await asyncio.sleep(0.02)
@@ -116,6 +116,26 @@ async def test_an_executor_that_cannot_fork_is_not_ready(tmp_path: Path, monkeyp
                 break
             await asyncio.sleep(0.05)
         assert not await executor.ready()
+
+
+async def _run_in_turn(executor: ObservedExecutor, folder: Path, accounts: str) -> None:
+    for account in accounts:
+        await run_deed(executor, folder, account=account)
+
+
+async def test_a_template_that_cannot_fork_keeps_its_workers(tmp_path: Path) -> None:
+    async with misbehaving(1) as executor:
+        (before,) = await run_deed(executor, tmp_path)
+        (worker,) = executor.pool.idle
+        template, base = serving_process(executor.forkserver), worker.process.folder.parent
+        for number in range(3, 40):  # folders that the template cannot make
+            (base / str(number)).mkdir(exist_ok=True)
+
+        with pytest.raises(ExecutorUnavailable):
+            await _run_in_turn(executor, tmp_path, "abc")  # two spares can have been forked
+
+        assert serving_process(executor.forkserver) == template
+        assert await run_deed(executor, tmp_path) == [before]
 
 
 async def test_a_fork_server_ignores_sigio(tmp_path: Path) -> None:

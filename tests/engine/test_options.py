@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 import jsonschema_rs
@@ -11,7 +12,7 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from engine import InvalidOption, option_types
-from engine.options import Option, join_options, options_schema, read_options, unknown_option
+from engine.options import Option, arguments, join_options, options_schema, read_options, unknown_option
 from engine.registry import load_registry
 
 _REGISTRY = load_registry()
@@ -260,3 +261,26 @@ def test_a_long_unknown_name_is_cut() -> None:
 
 def test_only_passwords_are_secret() -> None:
     assert [name for name, option in _REGISTRY.options.items() if option.secret] == ["password"]
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A group of options."""
+
+    width: Annotated[int, Field(ge=1, description="Width.")] | None = None
+    color: Annotated[str, Field(description="Color.")] = "white"
+
+
+def _frame(payload: bytes, *, frame: _Frame, level: int = 5) -> tuple[_Frame, int]:
+    return frame, level
+
+
+def test_a_dataclass_stands_for_several_options() -> None:
+    options = read_options(_frame)
+
+    assert {name: option.default for name, option in options.items()} == {"width": None, "color": "white", "level": 5}
+    assert options["width"].schema == {"type": "integer", "minimum": 1, "description": "Width."}
+    given = arguments(_frame, options, {"width": 3, "level": 2, "other": 1})
+    assert given == {"frame": _Frame(3), "level": 2}
+    assert _frame(b"", **given) == (_Frame(3, "white"), 2)
+    assert arguments(_frame, options, {}) == {"frame": _Frame()}

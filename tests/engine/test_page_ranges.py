@@ -14,9 +14,8 @@ from engine.executor import Job
         ("2,5,8", ((2, 2), (5, 5), (8, 8))),
         ("3-5", ((3, 5),)),
         ("1,3, ", ((1, 1), (3, 3))),
-        (" 8 , 2,2 ,5-5,1 - 3 ", ((1, 3), (5, 5), (8, 8))),
+        (" 8 , 2,2 ,5-5,1 - 3 ", ((8, 8), (2, 2), (2, 2), (5, 5), (1, 3))),
         ("1-999999999", ((1, 999999999),)),
-        ("1-9,2-3", ((1, 9),)),
         (" all ", ()),
         ('[2, "5-6"]', ((2, 2), (5, 6))),
     ],
@@ -57,7 +56,7 @@ def test_malformed_pages(text: str) -> None:
     assert raised.value.param == "pages"
 
 
-@pytest.mark.parametrize("spans", [((0, 1),), ((3, 2),), ((1, 2), (2, 3)), ((5, 5), (1, 1))])
+@pytest.mark.parametrize("spans", [((0, 1),), ((3, 2),)])
 def test_only_valid_values_exist(spans: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(InvalidOption):
         PageRanges(spans)
@@ -67,7 +66,11 @@ def test_only_valid_values_exist(spans: tuple[tuple[int, int], ...]) -> None:
 def test_any_order(numbers: list[int]) -> None:
     pages = PageRanges.parse(",".join(map(str, numbers)))
 
-    assert pages.indexes(30) == sorted({number - 1 for number in numbers})
+    assert pages.indexes(30) == [number - 1 for number in dict.fromkeys(numbers)]
+
+
+def test_ranges_in_any_order() -> None:
+    assert PageRanges.parse("7-9,8,1-2,2-3").indexes(9) == [6, 7, 8, 0, 1, 2]
 
 
 def test_all_pages() -> None:

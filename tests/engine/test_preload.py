@@ -6,11 +6,13 @@ import sys
 
 from engine.media import RASTER
 from engine.registry import load_registry
+from plugins import _programs
 
 _PROGRAM = """
 import json
 import os
 from engine.executor import preload
+from engine.registry import load_registry
 
 warmed_up = {}
 threads = []
@@ -27,6 +29,8 @@ def watched(registry, write, fmt):
 
 preload.warm_up_codec = watched
 preload.preload()
+for name in load_registry().templates:
+    preload.preload_template(name)
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads]))
 """
@@ -42,3 +46,24 @@ def test_every_codec_is_warmed_up_and_leaves_no_thread() -> None:
     assert encoded >= {"avif", "bmp", "eps", "gif", "heic", "jpeg", "pdf", "png", "psd", "tiff", "webp"}
     assert warmed_up == dict.fromkeys(encoded)
     assert len({*threads}) == 1  # threads would not survive the fork
+
+
+def test_plugins_load_no_library_of_few_formats() -> None:
+    program = """
+from pathlib import Path
+from engine.registry import load_registry
+from plugins import _programs
+load_registry()
+print(Path("/proc/self/maps").read_text())
+"""
+    maps = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert "libjpeg" in maps
+    assert "libcairo" not in maps
+    assert "libpango" not in maps
+    assert "lxml" not in maps
+
+
+def test_libraries_of_the_system_are_found_by_name() -> None:
+    assert _programs.has_library("libc.so.6")
+    assert not _programs.has_library("libmissing.so.1")

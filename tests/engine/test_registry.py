@@ -1,19 +1,24 @@
 """Names, plans, identification, and plugins that contradict each other."""
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from engine import (
     RASTER,
+    Content,
     FileFormat,
     InvalidOption,
     Raster,
     Signature,
+    Sniffer,
     UnknownFormat,
     UnsupportedConversion,
     conversion,
 )
+from engine.options import OptionValues
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
@@ -159,8 +164,8 @@ def test_paths(source: str, target: str, path: str) -> None:
     assert str(_REGISTRY.plan([_REGISTRY.formats[source]], target)) == path
 
 
-def _plugin(name: str, magic: bytes) -> Plugin:
-    odd = FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, magic)))
+def _plugin(name: str, sniff: Sniffer) -> Plugin:
+    odd = FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=sniff)
 
     @conversion(odd, RASTER)
     def decode(_data: bytes) -> Raster:
@@ -169,8 +174,47 @@ def _plugin(name: str, magic: bytes) -> Plugin:
     return Plugin(name, name, (decode,))
 
 
+def test_the_search_for_options_is_not_repeated() -> None:
+    """BMP has none of them: the registry searches for a path that has them."""
+    options: OptionValues = {"quality": 80, "effort": 3, "subsampling": "4:4:4", "compression": "lzw"}
+
+    def calls() -> int:
+        count = 0
+
+        def count_call(_frame: FrameType, event: str, _value: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            _REGISTRY.plan([_REGISTRY.formats["png"]], "bmp", options=options)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    first = calls()
+    assert 10 * calls() < first
+
+
+@pytest.mark.parametrize("shortest", [1, 4])
+def test_detection_goes_on_without_a_format_whose_detection_fails(
+    shortest: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    def sniff(content: Content) -> int:
+        if len(content) >= shortest:
+            raise IndexError("out of range")
+        return 0
+
+    registry = Registry([_plugin("fragile", sniff), *_REGISTRY.plugins])
+
+    assert registry.identify_content(sample("png"), "a.odd").name == "png"
+    assert "fragile" in caplog.text
+    message = "the detection of odd fails: IndexError: out of range"
+    assert registry.plugins[0].error == (message if shortest == 1 else None)
+
+
 def test_plugins_that_disagree_on_a_format() -> None:
-    registry = Registry([_plugin("first", b"1"), _plugin("second", b"2")])
+    registry = Registry([_plugin("first", Signature((0, b"1"))), _plugin("second", Signature((0, b"2")))])
 
     assert [plugin.error is None for plugin in registry.plugins] == [True, False]
     assert registry.identify_content(b"1").name == "odd"

@@ -87,3 +87,9 @@ def test_frames_that_look_the_same_are_one() -> None:
     result = pipeline.run(plan, [_gif(3)])
 
     verify(_REGISTRY, plan, replace(result.file, data=_gif(2)))
+
+
+def test_a_result_without_the_signature_of_its_format() -> None:
+    assert _REGISTRY.reader(_REGISTRY.formats["eps"]) is None  # only its signature and its end are checked
+
+    _refused("eps", sample("png"), b"PS-Adobe-3.0\n%%EOF\n")

@@ -137,7 +137,7 @@ def _processes_in(folder: Path) -> list[int]:
 
 async def test_an_isolated_job_gets_a_new_process_that_ends(executor: ObservedExecutor, tmp_path: Path) -> None:
     before = await run_deed(executor, tmp_path)
-    spares = {process.pid for process in executor.pool.spares}
+    spares = {process.pid for process in executor.pool.spares[""]}
 
     async with executor.pool.worker(ACCOUNT, isolated=True) as worker:
         assert worker.process.pid not in before
@@ -199,7 +199,7 @@ async def test_the_memory_limit_applies_to_each_job_of_a_process(executor: Obser
 
 async def test_a_killed_idle_worker_costs_no_job(executor: ObservedExecutor, tmp_path: Path) -> None:
     for _ in range(5):
-        for pid in [*await run_deed(executor, tmp_path), *(process.pid for process in executor.pool.spares)]:
+        for pid in [*await run_deed(executor, tmp_path), *(process.pid for process in executor.pool.spares[""])]:
             os.kill(pid, signal.SIGKILL)
         await run_files(executor, trouble_job(tmp_path, "behave"))
 

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks.processes import ConvertdServer
 from tests.support.requests import http
-from tests.support.samples.hostile import DONE, Canary, Hostile, Outcome, hostile_files
+from tests.support.samples.hostile import hostile_files
+from tests.support.samples.hostile_outcomes import DONE, Canary, Hostile, Outcome
 from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, sqlite_url
 
 pytestmark = pytest.mark.long

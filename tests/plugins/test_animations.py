@@ -7,11 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine import OptionValue, Raster
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 
 _REGISTRY = load_registry()
+
+
+def _decoded(data: bytes) -> Raster:
+    plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], "png")
+    raster: Raster = plan.conversions[0](data)
+    return raster
 
 
 def _animation() -> list[Image.Image]:
@@ -108,3 +115,58 @@ def test_an_animation_becomes_its_first_frame_in_a_still_format() -> None:
     result = convert(saved(first, "GIF", save_all=True, append_images=others, disposal=2), "bmp")
 
     assert codes(result) == {"frames_dropped", "alpha_flattened"}
+
+
+@pytest.mark.parametrize("target", ["gif", "webp", "png", "avif", "jxl"])
+@pytest.mark.parametrize(
+    ("options", "shown", "durations", "plays"),
+    [
+        ({"loop": 5}, [0, 1, 2, 3, 4], [100, 250, 80, 400, 70], 5),
+        ({"loop": 0}, [0, 1, 2, 3, 4], [100, 250, 80, 400, 70], 0),
+        ({"delay": 60}, [0, 1, 2, 3, 4], [60] * 5, 3),
+        ({"speed": 0.5}, [0, 1, 2, 3, 4], [200, 500, 160, 800, 140], 3),
+        ({"delay": 120, "speed": 2}, [0, 1, 2, 3, 4], [60] * 5, 3),
+        ({"reverse": True}, [4, 3, 2, 1, 0], [70, 400, 80, 250, 100], 3),
+        ({"frames": "every:2"}, [0, 2, 4], [350, 480, 70], 3),
+        ({"frames": "every:3", "reverse": True, "speed": 10}, [3, 0], [47, 43], 3),
+    ],
+    ids=str,
+)
+def test_frames_and_times_are_changed(
+    target: str, options: dict[str, OptionValue], shown: list[int], durations: list[int], plays: int
+) -> None:
+    first, *others = [Image.new("RGB", (16, 16), (50 * index, 0, 200)) for index in range(5)]
+    times = [100, 250, 80, 400, 70]
+    data = saved(first, "WEBP", save_all=True, append_images=others, duration=times, loop=3, lossless=True)
+
+    result = convert(data, target, **options)
+    raster = _decoded(result.data)
+
+    frames = list(raster.frames)
+    assert (raster.count, raster.loop_count) == (len(shown), plays)
+    assert [frame.duration for frame in frames] == pytest.approx(durations, abs=6 if target == "gif" else 1)
+    reds = [frame.image.convert("RGB").getpixel((5, 5))[0] for frame in frames]  # type: ignore[index]
+    assert reds == pytest.approx([50 * index for index in shown], abs=8)
+
+
+def test_an_animation_of_one_frame_is_a_still() -> None:
+    first, *others = _animation()
+    data = saved(first, "WEBP", save_all=True, append_images=others, duration=50, lossless=True)
+
+    result = convert(data, "gif", frames="every:9")
+
+    assert opened(result.data).n_frames == 1  # type: ignore[attr-defined]
+    assert "frames_dropped" not in codes(result)
+
+
+@pytest.mark.parametrize(("target", "used"), [("jpeg", False), ("tiff", True)])
+def test_options_of_animations_are_told_where_the_target_has_none(target: str, used: bool) -> None:
+    first, *others = [Image.new("RGB", (16, 16), (80 * index, 0, 0)) for index in range(3)]
+    data = saved(first, "GIF", save_all=True, append_images=others, duration=50)
+
+    result = convert(data, target, reverse=True, loop=2)
+
+    (told,) = [one.message for one in result.outcome.warnings if one.code == "option_ignored"]
+    assert ("reverse" in told, "loop" in told) == (not used, True)
+    red, *_ = opened(result.data).convert("RGB").getpixel((0, 0))  # type: ignore[misc]
+    assert red == pytest.approx(160 if used else 0, abs=8)

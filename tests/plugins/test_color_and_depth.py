@@ -12,18 +12,27 @@ from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
-from plugins import geometry
+from plugins import colors, geometry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_8_bits, with_16_bits
+from tests.support.samples.rasters import (
+    only,
+    photo,
+    raster_of,
+    resize,
+    swapped_profile,
+    vips_image,
+    with_8_bits,
+    with_16_bits,
+)
 
 _ALL = TargetCapabilities(("L", "LA", "RGB", "RGBA"), deep_modes=("L", "LA", "RGB", "RGBA"), icc=True)
 
 
 def _on_background(image: Image.Image, background: str, *, deep: bool) -> Frame:
     source = raster_of(DeepPixels.from_image(image) if deep else image)
-    return geometry.background.run(source, background=background).first_frame(_ALL)
+    return colors.background.run(source, background=background).first_frame(_ALL)
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -76,7 +85,7 @@ def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
     source = Raster([Frame(image, swapped_profile())], deep_frames=[Frame(pixels, swapped_profile())] if deep else None)
 
     with pytest.warns(FidelityWarning, match="alpha_flattened"):
-        frame = geometry.background.run(source, background="#f00").first_frame(_ALL)
+        frame = colors.background.run(source, background="#f00").first_frame(_ALL)
 
     red, green, blue = np.asarray(frame.image)[4, 4]
     assert green > 200
@@ -128,7 +137,7 @@ def test_color_spaces_are_converted_with_the_profile(deep: bool, mode: str) -> N
 
     def converted(space: Literal["srgb", "gray"]) -> Frame:
         raster = Raster([with_8_bits(frame)], deep_frames=source)
-        return only(geometry.color_space.run(raster, color_space=space))
+        return only(colors.color_space.run(raster, color_space=space))
 
     srgb, gray = converted("srgb"), converted("gray")
 
@@ -151,14 +160,14 @@ def test_the_bit_depth_is_that_requested() -> None:
 
     for bits in (8, 10, 12):
         for pixels in (eight, deep):
-            raster = geometry.bit_depth.run(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
+            raster = colors.bit_depth.run(raster_of(pixels), bit_depth=bits).converted_for(_DEEP_TARGET)
             assert raster.bit_depth == bits
             assert isinstance(next(iter(raster.frames)).pixels, DeepPixels) == (bits > 8)
 
 
 def test_widened_samples_keep_their_values() -> None:
     image = photo().convert("P")
-    raster = geometry.bit_depth.run(raster_of(image), bit_depth=12).converted_for(_DEEP_TARGET)
+    raster = colors.bit_depth.run(raster_of(image), bit_depth=12).converted_for(_DEEP_TARGET)
 
     pixels = next(iter(raster.frames)).pixels
 
@@ -180,7 +189,7 @@ def test_without_a_request_the_bit_depth_is_the_deepest_of_both() -> None:
 
 
 def test_a_bit_depth_that_the_target_does_not_have_is_refused() -> None:
-    raster = geometry.bit_depth.run(raster_of(photo()), bit_depth=16)
+    raster = colors.bit_depth.run(raster_of(photo()), bit_depth=16)
 
     with pytest.raises(InvalidOption) as caught:
         raster.converted_for(_DEEP_TARGET)
@@ -194,9 +203,7 @@ def test_sixteen_bits_and_the_profile_survive_geometry() -> None:
     frame = Frame(with_16_bits(photo()), profile)
     source = Raster([with_8_bits(frame)], deep_frames=[frame])
 
-    raster = geometry.resize.run(
-        geometry.flip.run(geometry.crop.run(source, crop="0,0,100,100"), flip="vertical"), width=50
-    )
+    raster = resize(geometry.flip.run(geometry.crop.run(source, crop="0,0,100,100"), flip="vertical"), width=50)
 
     seen = only(raster)
     assert isinstance(seen.pixels, DeepPixels)

@@ -135,7 +135,7 @@ def test_floats_are_linear_light(number: int, kind: str, bands: int) -> None:
 
     found = convert(result.data, "pam").data[-2 * bands :]
     assert np.frombuffer(found, ">u2")[:3].tolist() == pytest.approx([32902] * min(bands, 3), abs=20)
-    assert (codes(result), codes(bright)) == (set(), {"hdr_reduced"})
+    assert (codes(result), codes(bright)) == (set(), {"tone_mapped"})
 
 
 def test_palettes() -> None:
@@ -170,13 +170,13 @@ def test_other_readers_read_what_is_written(mode: str) -> None:
 @pytest.mark.parametrize("path", format_files("dds"), ids=lambda path: path.name)
 def test_real_files(path: Path) -> None:
     data = path.read_bytes()
+    if "bc6h" in path.name:  # Pillow does not encode the light
+        light = np.asarray(imagecodecs.dds_decode(data), "<f4")
+        assert convert(data, "pfm").data.endswith(light[::-1].tobytes())
+        return
     found = _rgba(data).astype(int)
 
     expected = np.asarray(opened(data).convert("RGBA"), int)
-    if "bc6h" in path.name:  # Pillow does not encode the light
-        linear = np.asarray(imagecodecs.dds_decode(data), float).clip(0, 1)
-        encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
-        expected = np.dstack((encoded * 255, np.full(linear.shape[:2], 255)))
     assert np.abs(found - expected).max() <= 1
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from PIL.MpoImagePlugin import MpoImageFile
 
-from engine import Frame, GainMap
+from engine import Frame, GainMap, GainMapNumbers
 from engine.options import OptionValue
 from plugins import _gain_map, _ultra_hdr, avif, jpeg, jxl
 from plugins.jpeg import read_segments
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved
-from tests.support.samples.heif_files import with_gain_map_of_iphone
+from tests.support.samples.heif_files import with_gain_map_of_iphone, with_tone_mapped_item
 from tests.support.samples.rasters import photo
 
 _SIZE = (96, 64)
@@ -35,7 +35,7 @@ def _gain_map_of(picture: Image.Image, mode: str = "L") -> GainMap:
     image = Image.new(mode, (width, height))
     image.paste(Image.new(mode, (width // 2, height), "white"), (width // 2, 0))
     frame = Frame(image, full_size=picture.size)
-    return GainMap(frame, (0.0,), (_STOPS,), (1.0,), (1 / 64,), (1 / 64,), 0.0, _STOPS)
+    return GainMap(frame, GainMapNumbers((0.0,), (_STOPS,), (1.0,), (1 / 64,), (1 / 64,), 0.0, _STOPS))
 
 
 def _file(orientation: int = 1, mode: str = "L") -> bytes:
@@ -48,7 +48,7 @@ def _file(orientation: int = 1, mode: str = "L") -> bytes:
 
 def _numbers(gain_map: GainMap) -> list[list[float]]:
     """The numbers, each for three bands."""
-    *lists, base, other, _ = _gain_map.numbers_of(gain_map)
+    *lists, base, other, _ = gain_map.numbers
     return [[*values] * (3 // len(values)) for values in (*lists, (base,), (other,))]
 
 
@@ -93,6 +93,7 @@ def test_gain_maps_are_kept(target: str, mode: str) -> None:
         ({"flip": "horizontal"}, "left", (96, 64)),
         ({"width": 48}, "right", (48, 32)),
         ({"crop": "32,16,64,32"}, "right", (64, 32)),
+        ({"crop": "1:1", "gravity": "1,0.5"}, "right", (64, 64)),
         ({"width": 32, "height": 32, "fit": "cover", "quality": 70}, "right", (32, 32)),
     ],
 )
@@ -149,10 +150,11 @@ def test_the_index_of_pictures_is_that_of_multi_picture_files() -> None:
         assert image.size == (_SIZE[0] // 2, _SIZE[1] // 2)
 
 
-def test_a_new_color_space_or_padding_loses_the_gain_map() -> None:
+def test_other_colors_padding_and_effects_lose_the_gain_map() -> None:
     padded: dict[str, OptionValue] = {"width": 40, "height": 40, "fit": "contain"}
+    others: list[dict[str, OptionValue]] = [{"color_space": "gray"}, {"pad": "5"}, {"gamma": 2.0}, {"blur": 2.0}]
 
-    for options in ({"color_space": "gray"}, padded):
+    for options in (padded, *others):
         assert codes(convert(_file(), "jpeg", **options)) == {"hdr_reduced"}
 
 
@@ -179,10 +181,10 @@ def test_apple_gain_maps_get_their_headroom() -> None:
     gain_map = _gain_map.from_apple(ramp, packet, (512, 512))
 
     assert gain_map is not None
-    stops = np.asarray(gain_map.frame.image, float)[:, 0] / 255 * gain_map.maximum[0]
+    stops = np.asarray(gain_map.frame.image, float)[:, 0] / 255 * gain_map.numbers.maximum[0]
     encoded = np.arange(256) / 255
     light = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
-    assert gain_map.other_headroom == 2
+    assert gain_map.numbers.other_headroom == 2
     assert 2**stops == pytest.approx(1 + 3 * light, rel=0.01)
     assert _gain_map.from_apple(ramp, b"", (512, 512)) is None
 
@@ -202,6 +204,23 @@ def test_gain_maps_of_iphones_in_heic(target: str) -> None:
     assert codes(convert(source, "png", hdr="drop")) == set()
     without = with_gain_map_of_iphone(picture, _gain_map_of(picture).frame.image, "none")
     assert codes(convert(without, target)) == {"hdr_reduced"}
+
+
+@pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
+def test_tone_mapped_items_of_heic(target: str) -> None:
+    picture = Image.new("RGB", _SIZE, (120, 120, 120))
+    gain_map = _gain_map_of(picture)
+    source = with_tone_mapped_item(picture, gain_map.frame.image, _gain_map.to_iso(gain_map))
+
+    result = convert(source, target)
+
+    assert codes(result) == set()
+    back = result.data if target == "jpeg" else convert(result.data, "jpeg").data
+    assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
+    assert codes(convert(source, "png")) == {"hdr_reduced"}
+    assert codes(convert(source, "png", hdr="drop")) == set()
+    broken = with_tone_mapped_item(picture, gain_map.frame.image, b"")
+    assert codes(convert(broken, target)) == {"hdr_reduced"}
 
 
 def test_avif_with_metadata_and_gain_map() -> None:
@@ -225,7 +244,7 @@ def test_numbers_by_iso_with_a_common_denominator() -> None:
 
     read = _gain_map.from_iso(data)
 
-    assert read == _gain_map.Numbers((-0.5,), (3.0,), (1.0,), (0.015,), (0.016,), 0.0, 3.0, True)
+    assert read == GainMapNumbers((-0.5,), (3.0,), (1.0,), (0.015,), (0.016,), 0.0, 3.0, True)
     for invalid in (b"", data[:20], b"\0\1" + data[2:], data[:5] + bytes(4) + data[9:]):
         assert _gain_map.from_iso(invalid) is None
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
-from plugins import geometry
+from plugins import colors, geometry
 from plugins._resampling import resample
+from plugins._sizes import Drawing, reduced_scale, scaled_size
 from tests.support.samples.generated import quadrants
-from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
+from tests.support.samples.rasters import only, photo, raster_of, resize, swapped_profile, vips_image, with_16_bits
 
 Fit: TypeAlias = Literal["inside", "outside", "cover", "contain", "fill"]
 
@@ -52,7 +53,7 @@ def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarg
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FidelityWarning)
-        resized = geometry.resize.run(source, width=width, height=height, fit=fit, enlarge=enlarge)
+        resized = resize(source, width=width, height=height, fit=fit, enlarge=enlarge)
         picture = only(resized)
 
     assert resized.sizes == [expected]
@@ -83,7 +84,7 @@ def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarg
 def test_what_a_resize_cannot_do_is_told(options: dict[str, Any], expected: dict[str, str]) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        geometry.resize.run(raster_of(photo((300, 200))), **options)
+        resize(raster_of(photo((300, 200))), **options)
 
     told = {one.message.code: one.message.message for one in caught if isinstance(one.message, FidelityWarning)}
     assert told.keys() == expected.keys()
@@ -94,7 +95,7 @@ def test_what_a_resize_cannot_do_is_told(options: dict[str, Any], expected: dict
 @pytest.mark.parametrize("size", [(301, 203), (7, 5000), (5000, 7), (1, 1)])
 def test_sizes_fit_their_box(size: Size, fit: Fit) -> None:
     for box in [(1, 1), (64, 48), (48, 64), (333, 17), (6000, 6000)]:
-        scaled = geometry.scaled_size(size, *box, fit=fit, enlarge=True)
+        scaled = scaled_size(size, *box, fit=fit, enlarge=True)
 
         assert box[0] == scaled[0] or box[1] == scaled[1]
         compare: Callable[[int, int], bool] = int.__le__ if fit == "inside" else int.__ge__
@@ -104,7 +105,7 @@ def test_sizes_fit_their_box(size: Size, fit: Fit) -> None:
 @pytest.mark.parametrize("fit", _FITS)
 def test_a_size_beyond_the_limit_is_refused(fit: Fit) -> None:
     with pytest.raises(InvalidOption) as caught:
-        only(geometry.resize.run(raster_of(photo()), width=60_000, height=60_000, fit=fit, enlarge=True))
+        only(resize(raster_of(photo()), width=60_000, height=60_000, fit=fit, enlarge=True))
 
     assert (caught.value.param, caught.value.reason) == ("width", "out_of_range")
 
@@ -125,9 +126,7 @@ def _vips_resized(image: Image.Image | DeepPixels, size: Size) -> NDArray[Any]:
 def test_resized_pixels_match_libvips(mode: str, size: Size, deep: bool) -> None:
     image: Image.Image | DeepPixels = photo(mode="RGB").convert(mode) if mode == "CMYK" else photo(mode=mode)
     image = with_16_bits(image) if isinstance(image, Image.Image) and deep else image
-    resized = only(
-        geometry.resize.run(raster_of(image), width=size[0], height=size[1], fit="fill", enlarge=True)
-    ).pixels
+    resized = only(resize(raster_of(image), width=size[0], height=size[1], fit="fill", enlarge=True)).pixels
 
     seen = resized.array if isinstance(resized, DeepPixels) else np.asarray(resized)
     expected = _vips_resized(image, size)
@@ -163,7 +162,7 @@ def _premultiplied(image: Any) -> NDArray[Any]:
 @pytest.mark.parametrize("gravity", ["center", "north", "southeast", "west"])
 def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
     image = photo((300, 200))
-    covered = only(geometry.resize.run(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
+    covered = only(resize(raster_of(image), width=60, height=100, fit="cover", gravity=gravity)).image
 
     whole = vips_image(image).resize(0.5, kernel="lanczos3")
     left = {"southeast": 90, "west": 0}.get(gravity, 45)
@@ -175,7 +174,7 @@ def test_cover_keeps_the_part_of_the_gravity(gravity: Any) -> None:
 @pytest.mark.parametrize(("gravity", "box"), [("center", (0, 20)), ("north", (0, 0)), ("southwest", (0, 40))])
 def test_contain_pads_with_the_background(gravity: Any, box: tuple[int, int]) -> None:
     source = raster_of(quadrants((120, 80)))
-    padded = only(geometry.resize.run(source, width=120, height=120, fit="contain", gravity=gravity, background="#f80"))
+    padded = only(resize(source, width=120, height=120, fit="contain", gravity=gravity, background="#f80"))
 
     pixels = np.asarray(padded.image)
     top = box[1]
@@ -207,7 +206,7 @@ def test_padding_of_every_mode(mode: str, background: str | None, expected: Any,
     if deep and mode in ("P", "1"):
         deep = False
     source = raster_of(DeepPixels.from_image(image) if deep else image)
-    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background=background))
+    padded = only(resize(source, width=40, height=40, fit="contain", background=background))
 
     pixels = padded.pixels.array if isinstance(padded.pixels, DeepPixels) else np.asarray(padded.pixels)
     corner = tuple(np.atleast_1d(pixels[0, 0]).tolist())
@@ -222,7 +221,7 @@ def test_padding_is_in_the_color_space_of_the_profile() -> None:
     profile = swapped_profile()
     source = Raster([Frame(quadrants((40, 20)), profile)])
 
-    padded = only(geometry.resize.run(source, width=40, height=40, fit="contain", background="#f00"))
+    padded = only(resize(source, width=40, height=40, fit="contain", background="#f00"))
 
     red, green, blue = np.asarray(padded.pixels)[0, 0]
     assert green > 200
@@ -234,7 +233,7 @@ def test_palettes_are_resized_in_full_color() -> None:
     image.putpalette([255, 0, 0, 0, 0, 255])
     image.putdata([(x + y) % 2 for y in range(64) for x in range(64)])
 
-    red, green, blue = np.asarray(only(geometry.resize.run(raster_of(image), width=16)).image)[8, 8]
+    red, green, blue = np.asarray(only(resize(raster_of(image), width=16)).image)[8, 8]
 
     assert (red, green, blue) == pytest.approx((128, 0, 128), abs=4)
 
@@ -244,7 +243,7 @@ def test_colors_of_transparent_pixels_do_not_bleed() -> None:
     image.paste((255, 0, 0, 255), (0, 0, 32, 64))
 
     for pixels in (image, DeepPixels.from_image(image)):
-        resized = np.asarray(only(geometry.resize.run(raster_of(pixels), width=20)).image)
+        resized = np.asarray(only(resize(raster_of(pixels), width=20)).image)
         visible = resized[..., 3] > 8
         assert (resized[visible][:, 1] <= 2).all()
 
@@ -282,7 +281,7 @@ def test_a_crop_outside_the_picture_is_refused(crop: str) -> None:
 def test_all_frames_of_an_animation_are_changed() -> None:
     source = raster_of(*(Image.new("RGB", (40, 20), (60 * index, 0, 0)) for index in range(4)), animated=True)
 
-    raster = geometry.resize.run(geometry.rotate.run(geometry.crop.run(source, crop="0,0,20,20"), rotate=90), width=10)
+    raster = resize(geometry.rotate.run(geometry.crop.run(source, crop="0,0,20,20"), rotate=90), width=10)
 
     frames = list(raster.frames)
     assert raster.sizes == [(10, 10)] * 4
@@ -294,11 +293,11 @@ def test_all_frames_of_an_animation_are_changed() -> None:
 def test_options_without_effect_keep_the_raster() -> None:
     raster = raster_of(photo().convert("P"))
 
-    for step in (geometry.crop, geometry.rotate, geometry.flip, geometry.resize, geometry.background):
-        assert step.run(raster) is raster
-    assert geometry.color_space.run(raster) is raster
-    assert geometry.bit_depth.run(raster) is raster
-    assert only(geometry.resize.run(raster, width=raster.sizes[0][0])).pixels.mode == "P"
+    for step in (geometry.crop, geometry.rotate, geometry.flip, geometry.resize, colors.background):
+        assert step(raster, {}) is raster
+    assert colors.color_space.run(raster) is raster
+    assert colors.bit_depth.run(raster) is raster
+    assert only(resize(raster, width=raster.sizes[0][0])).pixels.mode == "P"
 
 
 @pytest.mark.parametrize("full", [(800, 600), (801, 601), (1601, 1067)])
@@ -308,11 +307,7 @@ def test_a_reduced_picture_gives_the_same_as_the_full_one(full: Size, crop: str 
     reduced = image.resize((-(-full[0] // 2), -(-full[1] // 2)), Image.Resampling.BOX)
 
     def result(frame: Frame) -> Frame:
-        return only(
-            geometry.resize.run(
-                geometry.rotate.run(geometry.crop.run(Raster([frame]), crop=crop), rotate=90), width=150
-            )
-        )
+        return only(resize(geometry.rotate.run(geometry.crop.run(Raster([frame]), crop=crop), rotate=90), width=150))
 
     expected, seen = result(Frame(image)), result(Frame(reduced, full_size=full))
 
@@ -321,9 +316,8 @@ def test_a_reduced_picture_gives_the_same_as_the_full_one(full: Size, crop: str 
 
 
 def test_decoders_keep_twice_the_size() -> None:
-    def scale(size: Size, *, crop: str | None = None, rotate: int = 0, **box: int) -> int:
-        needed = geometry.needed_size(size, box.get("width"), box.get("height"), crop=crop, rotate=rotate)
-        return geometry.reduced_scale(size, needed)
+    def scale(size: Size, **options: Any) -> int:
+        return reduced_scale(size, Drawing(**options).needed_size(size))
 
     assert scale((6000, 4000), width=320) == 8
     assert scale((6000, 4000), width=1000) == 2

@@ -13,7 +13,9 @@ from engine.executor import Job, JobLimits, LocalExecutor
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
-from tests.support.samples.hostile import TIMEOUT, Canary, Hostile, Outcome, hostile_files
+from tests.support.samples.hostile import hostile_files
+from tests.support.samples.hostile_documents import SLOW_PAGES
+from tests.support.samples.hostile_outcomes import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,6 +77,16 @@ async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path
     assert outcome in hostile.allowed
     assert b"alert(1)" not in result
     assert b"PK\x05\x06" not in result
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*SLOW_PAGES])
+async def test_a_page_that_takes_too_long_is_refused_before_the_deadline(
+    executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str
+) -> None:
+    outcome, _ = await _outcome(executor, tmp_path, SLOW_PAGES[name], "pdf", JobLimits())
+
+    assert outcome == ELEMENTS
 
 
 async def test_files_that_run_to_their_deadline(executor: LocalExecutor, canary: Canary, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """Pages of HTML and Markdown, and Markdown of documents."""
 
+import resource
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from engine import ConversionError, UnknownFormat, pipeline
+from engine import ConversionError, TooLarge, UnknownFormat, pipeline
 from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
@@ -217,3 +219,18 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
     except ConversionError as error:
         reason = error.reason
     assert reason in ("drawn", "corrupt_input", "unrecognized") if name not in _TOO_MANY else reason == "elements"
+
+
+def test_a_page_may_take_a_sixth_of_the_time_of_its_job() -> None:
+    data = b"<!DOCTYPE html>" + b"<p>a" * 4000
+    used = int(time.process_time())
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (used + 7, before[1]))
+    try:
+        with pytest.raises(TooLarge) as raised:
+            convert(data, "pdf")
+        assert resource.getrlimit(resource.RLIMIT_CPU)[0] == used + 7
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, before)
+    assert raised.value.reason == "elements"
+    assert raised.value.details == {"max_layout_seconds": 1}

@@ -163,6 +163,22 @@ def test_inks_stay_inks() -> None:
     assert codes(convert(data, "j2k")) == {"color_converted"}
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_inks_with_transparency_become_rgb_with_it(bits: int) -> None:
+    samples = np.zeros((4, 6, 5), np.uint8 if bits == 8 else np.uint16)
+    samples[:, :3, 3] = samples[..., 4] = (1 << bits) - 1  # black beside white
+    samples[0, :, 4] //= 5
+    kinds = definition(*((channel, 0, channel + 1) for channel in range(4)), (4, 1, 0))
+
+    result = convert(boxed(codestream(samples), colors=_CMYK, further=kinds), "png")
+
+    found = np.asarray(opened(result.data))
+    assert codes(result) == {"color_converted"} | ({"depth_reduced"} if bits == 16 else set())
+    np.testing.assert_array_equal(found[..., 3], np.repeat([[51], [255], [255], [255]], 6, axis=1))
+    assert found[:, :3, :3].max() < 60
+    np.testing.assert_array_equal(found[:, 3:, :3], np.full((4, 3, 3), 255))
+
+
 def test_metadata_profile_and_resolution_stay() -> None:
     tags = Image.Exif()
     tags[271], tags[274] = "Maker", 6

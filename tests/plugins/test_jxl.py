@@ -204,6 +204,19 @@ def test_floats_are_reduced_to_16_bits(tmp_path: Path) -> None:
     assert np.abs(_samples(result.data) - samples * 65535).max() <= 1
 
 
+@pytest.mark.parametrize(("kind", "bands"), [("PF", 3), ("Pf", 1)])
+def test_floats_above_white_are_linear_light(tmp_path: Path, kind: str, bands: int) -> None:
+    light = np.linspace(0, 7, 30 * 20 * bands, dtype="<f4").reshape(20, 30, bands)
+    pfm = f"{kind}\n30 20\n-1.0\n".encode() + light[::-1].tobytes()
+    data = _cjxl(pfm, tmp_path, "-d", "0", extension="pfm")
+
+    kept = convert(data, "pfm")
+
+    assert codes(kept) == set()
+    np.testing.assert_allclose(np.frombuffer(kept.data[-4 * light.size :], "<f4"), light[::-1].ravel(), atol=1e-5)
+    assert codes(convert(data, "png")) == {"tone_mapped"}
+
+
 @pytest.mark.parametrize("loop", [0, 1, 5])
 def test_animations_keep_frames_timing_and_loops(loop: int, tmp_path: Path) -> None:
     frames = [photo((30, 20), "RGBA").rotate(90 * index) for index in range(4)]

@@ -126,6 +126,15 @@ def test_halves_stay_halves_unless_the_light_is_too_bright() -> None:
     np.testing.assert_array_equal(pixels(bright), halves.astype(np.float32) * 16)
 
 
+def test_hdr_has_the_nearest_light_that_a_common_exponent_allows() -> None:
+    light = (_RNG.random((200, 200, 3)) * 4 + 1e-3).astype(np.float32)
+
+    found = imagecodecs.rgbe_decode(convert(float_exr(light), "hdr").data)
+
+    units = 2 ** np.floor(np.log2(found.max(axis=2, keepdims=True))) / 128
+    assert (np.abs(found - light) / units).max() < 0.51
+
+
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16])
 def test_exr_holds_the_samples_of_pictures(channels: int, kind: Any) -> None:

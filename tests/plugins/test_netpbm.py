@@ -120,9 +120,21 @@ def test_the_light_that_is_written_is_that_of_netpbm() -> None:
 def test_light_above_1_is_told() -> None:
     values = np.array([[0.5, 7.25]], "<f4")
 
-    result = convert(b"Pf 2 1 -1\n" + values.tobytes(), "png")
+    data = b"Pf 2 1 -1\n" + values.tobytes()
 
-    assert codes(result) == {"hdr_reduced"}
+    assert codes(convert(data, "png")) == {"tone_mapped"}
+    assert codes(convert(data, "png", exposure=-3)) == set()
+
+
+def test_light_above_1_is_kept_by_formats_of_light() -> None:
+    values = np.array([[[0.5, 7.25, 300], [0, 0.125, 1]]], "<f4")
+
+    back = convert(convert(b"PF 2 1 -1\n" + values.tobytes(), "exr").data, "pfm")
+
+    assert codes(back) == set()
+    assert back.data == b"PF\n2 1\n-1.0\n" + values.tobytes()
+    brighter = convert(back.data, "pfm", exposure=2).data
+    np.testing.assert_array_equal(np.frombuffer(brighter[-24:], "<f4"), values.ravel() * 4)
 
 
 @pytest.mark.parametrize("target", ["pgm", "pbm"])

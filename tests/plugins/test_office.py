@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pypdfium2
 import pytest
 
@@ -14,7 +15,8 @@ from plugins._libreoffice import LIBREOFFICE
 from plugins._zip import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
-from tests.support.samples import office_files
+from tests.support.samples import metafiles, office_files
+from tests.support.samples.generated import SIZE, quadrants
 from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt, zipped
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -43,6 +45,32 @@ def test_a_missing_font_is_told() -> None:
     (warned,) = result.outcome.warnings
     assert warned.code == "font_substituted"
     assert f"{FONT} by " in warned.message
+
+
+@pytest.mark.parametrize("name", ["emf", "wmf"])
+def test_metafiles_are_drawn_in_their_size(name: str) -> None:
+    result = convert(getattr(metafiles, name)(), "pdf")
+
+    (page,) = pypdfium2.PdfDocument(result.data)
+    assert page.get_size() == pytest.approx(SIZE, abs=0.1)
+    drawn = np.asarray(page.render().to_pil().convert("RGB"), int)[: SIZE[1], : SIZE[0]]
+    difference = np.abs(drawn - np.asarray(quadrants(), int)).max(axis=2)
+    assert np.percentile(difference, 95) <= 1  # edges can be blurred
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(make()[:end] for make in (metafiles.emf, metafiles.wmf) for end in (50, 100, -1)),
+        metafiles.emf()[:24] + bytes(16) + metafiles.emf()[40:],
+        metafiles.wmf()[:6] + bytes(8) + metafiles.wmf()[14:],
+    ],
+)
+def test_damaged_metafiles_are_refused_before_libreoffice_starts(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plugins._libreoffice.PROGRAMS", ("/nowhere",))
+
+    with pytest.raises(CorruptInput):
+        convert(data, "pdf")
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -80,12 +80,38 @@ def _red(image: Image.Image) -> int:
     return round(red[0] / 60)
 
 
-@pytest.mark.parametrize(("pages", "widths"), [("3", [40]), ("2-3,1", [20, 30, 40]), ("all", _WIDTHS)])
+@pytest.mark.parametrize(
+    ("pages", "widths"), [("3", [40]), ("2-3,1", [30, 40, 20]), ("4,1-3", [50, 20, 30, 40]), ("all", _WIDTHS)]
+)
 def test_a_document_keeps_the_selected_pages(pages: str, widths: list[int]) -> None:
     result = _run(_document(), "pdf", pages)
 
     assert [page.rect.width for page in pymupdf.open(stream=result.data)] == [width * 10 for width in widths]
     assert result.outcome.warnings == ()
+
+
+def test_pages_in_another_order_keep_what_refers_to_them() -> None:
+    document = pymupdf.open(stream=_document())
+    document.set_toc([[1, f"chapter {number}", number] for number in range(1, 5)])
+    document.set_page_labels([{"startpage": 0, "prefix": "P-", "style": "D", "firstpagenum": 7}])
+    document[0].insert_link({"kind": pymupdf.LINK_GOTO, "page": 2, "from": pymupdf.Rect(0, 0, 9, 9)})
+    document[2].add_text_annot((5, 5), "a note")
+    data = document.tobytes(encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw="secret", owner_pw="owner")
+
+    result = convert(data, "pdf", pages="4,3,1", password="secret")
+
+    kept = pymupdf.open(stream=result.data)
+    assert kept.needs_pass
+    assert kept.authenticate("secret")
+    assert [page.get_text().strip() for page in kept] == ["page 4", "page 3", "page 1"]
+    assert {(title, page) for _, title, page in kept.get_toc()} >= {
+        ("chapter 4", 1),
+        ("chapter 3", 2),
+        ("chapter 1", 3),
+    }
+    assert [page.get_label() for page in kept] == ["P-10", "P-9", "P-7"]
+    assert [link["page"] for link in kept[2].get_links()] == [1]
+    assert [annotation.info["content"] for annotation in kept[1].annots()] == ["a note"]
 
 
 @pytest.mark.parametrize("bits", [8, 16])
@@ -94,10 +120,11 @@ def test_a_page_of_a_tiff(bits: int) -> None:
 
     assert Image.open(BytesIO(result.data)).size == (40, 10)
     assert codes(result) == set()
-    assert [page.shape for page in tifffile.TiffFile(BytesIO(_run(_tiff(bits), "tiff", "2,4").data)).pages] == [
-        (10, 30, 3),
-        (10, 50, 3),
-    ]
+    for target, widths in (("2,4", [30, 50]), ("4,1-2", [50, 20, 30])):
+        pages = tifffile.TiffFile(BytesIO(_run(_tiff(bits), "tiff", target).data)).pages
+        assert [page.shape for page in pages] == [(10, width, 3) for width in widths]
+    document = pymupdf.open(stream=_run(_tiff(bits), "pdf", "4,1").data)
+    assert [page.get_images()[0][2] for page in document] == [50, 20]
 
 
 def test_only_the_selected_page_of_a_tiff_is_decoded() -> None:
@@ -122,7 +149,7 @@ def test_only_the_selected_page_of_a_document_is_rendered() -> None:
 def test_frames_keep_their_timing(source: str) -> None:
     data = _animation(_ANIMATIONS[source])
 
-    assert _frames(_run(data, "webp" if source == "avif" else source, "2,4").data) == [(1, 200), (3, 400)]
+    assert _frames(_run(data, "webp" if source == "avif" else source, "4,2").data) == [(1, 200), (3, 400)]
     assert _red(Image.open(BytesIO(_run(data, "bmp", "3").data))) == 2
 
 

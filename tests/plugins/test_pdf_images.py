@@ -1,5 +1,6 @@
 """Pictures that become a PDF, and pictures that are extracted from one."""
 
+import zlib
 from io import BytesIO
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream
 from PIL import Image
 
-from engine import ConversionError, CorruptInput
+from engine import ConversionError, CorruptInput, pipeline
+from engine.registry import load_registry
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as picture_file
 from tests.support.samples.pdf_documents import document, opened, saved
 
+_REGISTRY = load_registry()
 _WIDE = picture_file(Image.new("RGB", (192, 96), "red"), "PNG")
 _TALL = picture_file(Image.new("RGB", (48, 96), "blue"), "PNG")
 _PHOTO = Image.fromarray(np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8))
@@ -98,6 +101,23 @@ def test_refused_pictures(count: int, options: dict[str, Any]) -> None:
         run_tool("pdf-from-images", *[_TALL] * count, **options)
 
     assert raised.value.reason == "out_of_range"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK"])
+def test_pictures_without_loss_are_stored_as_in_png(mode: str) -> None:
+    bands = [Image.linear_gradient("L").rotate(turn).resize((90, 70)) for turn in (0, 90, 180, 270)]
+    picture = Image.merge(mode, bands[: len(Image.new(mode, (1, 1)).getbands())]) if mode != "L" else bands[0]
+    source = picture_file(picture, "TIFF" if mode == "CMYK" else "PNG")
+
+    data = pipeline.run(_REGISTRY.plan([_REGISTRY.identify_content(source)], "pdf"), [source]).data
+
+    pdf = opened(data)
+    (image,) = pdf.pages[0].get_images().values()
+    assert isinstance(image, Stream)
+    colors = picture.convert("RGB") if mode == "RGBA" else picture
+    assert pikepdf.PdfImage(image).as_pil_image().tobytes() == picture.tobytes()
+    assert len(image.read_raw_bytes()) < len(zlib.compress(colors.tobytes())) / 2
+    assert (mode == "RGBA") == ("/SMask" in image)
 
 
 def test_documents_are_no_pictures() -> None:

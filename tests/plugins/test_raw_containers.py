@@ -6,6 +6,7 @@ from io import BytesIO
 import numpy as np
 import pytest
 import rawpy
+import tifffile
 from PIL import Image
 from PIL.ExifTags import Base
 from PIL.TiffTags import BYTE
@@ -13,6 +14,7 @@ from PIL.TiffTags import BYTE
 from engine import pipeline
 from engine.errors import CorruptInput, InvalidOption, UnknownFormat
 from engine.registry import load_registry
+from plugins import _tiff_tags
 from plugins._raw_containers import FORMATS
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, sample, saved
@@ -47,6 +49,29 @@ def test_a_truncated_file_is_refused(name: str) -> None:
     for share in (0.2, 0.6, 0.9):
         with pytest.raises(CorruptInput):
             pipeline.run(_REGISTRY.plan([source], "bmp"), [data[: int(len(data) * share)]])
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_file_without_its_last_byte_is_refused_if_the_picture_would_differ(name: str) -> None:
+    data = sample(name)
+    plan = _REGISTRY.plan([_REGISTRY.formats[name]], "bmp", options={"half_size": True})
+    whole = pipeline.run(plan, [data], {"half_size": True}).data
+
+    try:
+        found = pipeline.run(plan, [data[:-1]], {"half_size": True}).data
+    except CorruptInput:
+        return
+    assert found == whole
+    assert name in ("cr2", "iiq")  # in which the pixels are not the end
+
+
+def test_tiles_beyond_the_end_are_missing() -> None:
+    file = BytesIO()
+    tifffile.imwrite(file, np.zeros((64, 64), np.uint8), tile=(16, 16))
+    data = file.getvalue()
+
+    for content, is_truncated in ((data, False), (data[:-1], True)):
+        assert _tiff_tags.is_truncated(content, _tiff_tags.read_directories(content)) == is_truncated
 
 
 def test_the_start_of_a_raw_file_is_no_picture() -> None:

@@ -167,6 +167,21 @@ def test_an_unspecified_extra_sample_is_no_transparency(bits: int) -> None:
     assert image.mode == "RGB"
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_inks_with_transparency_become_rgb_with_it(bits: int) -> None:
+    maximum = (1 << bits) - 1
+    samples = np.zeros((4, 6, 5), np.uint8 if bits == 8 else np.uint16)
+    samples[:, :3, 3] = samples[..., 4] = maximum  # black beside white
+    samples[0, :, 4] //= 5
+
+    data = _convert(_written(samples, photometric="separated", planarconfig="contig", extrasamples=["unassalpha"]))
+
+    found = np.asarray(Image.open(BytesIO(data)))
+    np.testing.assert_array_equal(found[..., 3], np.repeat([[51], [255], [255], [255]], 6, axis=1))
+    assert found[:, :3, :3].max() < 60
+    np.testing.assert_array_equal(found[:, 3:, :3], np.full((4, 3, 3), 255))
+
+
 def test_a_palette_of_16_bits() -> None:
     quantized = photo((96, 64)).quantize(100)
     palette = np.zeros((3, 65536), np.uint16)

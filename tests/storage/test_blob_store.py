@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -342,3 +343,30 @@ async def test_a_cancelled_read_closes_its_file(tmp_path: Path) -> None:
     del task  # the traceback refers to the read bytes
     await asyncio.get_running_loop().shutdown_default_executor()  # waits for reads in progress
     assert descriptors() == before
+
+
+async def test_blobs_that_are_put_at_the_same_time_share_a_flush_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No put returns before a flush has ended that began after its blob had its name."""
+    folder, flush = tmp_path / "blobs", os.fsync
+    blobs = open_blob_store(None, folder)
+    flushed: list[set[str]] = []
+
+    def slow_flush(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            names = {path.name for path in folder.iterdir()}
+            time.sleep(0.05)
+            flushed.append(names)
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", slow_flush)
+
+    async def put(number: int) -> None:
+        with (tmp_path / "content").open("rb") as file:
+            await blobs.put(f"blob_{number}", file.fileno())
+        assert any(f"blob_{number}" in names for names in flushed)
+
+    (tmp_path / "content").write_bytes(b"content")
+    await asyncio.gather(*(put(number) for number in range(12)))
+    assert len(flushed) < 8

@@ -125,7 +125,8 @@ def _store_files(run: Recorder, account: str) -> None:
     assert run(links.find, run(links.create, processed, 60).token) == processed
     assert run(files.get_of_any_account, processed.file_id) == processed
     recorded = run(files.add_processed, account, SOURCE, CONVERTED, DAY)
-    assert run(files.stored_bytes, account) == 2 * (SOURCE.original_size + CONVERTED.size)
+    size = 2 * (SOURCE.original_size + CONVERTED.size)
+    assert run(files.stored_bytes, account) == run(files.most_stored_bytes, account) == size
     run(files.delete, account, recorded.file_id)
     run(files.add, account, SOURCE, DAY)
     assert len(run(files.select, models.File.account == account)) == 2

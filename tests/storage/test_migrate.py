@@ -25,6 +25,7 @@ TABLES = (
     models.Batch,
     models.Run,
     models.File,
+    models.StoredBytes,
     models.Lane,
     models.Job,
     models.Session,

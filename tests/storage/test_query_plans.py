@@ -44,6 +44,7 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
         transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"
     ),
     "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "files.most_stored_bytes": lambda transaction: files.most_stored_bytes(transaction, "acct_1"),
     "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
     "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(
         transaction, "webhook_1", limit=50, cursor="1-a"

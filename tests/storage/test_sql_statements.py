@@ -18,7 +18,7 @@ NAMED = vars(ledger) | vars(api_keys) | vars(request_log) | vars(usage)
 STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
-    "INSERT_ENTRY": (models.Entry, {"kind": "grant", "amount": 3}),
+    "INSERT_ENTRY": (models.Entry, {"kind": "grant", "amount": 3, "reason": None}),
     "INSERT_USAGE": (models.Usage, {"success": True}),
     "INSERT_REQUEST": (models.Request, {"code": None}),
 }

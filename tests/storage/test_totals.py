@@ -19,6 +19,7 @@ from tests.support.samples.storage import (
     SOURCE,
     USE,
     Clock,
+    open_account,
     open_earlier_account,
     read_totals,
     settle_earlier,
@@ -61,7 +62,10 @@ def assert_right(database: Database) -> None:
     held = sum(row.amount for row in database.run_blocking(Transaction.all, models.Hold.select()))
     assert vars(found) == {"balance": values.pop("credits") - held, "held": held, **values}
     owners = {row.account for row in database.run_blocking(Transaction.all, models.File.select())}
-    assert found.bytes == sum(database.run_blocking(files.stored_bytes, owner) for owner in owners)
+    sizes = {owner: database.run_blocking(files.stored_bytes, owner) for owner in owners}
+    assert found.bytes == sum(sizes.values())
+    known = {owner: database.run_blocking(files.most_stored_bytes, owner) for owner in owners}
+    assert {owner: size for owner, size in known.items() if size is not None}.items() <= sizes.items()
 
 
 def test_counters_begin_while_rows_change(url: str, open_earlier: OpenEarlier, clock: Clock) -> None:
@@ -108,3 +112,30 @@ def test_transactions_that_fail_count_nothing(database: Database) -> None:
     with pytest.raises(NotFound):
         database.run_blocking(fail)
     assert read_totals(database) == before
+
+
+def test_the_first_changes_of_the_files_of_an_account_count_all_of_them(
+    url: str, open_earlier: OpenEarlier, clock: Clock
+) -> None:
+    """Some of them at the same time, when none has counted the files yet."""
+    earlier = open_earlier(18)
+    owners = [open_account(earlier).id for _ in range(10)]
+    converted, deleted = ([earlier.run_blocking(files.add, one, SOURCE, DAY).file_id for one in owners] for _ in "12")
+    opened = Database(url, clock=clock)
+    assert opened.run_blocking(files.most_stored_bytes, owners[0]) is None
+
+    def change_files(number: int) -> None:
+        for owner, first, second in zip(owners, converted, deleted, strict=True):
+            if number == 0:
+                opened.run_blocking(files.mark_processed, owner, first, SOURCE, CONVERTED, DAY)
+            elif number == 1:
+                opened.run_blocking(files.delete, owner, second)
+            else:
+                opened.run_blocking(files.add, owner, SOURCE, DAY)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert {*threads.map(change_files, range(4))} == {None}
+    for owner in owners:
+        size = opened.run_blocking(files.stored_bytes, owner)
+        assert opened.run_blocking(files.most_stored_bytes, owner) == size > 0
+    opened.close()

@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 class ParameterDetails(TypedDict, total=False):
     """The allowed values, and the value sent."""
 
-    min: int
-    max: int
+    min: float
+    max: float
     count: int
     value: str
     page: int
@@ -62,6 +62,7 @@ class SizeDetails(TypedDict, total=False):
     scans: int
     max_elements: int
     max_nesting: int
+    max_layout_seconds: int
 
 
 class JobDetails(TypedDict, total=False):
@@ -176,7 +177,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "frames": "an animation has too many frames, or too many pixels in all frames",
                 "pages": "a document has too many pages, or too many pixels on all pages",
                 "scans": "a JPEG has too many scans",
-                "elements": "an SVG has too many elements",
+                "elements": "an SVG or HTML has too many elements, or HTML takes too long to lay out",
             },
             SizeDetails,
         ),

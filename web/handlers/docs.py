@@ -122,7 +122,7 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
         ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
         ("API keys of an account", str(MAX_KEYS)),
         ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
-        ("verification emails", f"{EMAILS_PER_MAILBOX} per day and mailbox"),
+        ("verification emails", f"{EMAILS_PER_MAILBOX} per hour and mailbox"),
     )
 
 

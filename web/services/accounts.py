@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
+from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
 from config.settings import Settings
 from storage.database import Database
 from storage.errors import InvalidKey
@@ -202,7 +202,7 @@ class Registrations:
     async def _check_limits(self, email: str, address: str) -> None:
         """Counts a registration for the mailbox and the network address, or for neither if one limit is reached."""
         counters = (
-            (f"registrations:mailbox:{mailbox(email)}", EMAILS_PER_MAILBOX, DAY),
+            (f"registrations:mailbox:{mailbox(email)}", EMAILS_PER_MAILBOX, HOUR),
             (f"registrations:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY),
         )
         for count in (self._limiter.peek, self._limiter.hit):

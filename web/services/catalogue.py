@@ -20,7 +20,7 @@ _MAX_EXCEPTIONS = 4  # formats that a text lists as exceptions
 
 def formats_catalogue(registry: Registry) -> dict[str, Any]:
     """All supported pairs of input and output format."""
-    pairs = [(plan.source.name, plan.target.name) for plan in registry.catalogue()]
+    pairs = [(source.name, target.name) for source, target in registry.pairs()]
     by_input: dict[str, list[str]] = {}
     for source, target in pairs:
         by_input.setdefault(source, []).append(target)
@@ -59,7 +59,7 @@ def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
 
 def tools_catalogue(registry: Registry) -> dict[str, Any]:
     """All tools: for each plugin one with its conversions, then the tools that plugins declare."""
-    used = {step for plan in registry.catalogue() for step in plan.steps}
+    used = {step for pair in registry.pairs() for step in registry.path(*pair)}
     tools = [
         _conversion_tool(registry, plugin)
         for plugin in registry.plugins

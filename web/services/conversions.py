@@ -197,7 +197,7 @@ class Conversions:
         self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
     ) -> tuple[JobResult, float]:
         """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
-        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size), perf_counter()
+        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size, request.options), perf_counter()
         name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
         job = Job.of(plan, request.options, name, dry_run=dry_run, memory=memory, input_names=names)
         is_trial = bool(request.account.client)
@@ -250,7 +250,7 @@ class Conversions:
 def output_format(registry: Registry, name: str) -> str:
     """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
     fmt = registry.format(name)
-    available = sorted({plan.target.name for plan in registry.catalogue()})
+    available = sorted({target.name for _, target in registry.pairs()})
     if fmt is not None and fmt.name in available:
         return fmt.name
     details = {"output_format": fmt.name if fmt else name, "available": available}

@@ -74,7 +74,8 @@ class FairQueue:
 
     `standing` limits the slots of a tenant. Of two or more slots, one is kept for proven tenants while `keeps_slot`.
     Jobs in the background start if no other one can, and use at most half of the slots while `requests_come`. Those
-    that have started in further slots continue, and are in nobody's way: then, more jobs run than there are slots.
+    that have started in further slots continue, and are in nobody's way: then, more jobs run than there are slots. They
+    use at most half of the memory, but one of them may use more.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class FairQueue:
         self._requests_come = requests_come
         self._used_memory = 0  # bytes
         self._background = 0  # jobs in the background that run
+        self._background_memory = 0  # bytes
         self._waiting_background = 0
         self._tenants: dict[str, _TenantQueue] = {}  # tenants with jobs; a start or an end moves its tenant to the end
 
@@ -127,6 +129,7 @@ class FairQueue:
             queue.running[job.background] -= 1
             self.running -= 1
             self._background -= job.background
+            self._background_memory -= job.memory * job.background
             self._used_memory -= job.memory
         if not (queue.running.total() or any(queue.waiting)):
             del self._tenants[job.tenant.id]
@@ -148,6 +151,7 @@ class FairQueue:
         self._waiting_background -= job.background
         self.running += 1
         self._background += job.background
+        self._background_memory += job.memory * job.background
         self._used_memory += job.memory
         job.started_at = now
 
@@ -184,11 +188,15 @@ class FairQueue:
         """Number of jobs that wait or run, without those in the background."""
         return self.waiting - self._waiting_background + self.running - self._background
 
-    @property
-    def free_for_background(self) -> int:
-        """How many more jobs in the background can start now, beside those that wait."""
-        allowed = self._background_slots - self._background
-        return max(min(allowed, self._slots - self.running) - self._waiting_background, 0)
+    def free_for_background(self, ahead: int = 0) -> int:
+        """How many more jobs in the background can start now, beside those that wait, or soon: `ahead` in each slot.
+
+        None starts soon while requests wait.
+        """
+        usable = min(self._background_slots, self._slots - (self.running - self._background))
+        if self.waiting > self._waiting_background:
+            ahead = 0
+        return max(usable * (1 + ahead) - self._background - self._waiting_background, 0)
 
     def oldest(self, *, unready: bool = False) -> float | None:
         """The earliest `queued_at` of jobs that wait, or of those that are not ready; None if there are none.
@@ -203,16 +211,22 @@ class FairQueue:
             return None
         standings = {name: self._standing(queue.tenant) for name, queue in self._tenants.items()}
         running = self._count_running(standings)
+        full = False  # whether a job waits for memory of the background
         for rank in reversed(_Rank):
             for name, queue in self._tenants.items():
                 for background, jobs in enumerate(queue.waiting):
                     kind = standings[name], bool(background)
                     if not jobs or queue.is_full or _rank(*kind) is not rank or not self._has_slot(*kind, running):
                         continue
-                    if (job := next((job for job in jobs if job.ready), None)) is not None:
+                    job = next((job for job in jobs if job.ready), None)
+                    full |= job is not None and background == 1 and not self._has_background_memory(job)
+                    if job is not None and not (background and full):
                         fits = not self.running or self._used_memory + job.memory <= self._memory
                         return job if fits else None
         return None
+
+    def _has_background_memory(self, job: QueuedJob) -> bool:
+        return not self._background or self._background_memory + job.memory <= self._memory / 2
 
     def _count_running(self, standings: Mapping[str, Standing]) -> Counter[tuple[Standing, bool]]:
         """The number of running jobs by standing, and by whether they are in the background."""

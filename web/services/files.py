@@ -270,9 +270,12 @@ def _add(transaction: Transaction, account: Account, source: SourceFile, add: Ad
 
 def check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
     """Raises StorageFull if `size` more bytes would exceed the account's storage quota."""
-    stored = files.stored_bytes(transaction, account.id)
-    if stored + size > account.tier.max_stored:
-        raise StorageFull(stored, account.tier.max_stored, param)
+    limit = account.tier.max_stored
+    most = files.most_stored_bytes(transaction, account.id)
+    if most is None or most + size > limit:
+        stored = files.stored_bytes(transaction, account.id)
+        if stored + size > limit:
+            raise StorageFull(stored, limit, param)
 
 
 def extension(fmt: FileFormat, filename: str) -> str:

@@ -1,7 +1,7 @@
 """Changes of jobs, for clients that wait for them.
 
-Those by this process are found at once, and with PostgreSQL those by other servers, otherwise within a second. All jobs
-that are waited for are read together.
+Those by this process are found at once, and with PostgreSQL those by other servers soon, otherwise within a second. All
+jobs that are waited for are read together.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from time import monotonic
 from storage.database import Database
 from storage.tables import jobs
 from storage.tables.jobs import Job
+from web.services.job_messages import CHANGED, JobMessages
 
 log = logging.getLogger("convertd.jobs")
 
@@ -61,14 +62,20 @@ class Watcher:
 class JobChanges:
     """Reads jobs that clients wait for, every second and when it is told that one has changed."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, messages: JobMessages) -> None:
         self._database = database
+        self._messages = messages
         self._watchers: dict[str, set[Watcher]] = {}
         self._due = asyncio.Event()
         self._closed = False
 
     def tell(self, job_id: str) -> None:
-        """Tells that a job has changed."""
+        """Tells all servers that this one has changed a job."""
+        self.note(job_id)
+        self._messages.send(CHANGED, job_id)
+
+    def note(self, job_id: str) -> None:
+        """Tells clients that wait for a job that it has changed."""
         if job_id in self._watchers:
             self._due.set()
 

@@ -7,7 +7,7 @@ memory of a job is an estimate from its plan and the size of its input; the budg
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import JobLimits
 from engine.memory_estimate import needed_bytes
+from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
 from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, background_slots, slots_of
@@ -31,6 +32,12 @@ MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a
 SHORT_DEADLINE = 8.0
 """Seconds that a job of a new or restricted tenant may run."""
 
+LOOK_AHEAD = 0.1
+"""Seconds before they start that short jobs in the background are claimed, so that slots need not wait for them."""
+
+_MOST_AHEAD = 16  # jobs for each slot
+_SHORTEST = 0.001  # seconds, which are counted for a job that took no time
+_LATEST = 32  # jobs in the background by which the time of the next ones is estimated
 _MAX_RETRY_AFTER = 30  # seconds
 _REQUESTS_COME = 10.0  # seconds after a request in which more are expected
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
@@ -61,6 +68,7 @@ class JobQueue:
         self._shared: RedisQueue | None = None
         self._shared_jobs: dict[str, QueuedJob] = {}
         self._ids = map(str, count())
+        self._background_seconds = deque[float](maxlen=_LATEST)
         self.short_deadline = SHORT_DEADLINE
         self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
@@ -165,7 +173,19 @@ class JobQueue:
     @property
     def free_for_background(self) -> int:
         """How many more jobs in the background can start now."""
-        return 0 if self._closed else self._queue.free_for_background
+        return 0 if self._closed else self._queue.free_for_background()
+
+    @property
+    def soon_free_for_background(self) -> int:
+        """How many more jobs in the background can start now, or within LOOK_AHEAD seconds if they are short.
+
+        They are taken as short if all of the latest ones were. None as long as more than half of these places are
+        taken, so that several jobs are claimed together.
+        """
+        longest = max(self._background_seconds) if len(self._background_seconds) == _LATEST else inf
+        ahead = min(int(LOOK_AHEAD / longest), _MOST_AHEAD)
+        few_wait = not self._closed and self._queue.free_for_background(ahead // 2) > 0
+        return self._queue.free_for_background(ahead) if few_wait else 0
 
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
@@ -214,6 +234,8 @@ class JobQueue:
         if self._shared is not None and self._shared_jobs.pop(job.shared_id, None) is not None:
             self._shared.remove(job.shared_id)
         if job.started_at is not None:
+            if job.background:
+                self._background_seconds.append(max(self._clock() - job.started_at, _SHORTEST))
             if error is not None:
                 if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be given back
                     self._records.record_failure(job.tenant, error)
@@ -262,12 +284,12 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def estimate_memory(plan: Plan, size: int) -> int:
-    """The expected memory in bytes of a job of the plan with `size` bytes of input.
+def estimate_memory(plan: Plan, size: int, options: OptionValues = NO_OPTIONS) -> int:
+    """The expected memory in bytes of a job of the plan and its options with `size` bytes of input.
 
     The input is not opened. If it has more pixels than its size suggests, the worker process's memory limit applies.
     """
-    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS))
+    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS), options)
 
 
 def deadline_seconds(plan: Plan, size: int) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
@@ -28,8 +29,10 @@ from web.services.files import Files
 from web.services.idempotency import ResponseData
 from web.services.job_queue import JobQueue
 from web.services.job_requests import JobRequests, StoredRequest
-from web.services.jobs import Jobs, finish
+from web.services.jobs import EndedJob, Jobs, finish
 from web.services.releases import retry_while_busy
+
+T = TypeVar("T")
 
 log = logging.getLogger("convertd.jobs")
 
@@ -102,7 +105,8 @@ class JobRunner:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._database.run(job_runs.leave, self._owner)
+        if await self._database.run(job_runs.leave, self._owner):
+            self._jobs.tell_queued()
 
     def _expect(self) -> None:
         self._more = True
@@ -127,8 +131,9 @@ class JobRunner:
             self._more |= await self._database.look_up(job_runs.any_due)
             if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
+                self._jobs.tell_queued()
         self._place_fetched()
-        free = self._job_queue.free_for_background
+        free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
         claimed, locked = await self._database.run_unsynced(_claim, self._owner, free)
@@ -173,9 +178,9 @@ class JobRunner:
         """Runs a job, and ends it or gives it back."""
         try:
             with place:
-                await self._attempt(job, account, place, admitted)
+                messages = await self._attempt(job, account, place, admitted)
             self._metrics.record_attempt("completed")
-            await self._clean_up(job)
+            await self._clean_up(job, messages)
         except asyncio.CancelledError:  # by `_cancel`, or by `close`, which gives it back
             self._metrics.record_attempt("cancelled" if job.id in self._lost else "given_back")
         except JobLost:
@@ -187,7 +192,8 @@ class JobRunner:
             self._tasks.pop(job.id, None)
             self._on_free_slot()
 
-    async def _attempt(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
+    async def _attempt(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> int:
+        """Runs a job and completes it. Returns the number of messages about that."""
         request, retention = StoredRequest.from_text(job.request), self._files.retention
         if request.batch_id:
             place.close()  # its files are admitted one by one
@@ -195,16 +201,16 @@ class JobRunner:
             run = BatchJob(self._database, self._conversions, self._job_queue, changes, job, _OUTAGES)
             response = await self._batches.run(request.batch(account), await run.begin())
             result = json.dumps(dict(response.data))
-            await self._database.run(finish, job, "completed", retention, result=result)
-            return
+            return (await self._database.run(finish, job, "completed", retention, result=result)).messages
         if request.remote:
             place.close()  # files arrive without a slot
         async with self._requests.load(job, request, account) as (conversion, output):
             if request.remote:
                 admitted = await self._place_after_fetch(account, place)
             hold = Hold(job.hold_ids[0], account.id, CREDITS_PER_CONVERSION, 0)
-            end = partial(_complete, job, retention, request.file_id)
-            await self._conversions.convert_held(conversion, output, admitted, hold, end)
+            completion = _Completion(job, retention, request.file_id)
+            await self._conversions.convert_held(conversion, output, admitted, hold, completion)
+            return completion.messages
 
     async def _fail(self, job: ClaimedJob, error: Exception) -> None:
         """Gives a job back for another attempt, or ends it with the error."""
@@ -228,25 +234,26 @@ class JobRunner:
     async def _give_back(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
         self._metrics.record_attempt("repeated" if counted else "given_back")
         await self._persist(job, partial(job_runs.give_back, job=job, counted=counted, crashed=crashed))
-        self._expect()
+        self._jobs.tell_queued()
 
     async def _end(self, job: ClaimedJob, error: PublicError) -> None:
         self._metrics.record_attempt("failed")
-        await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention))
-        await self._clean_up(job)
+        ended = await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention))
+        await self._clean_up(job, ended.messages if ended else 0)
 
-    async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], object]) -> None:
+    async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], T]) -> T | None:
         """Runs a transaction, again and again while the database is unavailable, as long as the lease lasts."""
         try:
-            await retry_while_busy(partial(self._database.run, change), monotonic() + LEASE)
+            return await retry_while_busy(partial(self._database.run, change), monotonic() + LEASE)
         except JobLost:
             pass
         except Exception:
             log.exception("the end of an attempt at job %s was not saved; it is repeated after its lease", job.id)
+        return None
 
-    async def _clean_up(self, job: ClaimedJob) -> None:
+    async def _clean_up(self, job: ClaimedJob, messages: int) -> None:
         """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
-        self._jobs.tell_ended(job.id)
+        self._jobs.tell_ended(job.id, messages)
         try:
             await self._files.discard(job.blobs)
         except StoreUnavailable as error:
@@ -258,22 +265,35 @@ def _claim(
 ) -> tuple[list[tuple[ClaimedJob, Account]], bool]:
     """Returns jobs and their accounts, and whether others could start that another transaction has locked."""
     claimed, locked = job_runs.claim(transaction, owner, LEASE, limit)
-    return [(job, Account.with_key(accounts.get(transaction, job.account), "")) for job in claimed], locked
+    own = {name: Account.with_key(accounts.get(transaction, name), "") for name in {job.account for job in claimed}}
+    return [(job, own[job.account]) for job in claimed], locked
 
 
-def _complete(
-    job: ClaimedJob, retention: int, source_id: str | None, transaction: Transaction, response: ResponseData
-) -> None:
-    """Ends a job with the response to its request. `source_id` is the stored file that it has converted."""
-    made = None if response.file_id == source_id else response.file_id
-    finish(transaction, job, "completed", retention, result=json.dumps(dict(response.data)), file_id=made)
+class _Completion:
+    """Ends a job with the response to its request. `source_id` is the stored file that it has converted.
+
+    `messages` is the number of messages about that.
+    """
+
+    def __init__(self, job: ClaimedJob, retention: int, source_id: str | None) -> None:
+        self._job = job
+        self._retention = retention
+        self._source_id = source_id
+        self.messages = 0
+
+    def __call__(self, transaction: Transaction, response: ResponseData) -> None:
+        made = None if response.file_id == self._source_id else response.file_id
+        values = {"result": json.dumps(dict(response.data)), "file_id": made}
+        self.messages = finish(transaction, self._job, "completed", self._retention, **values).messages
 
 
-def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int) -> None:
+def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int) -> EndedJob:
     """Ends a job with an error, releases its credits, and records a failure of the engine as use."""
     request = StoredRequest.from_text(job.request)
     body = {**error_body(error), "request_id": request.request_id}
     ended = finish(transaction, job, "failed", retention, error=json.dumps(body))
-    if error.code == "processing_failed" and ended.input_format is not None:
-        use = UsageRecord(ended.operation, ended.input_format, ended.output_format, job.size)
+    source = ended.job.input_format
+    if error.code == "processing_failed" and source is not None:
+        use = UsageRecord(job.operation, source, ended.job.output_format, job.size)
         usage.record(transaction, job.account, use, success=False, credits=0)
+    return ended

@@ -26,6 +26,7 @@ from web.services.deliveries import Deliveries
 from web.services.files import Files, check_quota
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.job_changes import JobChanges
+from web.services.job_messages import CANCELLED, QUEUED, JobMessages
 from web.services.job_requests import StoredRequest
 from web.services.releases import LEASE
 from web.services.remote_files import RemoteFiles
@@ -42,6 +43,14 @@ class AcceptedJob:
 
     response: ResponseData
     balance: int
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that has ended, and the number of messages about that which were added for webhooks."""
+
+    job: Job
+    messages: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,8 @@ class Jobs:
         self._metrics = metrics
         self._remote_files = remote_files
         self._sender = sender
-        self.changes = JobChanges(database)
+        self._messages = JobMessages(database)
+        self.changes = JobChanges(database, self._messages)
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
 
@@ -126,11 +136,13 @@ class Jobs:
     async def cancel(self, account_id: str, job_id: str) -> Job | None:
         """Cancels a job that waits or runs. Returns None if it has ended. Raises NotFound."""
         cancelled = await self._database.run(_cancel, account_id, job_id, self._files.retention)
-        if cancelled is not None:
-            self.on_cancel(job_id)
-            self.tell_ended(job_id)
-            await self._files.discard(cancelled.blobs)
-        return cancelled
+        if cancelled is None:
+            return None
+        self.on_cancel(job_id)
+        self._messages.send(CANCELLED, job_id)
+        self.tell_ended(job_id, cancelled.messages)
+        await self._files.discard(cancelled.job.blobs)
+        return cancelled.job
 
     async def delete(self, account_id: str, job_id: str) -> Job:
         """Deletes a job that has ended, with the file that it has made. Raises NotFound, and JobLost if it has not."""
@@ -141,21 +153,30 @@ class Jobs:
         return job
 
     async def run(self) -> None:
-        """Acts upon what other servers tell, until cancelled. What is lost is found within a second without it."""
-        await self._database.listen(jobs.CHANNEL, self._hear)
+        """Tells other servers about jobs, and acts upon what they tell, until cancelled."""
+        await self._messages.run(self._hear)
 
-    def _hear(self, message: str) -> None:
-        state, _, job_id = message.partition(" ")
-        if state == "queued":
+    async def close(self) -> None:
+        """Tells other servers what is not told yet. Call it after `run` was cancelled."""
+        await self._messages.flush()
+
+    def _hear(self, subject: str, job_id: str) -> None:
+        if subject == QUEUED:
             self.on_accept()
-        elif state == "cancelled":
+        elif subject == CANCELLED:
             self.on_cancel(job_id)
-        self.changes.tell(job_id)
+        self.changes.note(job_id)
 
-    def tell_ended(self, job_id: str) -> None:
-        """Tells clients that wait for a job, and receivers, that this process has ended it."""
+    def tell_queued(self) -> None:
+        """Tells all servers that a job waits."""
+        self.on_accept()
+        self._messages.send(QUEUED)
+
+    def tell_ended(self, job_id: str, messages: int) -> None:
+        """Tells clients that wait for a job that it has ended, and the sender of `messages` that there are some."""
         self.changes.tell(job_id)
-        self._sender.wake()
+        if messages:
+            self._sender.wake()
 
     def _conversion_job(self, request: ConversionRequest) -> NewJob:
         source = None
@@ -195,7 +216,7 @@ class Jobs:
             raise
         if isinstance(accepted, AcceptedJob):
             self._metrics.accepted.inc()
-            self.on_accept()
+            self.tell_queued()
             return accepted
         await self._files.discard(blobs)
         return replayed(accepted)
@@ -212,21 +233,22 @@ def _common(request: ConversionRequest | BatchRequest) -> dict[str, Any]:
     }
 
 
-def finish(transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None) -> Job:
+def finish(
+    transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None
+) -> EndedJob:
     """Ends the run of a job. Raises JobLost. `values` are those of `job_runs.end`."""
     return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
 
 
-def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> Job | None:
+def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> EndedJob | None:
     cancelled = jobs.cancel(transaction, account_id, job_id, retention)
-    return cancelled and _announce(transaction, cancelled)
+    return None if cancelled is None else _announce(transaction, cancelled)
 
 
-def _announce(transaction: Transaction, job: Job) -> Job:
+def _announce(transaction: Transaction, job: Job) -> EndedJob:
     """Adds the messages about the end of a job."""
     event = _EVENTS[job.status]
-    deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url)
-    return job
+    return EndedJob(job, deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url))
 
 
 def _accept(

@@ -24,7 +24,6 @@ Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
-_LATE = ("md",)  # written by a library that takes 34 MB, and is imported when it is needed
 _BOOKS = ("fb2", "mobi", "xps")  # one function opens them and epub
 _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-delete-pages": {"pages": "1"},
@@ -43,14 +42,14 @@ def main(kind: str, folder: Path, everything: bool) -> None:
     if kind == "all":
         preload.preload()
     seen = set[object]()
-    jobs: dict[frozenset[str], list[tuple[Path, Plan]]] = {}  # by the modules that are imported for them
+    jobs: dict[frozenset[str] | str, list[tuple[Path, Plan]]] = {}  # by the modules or the template
     for path in sorted(folder.iterdir()):
         plans = [*_plans(registry, path.stem)]
         for plan in plans if everything else _sample(plans, seen):
-            jobs.setdefault(plan.modules if kind == "plan" else frozenset(), []).append((path, plan))
+            jobs.setdefault(plan.modules if kind == "plan" else plan.template, []).append((path, plan))
     found: Imports = {}
-    for modules, group in jobs.items():
-        found |= _in_fork(", ".join(modules), partial(_run_group, registry, group, modules))
+    for imported, group in jobs.items():
+        found |= _in_fork(str(imported), partial(_run_group, registry, group, imported))
     print(json.dumps(found))
 
 
@@ -58,8 +57,6 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
     source = registry.formats[name.partition("-")[0]]
     for fmt in registry.targets(source):
         plan = registry.plan([source], fmt)
-        if fmt.name in _LATE:
-            continue
         as_document = source.name not in _BOOKS and all(step.source is not RASTER for step in plan.conversions)
         if source.name == "bmp" or fmt.name in _TARGETS or as_document:
             yield plan
@@ -77,8 +74,11 @@ def _sample(plans: Iterable[Plan], seen: set[object]) -> Iterator[Plan]:
             yield plan
 
 
-def _run_group(registry: Registry, group: list[tuple[Path, Plan]], modules: frozenset[str]) -> Imports:
-    preload.import_modules(modules)
+def _run_group(registry: Registry, group: list[tuple[Path, Plan]], imported: frozenset[str] | str) -> Imports:
+    if isinstance(imported, str):
+        preload.preload_template(imported)
+    else:
+        preload.import_modules(imported)
     found: Imports = {}
     while len(found) < len(group):
         rest = group[len(found) :]

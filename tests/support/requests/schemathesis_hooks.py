@@ -30,7 +30,7 @@ _REASONS = {
 _PARAMS = {
     *("bit_depth", "width", "height"),  # depend on the output format
     *("background", "color"),  # only names of colors are valid
-    "crop",  # only parts of the picture are valid
+    *("crop", "pad"),  # only parts of the picture are valid, and only as much as a picture can have
     "pages",  # only pages of the file are valid
     *("title", "user_password", "every", "text"),  # one of several options is required
     *("allow", "angle", "margin"),  # only some names, 90 but not 90.0, and only what leaves space for the picture

@@ -28,7 +28,7 @@ _COMPRESSIONS = {1: "none", 5: "lzw", 7: "jpeg", 8: "deflate"}
 _JXR = b"II\xbc"
 _JXL = (b"\xff\x0a", b"\0\0\0\x0cJXL ")
 _JXR = b"II\xbc"
-_AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray"}
+_AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray", 8: "4:2:2"}
 
 
 def facts(target: str, data: bytes) -> Facts:

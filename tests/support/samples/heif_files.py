@@ -145,9 +145,39 @@ def with_gain_map_of_iphone(picture: Image.Image, gain_map: Image.Image, headroo
     items = [content for _, content in boxes(meta[b"iinf"][6:])]
     items[1] = items[1][:3] + b"\1" + items[1][4:]  # hidden
     meta[b"iinf"] = meta[b"iinf"][:6] + b"".join(box(b"infe", content) for content in items)
-    shift = 4 + sum(8 + len(content) for content in meta.values()) - len(file[b"meta"])
+    return _rewritten(file, meta)
+
+
+def with_tone_mapped_item(picture: Image.Image, gain_map: Image.Image, numbers: bytes) -> bytes:
+    """A HEIC whose second picture is hidden: a third item, of the type tmap, applies it to the first one."""
+    written = pillow_heif.from_pillow(picture)
+    written.add_from_pillow(gain_map)
+    buffer = BytesIO()
+    written.save(buffer, quality=95)
+    file = dict(boxes(buffer.getvalue()))
+    meta = dict(boxes(file[b"meta"][4:]))
+    first, second = (content for _, content in boxes(meta[b"iinf"][6:]))
+    items = first, second[:3] + b"\1" + second[4:], b"\2" + bytes(3) + struct.pack(">HH", 3, 0) + b"tmap\0"
+    meta[b"iinf"] = bytes(4) + struct.pack(">H", 3) + b"".join(box(b"infe", content) for content in items)
+    meta[b"iref"] = bytes(4) + box(b"dimg", struct.pack(">HHHH", 3, 2, 1, 2))
+    meta[b"idat"] = b"\0" + numbers
+    # With the version 1, the content of an item can be in idat.
     entries = struct.iter_unpack(">HHIHII", meta[b"iloc"][8:])
-    moved = [struct.pack(">HHIHII", *entry[:2], entry[2] + shift, *entry[3:]) for entry in entries]
-    meta[b"iloc"] = meta[b"iloc"][:8] + b"".join(moved)
+    stored = [struct.pack(">HHHIHII", entry[0], 0, *entry[1:]) for entry in entries]
+    inside = struct.pack(">HHHIHII", 3, 1, 0, 0, 1, 0, len(meta[b"idat"]))
+    meta[b"iloc"] = b"\1" + bytes(3) + b"\x44\x40" + struct.pack(">H", 3) + b"".join((*stored, inside))
+    return _rewritten(file, meta)
+
+
+def _rewritten(file: dict[bytes, bytes], meta: dict[bytes, bytes]) -> bytes:
+    """The file with another box meta, and the places of its items moved accordingly."""
+    shift = 4 + sum(8 + len(content) for content in meta.values()) - len(file[b"meta"])
+    entry = ">HHHIHII" if meta[b"iloc"][:1] == b"\1" else ">HHIHII"
+    moved = bytearray(meta[b"iloc"])
+    for start in range(8, len(moved), struct.calcsize(entry)):
+        *head, base, count, offset, size = struct.unpack_from(entry, moved, start)
+        if not (len(head) == 3 and head[1]):  # not in idat
+            struct.pack_into(entry, moved, start, *head, base + shift, count, offset, size)
+    meta[b"iloc"] = bytes(moved)
     file[b"meta"] = bytes(4) + b"".join(box(*each) for each in meta.items())
     return b"".join(box(*each) for each in file.items())

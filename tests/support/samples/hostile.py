@@ -5,10 +5,8 @@ import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from pathlib import Path
 
 import numpy as np
 import pillow_heif
@@ -21,40 +19,30 @@ from tests.support.samples.heif_files import grid
 from tests.support.samples.hostile_documents import (
     broken_texts,
     chained_svgs,
+    crowded_pages,
     flat_pdf,
     nested_svgs,
+    open_texts,
     repeated_page,
     svg,
 )
-
-DONE = ("done", "")
-CORRUPT = ("processing_failed", "corrupt_input")
-TIMEOUT = ("processing_failed", "timeout")
-MEMORY = ("processing_failed", "out_of_memory")
-PIXELS, FRAMES, PAGES = (("file_too_large", reason) for reason in ("pixels", "frames", "pages"))
-EXTERNAL = UNRECOGNIZED = ("invalid_file_type", "unrecognized")
-BYTES, ELEMENTS, SCANS = (("file_too_large", reason) for reason in ("bytes", "elements", "scans"))
-
-Outcome = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Canary:
-    """Resources that must not be accessed: a URL that counts requests, and a file."""
-
-    url: str
-    file: Path
-
-
-@dataclass(frozen=True)
-class Hostile:
-    """A hostile file, its target format, and the allowed outcomes as pairs of code and reason."""
-
-    name: str
-    make: Callable[[Canary], bytes]
-    allowed: tuple[Outcome, ...]
-    target: str = "png"
-    long: bool = False  # runs to its deadline, or takes seconds to make
+from tests.support.samples.hostile_outcomes import (
+    BYTES,
+    CORRUPT,
+    DONE,
+    ELEMENTS,
+    EXTERNAL,
+    FRAMES,
+    MEMORY,
+    PAGES,
+    PIXELS,
+    SCANS,
+    TIMEOUT,
+    UNRECOGNIZED,
+    Canary,
+    Hostile,
+    Outcome,
+)
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:
@@ -218,6 +206,8 @@ def hostile_files() -> Iterator[Hostile]:
     yield from _made(broken_texts(), UNRECOGNIZED)
     yield from _made(nested_svgs(), ELEMENTS)
     yield from _made(chained_svgs(), ELEMENTS, "eps")
+    yield from _made(open_texts(), CORRUPT)
+    yield from _made(crowded_pages(), ELEMENTS, "pdf")
     yield from _large_drawings()
     yield from _too_many()
     yield from _vector_bombs()

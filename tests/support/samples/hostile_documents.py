@@ -1,4 +1,4 @@
-"""Hostile SVGs and PDFs: deep nesting, text that is not in its encoding, and very many pages."""
+"""Hostile SVGs, PDFs, HTML and pictures of text: deep nesting, wrong encodings, very many elements, open strings."""
 
 from io import BytesIO
 
@@ -67,3 +67,42 @@ def repeated_page(count: int) -> bytes:
         document.Root.Pages.Count = count
         document.save(file)
     return file.getvalue()
+
+
+def open_texts() -> dict[str, bytes]:
+    """Pictures of text with very many strings, comments or arrays that do not end, by name."""
+    xbm, xpm = b"#define x_width 8\n#define x_height 8\n", b'/* XPM */\n"2 2 1 1", "a c #000000",'
+    return {
+        "xbm_open_array": xbm + b"char x[] {" * 100_000,
+        "xbm_open_declaration": xbm + b"static short " * 100_000,
+        "xpm_open_string": xpm + b'"' + b'\\"' * 200_000,
+        "xpm_open_comment": xpm + b"/* " * 200_000,
+    }
+
+
+def crowded_pages() -> dict[str, bytes]:
+    """HTML with too many elements, or columns of tables, by name."""
+    return {
+        "html_elements": b"<!DOCTYPE html>" + b"<p>a" * 20_001,
+        "html_columns": b"<!DOCTYPE html><table><tr><td colspan=100000000>a</table>",
+        "html_columns_of_columns": b"<!DOCTYPE html><table><col span=99999><tr><td>a</table>",
+    }
+
+
+def _page(style: str, body: str) -> bytes:
+    return f"<!DOCTYPE html><style>{style}</style>{body}".encode()
+
+
+SLOW_PAGES = {
+    "flex": _page("", "<div style=display:flex>" * 60),
+    "columns": _page("", "<div style=columns:2>" * 15 + "a"),
+    "variables": _page(
+        f"p{{--v0:1px;{''.join(f'--v{n}:var(--v{n - 1}) var(--v{n - 1});' for n in range(1, 40))}margin:var(--v39)}}",
+        "<p>a",
+    ),
+    "rules": _page("".join(f"p:nth-child({n}n+1){{margin:{n % 5}px}}" for n in range(5000)), "<p>a" * 2000),
+    "gradient": _page("div{height:900px;background:repeating-linear-gradient(red 0,blue .0001px)}", "<div></div>"),
+    "pages": _page("@page{size:1mm 1mm;margin:0}", "word " * 20_000),
+    "counters": _page("p{counter-increment:c}p::before{content:" + "counter(c) " * 200 + "}", "<p></p>" * 5000),
+}
+"""HTML of some KiB that takes minutes to lay out, by what takes the time."""

@@ -9,6 +9,7 @@ import pyvips
 from PIL import Image, ImageCms
 
 from engine import DeepPixels, Frame, Raster, Size
+from plugins import geometry
 
 
 def with_8_bits(frame: Frame) -> Frame:
@@ -26,6 +27,10 @@ def raster_of(*images: Image.Image | DeepPixels, **fields: Any) -> Raster:
 def only(raster: Raster) -> Frame:
     (frame,) = raster.frames if raster.deep_frames is None else raster.deep_frames
     return frame
+
+
+def resize(raster: Raster, **options: Any) -> Raster:
+    return geometry.resize(raster, options)
 
 
 def photo(size: Size = (240, 160), mode: str = "RGB") -> Image.Image:

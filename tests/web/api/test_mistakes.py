@@ -1,6 +1,7 @@
 """Mistakes of people who try the API for the first time, and what the API says about them."""
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -78,10 +79,9 @@ def test_the_name_of_a_file_instead_of_the_file(server: Running, text: str) -> N
 
 
 def test_a_form_without_files_in_place_of_one_with_files(server: Running) -> None:
-    for body in (
-        {"data": {"file": "@photo.jpg", "output_format": "png"}},
-        {"json": {"file": "a", "output_format": "png"}},
-    ):
+    fields = {"file": "@photo.jpg", "output_format": "png"}
+    bodies: tuple[dict[str, Any], ...] = ({"data": fields}, {"json": fields})
+    for body in bodies:
         response = server.request("POST", "/convert", **body)
         problem(response, 400, "invalid_parameter", param="file", reason="no_file")
 

@@ -1,6 +1,7 @@
 """Stored files: every state, and every status of each endpoint."""
 
 import io
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +10,7 @@ from PIL import Image
 
 from config.pricing import TIERS
 from storage.database import Transaction
-from storage.tables import ledger_audit, models
+from storage.tables import accounts, ledger_audit, models
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running
@@ -224,6 +225,18 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
     either.upload(content, path=f"/batch/{batch}/files", key=key)
 
 
+def test_expired_files_take_no_space(either: Running) -> None:
+    """Also before they are deleted."""
+    key, content = either.account(), picture("JPEG")
+    file = either.upload(content, key=key)["file_id"]
+    _grown(either, file, TIERS["free"].max_stored)
+    refused = either.request("POST", "/files/upload", key, files={"file": ("a.jpg", content)})
+    problem(refused, 413, "file_too_large", reason="storage", param="file")
+    expired = models.File.update(expires_at=1).where(models.File.file_id == file)
+    either.database.run_blocking(Transaction.execute, expired)
+    either.upload(content, key=key)
+
+
 def test_jobs_are_not_accepted_without_space(either: Running) -> None:
     key, content = either.account(), picture("JPEG")
     details = {"max_stored_bytes": TIERS["free"].max_stored, "stored_bytes": TIERS["free"].max_stored - 1}
@@ -233,6 +246,25 @@ def test_jobs_are_not_accepted_without_space(either: Running) -> None:
     problem(response, 413, "file_too_large", reason="storage", details=details)
     assert either.request("GET", "/jobs", key).json()["data"]["jobs"] == []
     assert not list((either.data_dir / "blobs").glob("job_*"))
+
+
+def test_the_size_of_stored_files_is_not_summed(either: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """An upload, a conversion and a job must not take longer, the more files the account has."""
+    key, content = either.account(credits=9), picture("JPEG")
+    either.upload(content, key=key)
+    headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+    with caplog.at_level(logging.DEBUG, "peewee"):
+        either.upload(content, key=key)
+        either.convert(content, "png", headers=headers)
+        accepted = either.convert(content, "png", headers={**headers, "Prefer": "respond-async"}).json()["data"]
+        either.request("GET", f"/jobs/{accepted['job_id']}", key, headers={"Prefer": "wait=60"})
+    # Other accounts of this server may be at their limit, whose files are summed.
+    own = either.database.run_blocking(accounts.find, either.request("GET", "/account", key).json()["data"]["email"])
+    assert own is not None
+    found: list[Any] = [record.msg for record in caplog.records if record.name == "peewee"]
+    statements = [sql for sql, values in found if own.id in str(values)]
+    assert [sql for sql in statements if "SUM(" in sql and " file " in sql] == []
+    assert [sql for sql in statements if "stored_bytes" in sql]
 
 
 def test_results_count_towards_the_quota(either: Running) -> None:

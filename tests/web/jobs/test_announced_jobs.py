@@ -46,12 +46,14 @@ def test_requests_that_are_no_jobs_are_not_announced(site: Site) -> None:
     assert messages(site) == []
 
 
-def test_messages_that_are_delivered_are_erased_with_their_job(site: Site) -> None:
-    jobs = [site.get(site.submit(webhook_url=RECEIVER), wait=60) for _ in range(2)]
+def test_messages_are_erased_with_their_job(site: Site) -> None:
+    """Also one that is still to be delivered. It is a job with all its fields."""
+    jobs = [site.get(site.submit(webhook_url=RECEIVER, tag="mine"), wait=60) for _ in range(2)]
     database, table = site.server.database, Delivery
     delivered = table.update(next_attempt_at=None).where(table.job == jobs[0]["job_id"])
     database.run_blocking(lambda transaction: transaction.execute(delivered))
     for job in jobs:
         assert site.end(job)["deleted"]
     found = {data["job_id"]: data for _, _, data in messages(site)}
-    assert found == {jobs[0]["job_id"]: {"job_id": jobs[0]["job_id"]}, jobs[1]["job_id"]: jobs[1]}
+    erased = {"result": None, "error": None, "tag": None, "webhook_url": None}
+    assert found == {job["job_id"]: {**job, **erased} for job in jobs}

@@ -1,7 +1,7 @@
 """Servers with one PostgreSQL tell each other about jobs at once. They look for themselves every second otherwise."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
@@ -16,11 +16,12 @@ from tests.support.servers.in_process import Servers, eventually
 _LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
 
+Start = Callable[[str, int], AbstractContextManager[Site]]
+
+
 @pytest.fixture(scope="module")
-def sites(
-    servers: Servers, tmp_path_factory: pytest.TempPathFactory, new_postgres_url: MakeUrl
-) -> Iterator[tuple[Site, Site]]:
-    """Two servers. The first one has no slot for a second job of any account."""
+def start(servers: Servers, tmp_path_factory: pytest.TempPathFactory, new_postgres_url: MakeUrl) -> Start:
+    """Runs a server with a name and a number of slots."""
     folder, url = tmp_path_factory.mktemp("servers"), new_postgres_url()
 
     @contextmanager
@@ -30,7 +31,13 @@ def sites(
         with servers.running(folder / name, executor, rate_limit_free=10_000, **settings) as server:
             yield Site(server, executor)
 
-    with running("first", 1) as first, running("second", 2) as second:
+    return running
+
+
+@pytest.fixture(scope="module")
+def sites(start: Start) -> Iterator[tuple[Site, Site]]:
+    """Two servers. The first one has no slot for a second job of any account."""
+    with start("first", 1) as first, start("second", 2) as second:
         second.key = first.key
         yield first, second
 
@@ -75,6 +82,22 @@ def test_a_job_is_cancelled_at_once_through_another_server(sites: tuple[Site, Si
         first.end(job)
     assert eventually(lambda: endless.cancelled == 2)
     first.executor.executor = second.executor.executor = first.usual
+
+
+def test_jobs_of_a_server_that_stops_are_done_by_another_at_once(
+    sites: tuple[Site, Site], start: Start, alone: None
+) -> None:
+    first, second = sites
+    with start("third", 2) as third:
+        third.key = second.key
+        settle_down(first, third)
+        endless = third.executor.executor = EndlessExecutor()
+        for _ in range(20):  # another server may have been faster
+            job = third.submit()
+            if third.get(job, wait=1)["status"] == "processing":
+                break
+        assert eventually(lambda: endless.running == 1)
+    assert second.get(job, wait=30)["status"] == "completed"
 
 
 def test_a_lost_connection_is_opened_again(

@@ -13,7 +13,7 @@ from tests.support.requests.account_requests import signed_in
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.stripe_server import StripeServer, event, send
 
-_OPERATOR = {
+_OPERATOR: dict[str, Any] = {
     "operator_name": "Müller & Söhne",
     "operator_address": "Hauptstraße 1, 10115 Berlin",
     "operator_contact": "help@example.com",

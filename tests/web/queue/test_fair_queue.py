@@ -31,9 +31,11 @@ class Jobs(RuleBasedStateMachine):
         for job in self.queue.start_next(self.clock):
             assert job == self.first(job.tenant.id, background=job.background)
             assert self.may_start(job)
+            assert not self.lacks_memory(job)
+            blocked = self.blocked()
             for other in first_jobs:
                 if other.tenant != job.tenant and other in self.waiting and self.may_start(other):
-                    assert self.rank(job) >= self.rank(other)
+                    assert self.rank(job) >= self.rank(other) or other in blocked
                     if RESTRICTED not in (self.standing(other), self.standing(job)) and self.rank(job) == self.rank(
                         other
                     ):
@@ -73,6 +75,16 @@ class Jobs(RuleBasedStateMachine):
             for standing in Standing
             if standing >= self.standing(job)
         )
+
+    def lacks_memory(self, job: QueuedJob) -> bool:
+        """Whether the job is in the background and does not fit into the half of the memory that these have."""
+        used = [other.memory for other in self.running if other.background]
+        return job.background and bool(used) and sum(used) + job.memory > MEMORY / 2
+
+    def blocked(self) -> list[QueuedJob]:
+        """The jobs that may wait for memory of the background: no smaller one must pass one that does."""
+        background = [job for job in self.first_jobs() if job.background]
+        return background if any(self.may_start(job) and self.lacks_memory(job) for job in background) else []
 
     def running_of(self, tenant: str) -> int:
         return sum(job.tenant.id == tenant for job in self.running)
@@ -129,7 +141,10 @@ class Jobs(RuleBasedStateMachine):
         requests = [job for job in self.waiting if not job.background]
         assert self.queue.oldest() == min((job.queued_at for job in requests), default=None)
         assert self.queue.requests == len(requests) + sum(not job.background for job in self.running)
-        assert 0 <= self.queue.free_for_background <= SLOTS
+        assert 0 <= self.queue.free_for_background() <= SLOTS
+        soon = self.queue.free_for_background(2)
+        assert self.queue.free_for_background() <= soon <= 3 * SLOTS
+        assert not requests or soon == self.queue.free_for_background()
 
     @invariant()
     def limits_hold(self) -> None:
@@ -141,10 +156,11 @@ class Jobs(RuleBasedStateMachine):
 
     @invariant()
     def no_job_waits_without_need(self) -> None:
-        eligible = [job for job in self.first_jobs() if self.may_start(job)]
+        blocked = self.blocked()
+        eligible = [job for job in self.first_jobs() if self.may_start(job) and job not in blocked]
         if eligible:
             assert self.running
-            assert any(self.memory() + job.memory > MEMORY for job in eligible)
+            assert any(self.memory() + job.memory > MEMORY for job in (*eligible, *blocked))
 
     @invariant()
     def no_tenant_passes_a_job_twice(self) -> None:
@@ -288,34 +304,6 @@ def test_no_slot_is_kept_of_one_or_without_proven_tenants() -> None:
 def add_background(queue: FairQueue, *tenants: str) -> None:
     for tenant in tenants:
         queue.add(QueuedJob(Tenant(tenant, 4), 0, queued_at=0, background=True))
-
-
-def test_the_background_has_half_of_the_slots_while_requests_come() -> None:
-    come = True
-    queue = FairQueue(3, MEMORY, lambda _tenant: PROVEN, requests_come=lambda: come)
-    assert queue.free_for_background == 2
-    add_background(queue, *"aaaa")
-    assert queue.free_for_background == 0
-    assert started(queue) == "aa"
-    come = False
-    assert started(queue) == "a"
-    assert started(queue) == ""
-    assert queue.free_for_background == 0
-
-
-def test_a_request_does_not_wait_for_the_background_alone() -> None:
-    """One more job runs than there are slots."""
-    come = False
-    queue = FairQueue(2, MEMORY, lambda _tenant: PROVEN, requests_come=lambda: come)
-    add_background(queue, *"aabb")
-    assert started(queue) == "ab"
-    come = True
-    add(queue, "a")
-    assert started(queue) == "a"
-    assert wait(queue, "c") == 0
-    add(queue, "c")
-    assert started(queue) == ""
-    assert queue.running == 3
 
 
 def test_requests_start_before_the_background() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine import OptionValues
 from engine.executor import JobLimits
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
@@ -47,6 +48,28 @@ def test_estimates_include_the_result_in_memory() -> None:
     plan, pixels = REGISTRY.plan([REGISTRY.formats["png"]], "bmp"), 50_000_000
     size = round(pixels * plan.source.bytes_per_pixel)
     assert estimate_memory(plan, size) >= pixels * (plan.memory + 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "pixels"),
+    [
+        ({"width": 6000, "height": 5000, "enlarge": True}, 30_000_000),
+        ({"width": 3000, "dpr": 2, "enlarge": True}, 36_000_000),
+        ({"scale": "1000%", "enlarge": True}, 25_000_000),
+        ({"pad": "2500"}, 25_000_000),
+        ({"pad": "0,9999,2000,0"}, 20_000_000),
+        ({"width": 6000, "height": 5000}, 0),  # it is not enlarged
+        ({"width": 60_000, "height": 60_000, "enlarge": True}, 100_000_000),
+    ],
+)
+def test_estimates_include_what_options_add(options: OptionValues, pixels: int) -> None:
+    size = 25_000  # bytes, of some 250,000 pixels
+    plan = REGISTRY.plan([REGISTRY.formats["png"]], "tga", options=options)
+
+    estimate = estimate_memory(plan, size, options)
+
+    assert estimate >= min(pixels * plan.memory, JobLimits().memory)
+    assert estimate == 256 * MIB or pixels
 
 
 def test_a_file_of_the_usual_density_is_not_underestimated(tmp_path: Path) -> None:

@@ -142,6 +142,22 @@ async def test_the_background_has_all_slots_until_requests_come(redis_server: Re
                 await queues.held(0, "b", background=True, max_wait=0.3).__aenter__()
 
 
+async def test_the_background_has_half_of_the_memory(redis_server: RedisServer) -> None:
+    """A large job in the background keeps smaller ones from passing it, but no requests."""
+    async with Queues(redis_server, 2, slots=8, memory=10) as queues:
+        async with queues.held(0, "a", memory=7, background=True):
+            pass
+        async with queues.held(0, "a", memory=4, background=True):
+            large = asyncio.create_task(queues.held(1, "b", memory=2, background=True).__aenter__())
+            await asyncio.sleep(0.1)
+            small = asyncio.create_task(queues.held(1, "c", memory=1, background=True).__aenter__())
+            await asyncio.sleep(0.1)
+            async with queues.held(0, "d", memory=5):
+                assert queues.started == ["a", "a", "d"]
+        await asyncio.gather(large, small)
+    assert queues.started == ["a", "a", "d", "b", "c"]
+
+
 async def test_the_account_served_longest_ago_is_next_in_any_process(redis_server: RedisServer) -> None:
     """An account with many jobs in two processes gets no more than one with few jobs in a third."""
     async with Queues(redis_server, 3, slots=1) as queues:

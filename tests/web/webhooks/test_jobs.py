@@ -43,10 +43,14 @@ def submit(server: Running, key: str, content: bytes = picture(), **fields: str)
     return response.json()["data"]
 
 
+def in_order(receiver: Receiver, count: int) -> list[Received]:
+    assert eventually(lambda: len(receiver.requests) == count, 30)
+    return receiver.requests
+
+
 def messages(receiver: Receiver, count: int) -> dict[str, Received]:
     """The messages that have arrived, by the path of the receiver."""
-    assert eventually(lambda: len(receiver.requests) == count, 30)
-    return {request.path: request for request in receiver.requests}
+    return {request.path: request for request in in_order(receiver, count)}
 
 
 def test_a_completed_job_is_told_to_all_who_want_it(server: Running, receiver: Receiver) -> None:
@@ -68,6 +72,25 @@ def test_a_completed_job_is_told_to_all_who_want_it(server: Running, receiver: R
         assert body["type"] == "job.completed"
         assert body["data"] == found
     assert len({request.headers["webhook-id"] for request in received.values()}) == 3
+
+
+def test_the_end_of_a_job_is_told_at_once(server: Running, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without waiting until the sender looks for messages by itself."""
+    key = server.account()
+    server.request("POST", "/webhooks", key, json={"url": receiver.url})
+    batch = server.request("POST", "/batch", key, json=PNG).json()["data"]["batch_id"]
+    file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
+    monkeypatch.setattr("web.services.deliveries.POLL_INTERVAL", 1e9)
+    for number, content in enumerate((picture(), picture(), picture("PNG")[:60])):
+        submit(server, key, content)
+        in_order(receiver, number + 1)
+    body = {**PNG, "file_ids": [file]}
+    server.request("POST", f"/batch/{batch}/convert", key, json=body, headers={"Prefer": "respond-async"})
+    assert [json.loads(request.body)["type"] for request in in_order(receiver, 4)] == [
+        *["job.completed"] * 2,
+        "job.failed",
+        "job.completed",
+    ]
 
 
 def test_a_failed_job_is_told_with_its_error(server: Running, receiver: Receiver) -> None:

@@ -67,8 +67,8 @@ class ToolOption(TypedDict):
     schema: Annotated[
         dict[str, Any], Field(description="The JSON Schema of the value.", examples=[{"type": "integer"}])
     ]
-    minimum: NotRequired[Annotated[int, Field(examples=[1])]]
-    maximum: NotRequired[Annotated[int, Field(examples=[100])]]
+    minimum: NotRequired[Annotated[float, Field(examples=[1])]]
+    maximum: NotRequired[Annotated[float, Field(examples=[100])]]
     output_formats: NotRequired[
         Annotated[list[str], Field(description="The output formats that it applies to.", examples=[["webp"]])]
     ]

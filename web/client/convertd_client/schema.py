@@ -17,22 +17,45 @@ class ConvertOptions(TypedDict, total=False):
 
     export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
-    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all.
+    frames: str  # every:N keeps one of N frames, which is shown for the time of all N.
+    reverse: bool  # Plays an animation backwards.
+    delay: int  # Milliseconds for which each frame is shown.
+    speed: float  # Factor by which an animation plays faster.
+    loop: int  # How often an animation plays; 0: forever.
+    pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.
     hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes a picture brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
+    # 4:4:4 keeps the resolution of colors, 4:2:2 halves their width, 4:2:0 width and height.
+    subsampling: Literal["4:2:0", "4:2:2", "4:4:4"]
     max_bytes: int  # Size limit in bytes of each file; the best quality that fits, at most `quality`, is used.
+    radius: str  # Radius of rounded corners in pixels, or in percent of the shorter side; 50% makes a circle.
+    # Adds a border of `background`: one width, or top,right,bottom,left, in pixels or percent of the height (top, …
+    pad: str
+    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     at: float  # Seconds into a clip: the frame shown then.
+    color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
+    bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
+    exposure: float  # Brightens or darkens pictures with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
     margin: float  # Distance to the edges of the page in mm.
     font_size: float  # Size of text in points; headings are larger in proportion.
+    brightness: float  # Factor of all colors, as brightness() of CSS.
+    contrast: float  # Factor of the distance to middle gray, as contrast() of CSS.
+    saturation: float  # Factor of the distance to gray, as saturate() of CSS; 0 is gray.
+    gamma: float  # Above 1 brightens mid-tones, as -gamma of ImageMagick.
+    blur: float  # Standard deviation in pixels of a Gaussian blur of the result.
+    sharpen: float  # Standard deviation in pixels of an unsharp mask; 1 is usual.
+    pixelate: int  # Side in pixels of the squares that get their mean color.
     # `safe` removes position, serial numbers, owner, maker notes and thumbnails.
     metadata: Literal["all", "safe", "none"]
-    exposure: float  # Brightens or darkens pictures with linear light, in stops.
-    crop: str  # x,y,width,height in pixels of the upright input; applied before resizing.
+    # x,y,width,height in pixels or percent of the upright input, or a ratio such as 16:9, placed by `gravity`; …
+    crop: str
+    # What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast and so on; …
+    gravity: str
     rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
     flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
     width: int  # Width in pixels; without `height`, the aspect ratio is kept.
@@ -40,22 +63,25 @@ class ConvertOptions(TypedDict, total=False):
     # How the picture fits `width` and `height`; as object-fit of CSS.
     fit: Literal["inside", "outside", "cover", "contain", "fill"]
     enlarge: bool  # Whether a picture may become larger than its source.
-    # The part of the picture that `cover` keeps, and its position in `contain`.
-    gravity: Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest"]
-    background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
-    color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
-    bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
+    scale: str  # Size in percent of the picture, 1% to 1000%, where no `width` or `height` is given.
+    dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
+    max_pixels: int  # Most pixels of the resized picture, width x height.
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
+    # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
+    trim: float
     progressive: bool  # Lets viewers show the picture before it is complete.
-    subsampling: Literal["4:2:0", "4:4:4"]  # 4:2:0 halves the resolution of colors; by default with a quality below 90.
+    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into pictures.
     password: str  # Opens an encrypted PDF.
-    dpi: int  # Resolution at which pages and vectors become pixels.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
+    palette: bool  # Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has.
+    colors: int  # Most colors of a PNG, in a palette; implies `palette`.
+    dither: float  # How much the colors of a palette are mixed; 0 is not at all.
     # `preview` uses the largest JPEG that the camera stored in the file; it can be small.
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
+    alpha_quality: int  # Quality of the transparency in lossy WebP; 100 is lossless.
 
 
 class FileTooLarge(ConvertdError, code="file_too_large"):

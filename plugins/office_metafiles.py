@@ -1,0 +1,104 @@
+"""Metafiles of Windows: EMF, EMF+ and WMF with a size. LibreOffice draws them on a page of this size."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Signature, conversion, hookimpl
+from engine.option_types import Pages
+from plugins import _libreoffice, pdf
+from plugins._libreoffice import LIBREOFFICE, PROGRAMS, Filter
+
+if TYPE_CHECKING:
+    import pymupdf
+
+EMF = FileFormat("emf", media_type="image/emf", extensions=("emf",), sniff=Signature((0, b"\1\0\0\0"), (40, b" EMF")))
+WMF = FileFormat("wmf", media_type="image/wmf", extensions=("wmf",), sniff=Signature((0, b"\xd7\xcd\xc6\x9a")))
+
+MODULES = pdf.MODULES
+TEMPLATE = "documents"
+_COST = 10.0
+_EMF_FRAME, _PER_MM = struct.Struct("<24x4i"), 100
+_EMF_SIZE = struct.Struct("<48xI")  # of the file in bytes
+_WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
+_WMF_SIZE, _WMF_START = struct.Struct("<28xI"), 22  # of what follows the box, in words; where that begins
+_MM_PER_INCH = 25.4
+_MAX_SIDE = 2_000.0  # mm; larger drawings are made smaller
+_DRAWING = "application/vnd.oasis.opendocument.graphics"
+_NAMES = " ".join(
+    f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{urn}:1.0"'
+    for name, urn in (
+        *(("office", "office"), ("style", "style"), ("draw", "drawing"), ("manifest", "manifest")),
+        *(("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
+    )
+)
+_MANIFEST = (
+    '<manifest:manifest {names}><manifest:file-entry manifest:full-path="/" manifest:media-type="{kind}"/>'
+    '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/>'
+    '<manifest:file-entry manifest:full-path="styles.xml" manifest:media-type="text/xml"/>'
+    '<manifest:file-entry manifest:full-path="{file}" manifest:media-type=""/></manifest:manifest>'
+)
+_STYLES = (
+    '<office:document-styles {names} office:version="1.2"><office:styles/><office:automatic-styles>'
+    '<style:page-layout style:name="page"><style:page-layout-properties fo:margin="0mm" '
+    'fo:page-width="{width}mm" fo:page-height="{height}mm"/></style:page-layout></office:automatic-styles>'
+    '<office:master-styles><style:master-page style:name="master" style:page-layout-name="page"/>'
+    "</office:master-styles></office:document-styles>"
+)
+_CONTENT = (
+    '<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" office:version="1.2"><office:body>'
+    '<office:drawing><draw:page draw:master-page-name="master"><draw:frame svg:x="0mm" svg:y="0mm" '
+    'svg:width="{width}mm" svg:height="{height}mm"><draw:image xlink:href="{file}"/></draw:frame></draw:page>'
+    "</office:drawing></office:body></office:document-content>"
+)
+
+
+def _emf_size(data: bytes) -> tuple[float, float]:
+    """Width and height in mm. Raises CorruptInput, and struct.error."""
+    if _EMF_SIZE.unpack_from(data)[0] > len(data):
+        raise CorruptInput("The file is truncated.")
+    left, top, right, bottom = _EMF_FRAME.unpack_from(data)
+    return (right - left) / _PER_MM, (bottom - top) / _PER_MM
+
+
+def _wmf_size(data: bytes) -> tuple[float, float]:
+    """Width and height in mm. Raises CorruptInput, and struct.error."""
+    if _WMF_START + 2 * _WMF_SIZE.unpack_from(data)[0] > len(data):
+        raise CorruptInput("The file is truncated.")
+    left, top, right, bottom, units = _WMF_BOX.unpack_from(data)
+    scale = _MM_PER_INCH / max(units, 1)
+    return abs(right - left) * scale, abs(bottom - top) * scale
+
+
+def _read(data: bytes, format: FileFormat, size: tuple[float, float]) -> bytes:
+    """The drawing as a PDF of one page. Raises CorruptInput."""
+    if min(size) <= 0:
+        raise CorruptInput("The drawing has no size.")
+    scale = min(1, _MAX_SIDE / max(size))
+    file = f"Pictures/drawing.{format}"
+    fields = {"names": _NAMES, "file": file, "width": size[0] * scale, "height": size[1] * scale, "kind": _DRAWING}
+    drawing = BytesIO()
+    with zipfile.ZipFile(drawing, "w") as archive:
+        archive.writestr("mimetype", _DRAWING)
+        for name, text in (("META-INF/manifest.xml", _MANIFEST), ("styles.xml", _STYLES), ("content.xml", _CONTENT)):
+            archive.writestr(name, text.format(**fields))
+        archive.writestr(file, data)
+    return _libreoffice.convert(drawing.getvalue(), "odg", Filter("draw_pdf_Export")).data
+
+
+@conversion(EMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
+def read_emf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+    return pdf.read.run(_read(data, EMF, _emf_size(data)), pages=pages)
+
+
+@conversion(WMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
+def read_wmf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+    return pdf.read.run(_read(data, WMF, _wmf_size(data)), pages=pages)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [read_emf, read_wmf] if LIBREOFFICE.present else []

@@ -1,0 +1,25 @@
+"""Pictures as pages of PDF files."""
+
+from engine import RASTER, Raster, conversion
+from engine.option_types import Quality
+from plugins import _png_encoder
+from plugins.pdf import HOLDS, JPEG_QUALITY, PDF, to_bytes
+
+MODULES = ("plugins._pdf.pictures", *_png_encoder.MODULES)
+TEMPLATE = "documents"
+
+
+@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
+def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
+    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
+    lossless."""
+    from plugins._pdf.pictures import PictureWriter, encode_frame
+
+    if quality is None and raster.lossy:
+        quality = JPEG_QUALITY
+    writer = PictureWriter()
+    for frame in raster.frames:
+        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
+    if raster.xmp:
+        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    return to_bytes(writer.document)

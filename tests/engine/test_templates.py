@@ -1,0 +1,119 @@
+"""Templates of worker processes: which modules they have, which jobs they serve, and their end. Real processes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.executor import Job
+from engine.planner import template_parts
+from engine.registry import load_registry
+from tests.support.executors.isolated import (
+    ACCOUNT,
+    ALL_MODULES,
+    FileJob,
+    ObservedExecutor,
+    has_ended,
+    idle_workers,
+    run_files,
+)
+from tests.support.samples.generated import sample
+
+_REGISTRY = load_registry()
+_TEMPLATES = [
+    *[("png", "jpeg", ""), ("cr2", "png", ""), ("pdf", "png", "documents"), ("jpeg", "pdf", "documents")],
+    *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
+    *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
+    *[("pdf", "md", "documents/vectors/web pages"), ("psd", "pdf", "documents/psd"), ("mp4", "gif", "clips")],
+]
+
+
+def _children(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+@pytest.mark.parametrize(("source", "target", "template"), _TEMPLATES)
+def test_isolated_jobs_have_the_template_with_their_modules(source: str, target: str, template: str) -> None:
+    plan = _REGISTRY.plan([_REGISTRY.formats[source]], target)
+
+    assert plan.template == Job.of(plan).template == template
+    assert plan.modules <= _REGISTRY.templates[template]
+
+
+def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
+    most = _REGISTRY.templates[""]
+    large = {"engine.mupdf", "plugins._web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
+
+    assert most.isdisjoint(large)
+    for name, modules in _REGISTRY.templates.items():
+        for part in template_parts(name):
+            assert modules >= _REGISTRY.templates.get(part, frozenset()), name
+    for plan in _REGISTRY.catalogue():
+        assert plan.isolated or not plan.template
+
+
+def test_template_parts_begin_with_that_of_most_jobs() -> None:
+    assert template_parts("") == [""]
+    assert template_parts("a/b c/d") == ["", "a", "a/b c", "a/b c/d"]
+
+
+def test_a_private_installation_imports_all_modules_ahead() -> None:
+    program = """
+import sys
+from engine.executor import preload
+preload.reachable_by_jobs = lambda path: False
+preload.import_modules([])
+print(*{module for module in preload.load_registry().modules if module not in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
+    assert done.stderr == ""
+
+
+async def _convert(executor: ObservedExecutor, folder: Path, source: str, target: str) -> None:
+    (folder / "in").write_bytes(sample(source))
+    job = Job.of(_REGISTRY.plan([_REGISTRY.formats[source]], target))
+    await run_files(executor, FileJob(job, [folder / "in"], folder / "out"))
+
+
+async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Path) -> None:
+    executor = ObservedExecutor(2, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        supervisor = executor.forkserver.pid
+        assert supervisor is not None
+        (first,) = _children(supervisor)
+        await _convert(executor, tmp_path, "png", "bmp")
+        kept = idle_workers(executor)
+
+        await _convert(executor, tmp_path, "svg", "png")
+        (svg,) = _children(supervisor) - {first}
+        await _convert(executor, tmp_path, "svg", "png")
+        assert _children(supervisor) == {first, svg}
+
+        os.kill(svg, signal.SIGKILL)
+        assert await has_ended(svg)
+        await _convert(executor, tmp_path, "svg", "png")
+
+        assert svg not in _children(supervisor)
+        assert executor.forkserver.pid == supervisor
+        assert idle_workers(executor, ACCOUNT) == kept
+        for _ in range(2):  # forked after the spare of the template, and before a second one that it does not keep
+            await _convert(executor, tmp_path, "hdr", "bmp")
+        assert len(executor.pool.spares["svg"]) == 1
+        base = executor.pool.idle[0].process.folder.parent.parent
+        assert len(await asyncio.to_thread(os.listdir, base)) == 2  # that of the template which was killed is removed
+
+        for process in _children(supervisor) - {first} | {supervisor}:
+            os.kill(process, signal.SIGKILL)
+        for _ in range(2):  # the first one can have the spare
+            await _convert(executor, tmp_path, "svg", "png")
+        assert executor.forkserver.pid not in (None, supervisor)
+    finally:
+        await executor.close()
+    assert executor.forkserver.pid is None
