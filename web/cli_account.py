@@ -154,6 +154,7 @@ def grant(
     ] = "",
 ) -> None:
     """Add credits to an account, or remove them, and print its balance."""
+    from storage.errors import NoCredits
     from storage.tables import accounts
     from web.api.fields import EmailFields
 
@@ -162,7 +163,10 @@ def grant(
         exit_with("N must not be 0, and a negative N needs a --reason", WRONG_USAGE)
 
     def add(transaction: Transaction) -> int:
-        return accounts.grant(transaction, address, credits, reason=text)
+        try:
+            return accounts.grant(transaction, address, credits, reason=text)
+        except NoCredits as error:
+            exit_with(f"the account has only {error.balance} credits.", FAILED)
 
     print(_run_transaction(load_settings_or_exit(), add))
 

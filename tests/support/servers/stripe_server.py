@@ -75,6 +75,7 @@ class StripeServer:
             "expires_at": int(fields["expires_at"]),
             "livemode": False,
             "locale": fields.get("locale"),
+            "total_details": {"amount_tax": 0},
             "automatic_tax": {"enabled": fields.get("automatic_tax[enabled]") == "true"},
             "payment_intent": None,
             "payment_status": "unpaid",

@@ -10,7 +10,7 @@ from web.api import errors
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"])
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1", "/api/v1/convert/", "/api/v2/formats", "/api/v1/%00"])
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/convert/", "/api/v2/formats", "/api/v1/%00"])
 def test_unknown_paths(server: Running, verb: str, path: str) -> None:
     problem(http.request(verb, server.url + path), 404, "not_found")
 

@@ -72,6 +72,7 @@ def test_credits_are_removed_for_a_reason(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout, done.stderr) == (0, "30\n", "")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr.startswith("convertd: ")
+    assert "30 credits" in refused.stderr
     shown = json.loads(account(folder, "show", "less@example.test", "--json").stdout)
     assert {(grant["amount"], grant["reason"]) for grant in shown["grants"]} == {(50, None), (-20, "granted twice")}
     assert "granted twice" in account(folder, "show", "less@example.test").stdout
