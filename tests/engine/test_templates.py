@@ -103,9 +103,9 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
         assert svg not in _children(supervisor)
         assert executor.forkserver.pid == supervisor
         assert idle_workers(executor, ACCOUNT) == kept
-        for _ in range(2):  # forked after the spare of the template, and before a second one that it does not keep
+        for _ in range(2):  # meanwhile, a second spare of the template would be forked
             await _convert(executor, tmp_path, "hdr", "bmp")
-        assert len(executor.pool.spares["svg"]) == 1
+        assert len(executor.pool.spares["svg"]) <= 1
         base = executor.pool.idle[0].process.folder.parent.parent
         assert len(await asyncio.to_thread(os.listdir, base)) == 2  # that of the template which was killed is removed
 
