@@ -158,6 +158,11 @@ def _compression(pair: Pair) -> None:
     expect(pair, {"compression": "jpeg"}, compression="jpeg", depth=8, alpha=False)
 
 
+def _scale(pair: Pair) -> None:
+    width, height = pair.base["size"]  # at the default resolution, if the source has no pixels
+    expect(pair, {"scale": "25%"}, size=(round(width / 4), round(height / 4)))
+
+
 def _exposure(pair: Pair) -> None:
     if pair.source.name in ("dds", "jxr"):  # of integers
         assert "option_ignored" in codes(pair.convert({"exposure": -9}))
@@ -231,7 +236,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "fit": changes({"width": 42, "height": 42, "fit": "fill"}, size=(42, 42)),
     "enlarge": changes({"width": 400, "enlarge": True}, size=(400, 286)),
     "gravity": changes(_COVER, size=(20, 40), corners="rrbb"),
-    "scale": changes({"scale": "25%"}, size=(42, 30)),
+    "scale": ({"scale": "25%"}, _scale),
     "dpr": changes({"width": 21, "dpr": 2}, size=(42, 30)),
     "max_pixels": changes({"max_pixels": 42 * 30}, size=(42, 30)),
     "trim": ({"trim": 100}, check_trim),

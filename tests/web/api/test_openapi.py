@@ -93,7 +93,8 @@ def test_all_components_are_used() -> None:
 
 def test_every_request_model_belongs_to_an_operation() -> None:
     used = {base for model in _models() for base in model.__mro__}
-    assert _subclasses(RequestModel) - {EmailFields} <= used
+    models = {model for model in _subclasses(RequestModel) if not model.__module__.startswith("web.agents.")}
+    assert models - {EmailFields} <= used
 
 
 @pytest.mark.parametrize("model", sorted(_models(), key=str))

@@ -117,8 +117,8 @@ def test_a_request_without_files_needs_no_multipart_form(server: Running, place:
     assert merged.headers["Content-Type"] == "application/pdf"
     missing = server.request("POST", "/convert", json={"output_format": "png"})
     problem(missing, 400, "invalid_parameter", param="file", reason="missing")
-    unknown = server.request("POST", "/convert", data={**texts, "file": "x"})
-    problem(unknown, 400, "invalid_parameter", param="file", reason="unknown_parameter")
+    named = server.request("POST", "/convert", data={**texts, "file": "x"})
+    problem(named, 400, "invalid_parameter", param="file", reason="no_file")
     for content in (b'{"url":', b"url=%ff", b"url=a&url=b", b"[]", b""):
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         problem(server.request("POST", "/convert", content=content, headers=headers), 400, "invalid_parameter")
