@@ -40,6 +40,7 @@ _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
 _DEPTHS |= dict.fromkeys(("jph", "jxr", "pam", "pgm", "ppm", "sgi"), (8, 16))
 _DEPTHS |= {"exr": (16,), "hdr": (16,), "pfm": (32,)}
 _SLOW = ("eps", "heic")  # to write
+_BILEVEL = ("pbm", "xbm")
 _HOLDS_EXIF = ("jpeg", "jxl", "png", "webp", "avif", "heic", "tiff", "psd")
 
 
@@ -96,8 +97,9 @@ def _dpi(pair: Pair) -> None:
 
 
 def _jpegs(pair: Pair) -> Facts:
-    """What a quality changes: pictures in PDF become JPEG."""
-    return {"lossy": [True] * len(pair.base["lossy"])} if pair.target.name == "pdf" else {}
+    """What a quality changes: pictures in PDF become JPEG, but not those of 1 bit."""
+    changed = pair.target.name == "pdf" and pair.source.name not in _BILEVEL
+    return {"lossy": [True] * len(pair.base["lossy"])} if changed else {}
 
 
 def _quality(pair: Pair) -> None:
@@ -106,7 +108,8 @@ def _quality(pair: Pair) -> None:
         return
     options: OptionValues = {"compression": "jpeg"} if pair.target.name == "tiff" else {}
     high, low = (pair.convert({**options, "quality": quality}) for quality in (80, 20))
-    if pair.target.name == "eps" and not any(pair.base["lossy"]):
+    without_loss = pair.target.name == "eps" and not any(pair.base["lossy"])
+    if without_loss or (pair.target.name == "pdf" and pair.source.name in _BILEVEL):
         assert "quality_ignored" in codes(low)
         assert _stable(low.data) == _stable(pair.result.data)
         return
