@@ -8,5 +8,6 @@ unset PYTHONDONTWRITEBYTECODE
 .venv/bin/ruff check .
 .venv/bin/mypy &
 types=$!
+.venv/bin/pytest --collect-only -q >/dev/null  # Compiles the tests once instead of in each of the four processes.
 .venv/bin/pytest -n 4 --dist worksteal -q
 wait "$types"

@@ -73,12 +73,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("kind", ["all", "plan"])
-def test_jobs_import_no_module(folder: Path, kind: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("kind", ["all", pytest.param("plan", marks=pytest.mark.long)])
+def test_jobs_import_no_module(folder: Path, kind: str) -> None:
     program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder)]
-    everything = ["everything"] if kind == "all" or request.config.getoption("long") else []
 
-    done = subprocess.run([*program, *everything], capture_output=True, text=True, check=True)
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
 
     found = json.loads(done.stdout)
     assert len(found) > 80

@@ -1,14 +1,13 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
 Arguments: "all" for what a fork server imports, "plan" for what a worker process without one imports; a folder of
-files; "everything" for all jobs instead of a sample. Jobs run in forks of a process that has imported
-only these modules and the plugins' declarations.
+files. Jobs run in forks of a process that has imported only these modules and the plugins' declarations.
 """
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -37,15 +36,13 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
 _WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
 
 
-def main(kind: str, folder: Path, everything: bool) -> None:
+def main(kind: str, folder: Path) -> None:
     registry = load_registry()
     if kind == "all":
         preload.preload()
-    seen = set[object]()
     jobs: dict[frozenset[str] | str, list[tuple[Path, Plan]]] = {}  # by the modules or the template
     for path in sorted(folder.iterdir()):
-        plans = [*_plans(registry, path.stem)]
-        for plan in plans if everything else _sample(plans, seen):
+        for plan in _plans(registry, path.stem):
             jobs.setdefault(plan.modules if kind == "plan" else plan.template, []).append((path, plan))
     found: Imports = {}
     for imported, group in jobs.items():
@@ -63,15 +60,6 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
     for tool in registry.tools.values():
         if source in tool.sources and tool.name not in _WITHOUT_RESULT:
             yield registry.plan([source] * tool.inputs[0], tool.target, tool.name)
-
-
-def _sample(plans: Iterable[Plan], seen: set[object]) -> Iterator[Plan]:
-    """The first plan of a file, and the plans of tools and with steps that are not in `seen`."""
-    for position, plan in enumerate(plans):
-        steps = {*plan.conversions, plan.tool} - {None}
-        if not position or not steps <= seen:
-            seen |= steps
-            yield plan
 
 
 def _run_group(registry: Registry, group: list[tuple[Path, Plan]], imported: frozenset[str] | str) -> Imports:
@@ -131,4 +119,4 @@ def _in_fork(name: str, function: Callable[[], Imports]) -> Imports:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), "everything" in sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]))

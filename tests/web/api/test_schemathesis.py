@@ -23,6 +23,7 @@ _PLENTY = 10_000_000  # requests a minute
 _EXAMPLES_PER_SECOND = 0.4
 _SEED = "1"  # the same requests in each quick run; longer runs search for others
 _QUICK = 5  # seconds
+_QUICK_PHASES = "examples,fuzzing,stateful"  # without the limits of each value, which takes longest
 
 
 def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float) -> None:
@@ -39,7 +40,7 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),
                 *("run", f"{server.api}/openapi.json", "--checks", "all", "--continue-on-failure"),
                 *("--max-examples", str(ceil(fuzz_seconds * _EXAMPLES_PER_SECOND)), "--no-color"),
-                *(("--seed", _SEED) if fuzz_seconds <= _QUICK else ()),
+                *(("--seed", _SEED, "--phases", _QUICK_PHASES) if fuzz_seconds <= _QUICK else ()),
                 *("--header", f"Authorization: Bearer {server.key}"),
             ],
             cwd=tmp_path,
