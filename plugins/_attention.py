@@ -25,7 +25,7 @@ _DARK = 5.0  # the luminance below which a pixel has no color, of 100
 _BLUR = 10  # the crop's diagonal is this multiple of the radius in which salience is summed
 _TO_XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
 _WHITE = (0.9505, 1.0, 1.0891)
-_LINEAR_PART, _SLOPE, _INTERCEPT = 0.008856, 7.787, 16 / 116  # of the curve of Lab
+_LINEAR_PART, _SLOPE, _INTERCEPT = 0.008856, 7.787, 16 / 116  # The curve of lightness in CIE Lab.
 
 
 def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:

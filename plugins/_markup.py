@@ -7,7 +7,7 @@ from engine import TooLarge
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
-_MAX_DIGITS = 9  # of the attributes
+_MAX_DIGITS = 9  # in the value of one of them
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))

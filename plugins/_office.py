@@ -120,7 +120,7 @@ def _writer(
 
 
 def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
-    """Converts a file, and tells which fonts it names that were replaced. Raises UnknownFormat for an encrypted one."""
+    """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
     if format.is_complete and not format.is_complete(data):
         raise CorruptInput("The file is truncated.")
     archive = _zip.open_checked(data, limit_markup=True) if data[:4] == _zip.SIGNATURE else None

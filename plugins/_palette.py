@@ -24,7 +24,7 @@ def with_palette(image: Image.Image, colors: int, dither: float, quality: int | 
     indexes = np.frombuffer(data, np.uint8).reshape(rgba.size[::-1])
     palette = np.array(entries, np.uint8).reshape(-1, 4)
     used = np.flatnonzero(np.bincount(indexes.ravel(), minlength=len(palette)))
-    used = used[np.argsort(palette[used, 3], kind="stable")]  # those that are not opaque first, which shortens tRNS
+    used = used[np.argsort(palette[used, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
     places = np.zeros(len(palette), np.uint8)
     places[used] = np.arange(len(used))
     result = Image.fromarray(places[indexes])

@@ -219,7 +219,7 @@ def _end(container: av.container.InputContainer) -> float:
     stream = container.streams.video[0]
     if stream.duration is not None and stream.time_base is not None:
         return float(((stream.start_time or 0) + stream.duration) * stream.time_base)
-    if container.duration is None or container.streams.audio:  # which may be longer
+    if container.duration is None or container.streams.audio:  # The sound may be longer.
         return 0.0
     return ((container.start_time or 0) + container.duration) / av.time_base
 

@@ -12,7 +12,7 @@ from plugins._paper import Paper
 from plugins._pdf.books import finished
 
 _STYLE = "body{margin:0} pre{white-space:pre-wrap;overflow-wrap:break-word;margin:0}"
-_LINES = 200  # that are laid out at a time, because the time grows with the square of their number
+_LINES = 200  # laid out at a time: the time grows with the square of their number
 _MAX_PAGES = 2_000
 _TAB = 8  # columns
 

@@ -122,6 +122,7 @@ def test_many_transparent_parts_share_pictures() -> None:
     assert _difference(result.data, pdf) < 2
 
 
+@pytest.mark.long
 def test_a_large_page_has_a_picture_of_a_lower_resolution() -> None:
     pdf = _pdf("/a gs 1 0 0 rg 0 0 9000 9000 re f", "<</ca .5>>", "/MediaBox[0 0 9000 9000]")
 

@@ -83,6 +83,7 @@ def _full_pages(count: int) -> bytes:
     return saved(made, object_stream_mode=ObjectStreamMode.generate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tool", ["pdf-split", "pdf-extract-pages", "pdf-number-pages", "pdf-flatten"])
 def test_time_of_tools_grows_in_proportion_to_pages(tool: str) -> None:
     required: dict[str, Any] = {"pdf-split": {"every": 1}, "pdf-extract-pages": {"pages": "all"}}
@@ -93,6 +94,7 @@ def test_time_of_tools_grows_in_proportion_to_pages(tool: str) -> None:
     _check_growth(run, [_full_pages(count) for count in (20, 80, 320)], rounds=2)
 
 
+@pytest.mark.long
 def test_the_time_to_compress_grows_in_proportion() -> None:
     files = []
     for size in (20, 80, 320):

@@ -86,7 +86,10 @@ def test_a_burst_is_allowed_up_to_the_limit(servers: Servers, redis: RedisServer
 
 @pytest.mark.parametrize(
     ("outage", "end"),
-    [(RedisServer.kill, RedisServer.start), (RedisServer.stall, RedisServer.resume)],
+    [
+        (RedisServer.kill, RedisServer.start),
+        pytest.param(RedisServer.stall, RedisServer.resume, marks=pytest.mark.long),
+    ],
     ids=["killed", "stalled"],
 )
 def test_an_outage_under_load(
