@@ -8,7 +8,6 @@ from collections.abc import Sequence
 EXPECTED_REFUSALS = {
     "clone3",  # for threads the C library then uses clone
     "fcntl 0x6",  # fontconfig locks its cache
-    "socket",  # ddjvu looks up the user in a service of names
     "setpriority",  # x265 lowers the priority of its threads
 }
 """Calls that codecs make and that the sandbox refuses, without effect on the result."""

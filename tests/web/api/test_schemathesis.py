@@ -23,10 +23,12 @@ _PLENTY = 10_000_000  # requests a minute
 _EXAMPLES_PER_SECOND = 0.4
 _SEED = "1"  # the same requests in each quick run; longer runs search for others
 _QUICK = 5  # seconds
-_QUICK_PHASES = "examples,fuzzing,stateful"  # without the limits of each value, which takes longest
+_QUICK_PHASES = "examples,fuzzing,stateful"  # The limits of each value take longest: --long.
 
 
-def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float) -> None:
+def test_nothing_is_found(
+    servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float, pytestconfig: pytest.Config
+) -> None:
     config = tmp_path / "schemathesis.toml"
     hooks = _ROOT / "tests" / "support" / "requests" / "schemathesis_hooks.py"
     config.write_text(f'hooks = "{hooks}"\n')
@@ -40,7 +42,8 @@ def test_nothing_is_found(servers: Servers, data_dir: Path, tmp_path: Path, fuzz
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),
                 *("run", f"{server.api}/openapi.json", "--checks", "all", "--continue-on-failure"),
                 *("--max-examples", str(ceil(fuzz_seconds * _EXAMPLES_PER_SECOND)), "--no-color"),
-                *(("--seed", _SEED, "--phases", _QUICK_PHASES) if fuzz_seconds <= _QUICK else ()),
+                *(("--seed", _SEED) if fuzz_seconds <= _QUICK else ()),
+                *(() if pytestconfig.getoption("long") else ("--phases", _QUICK_PHASES)),
                 *("--header", f"Authorization: Bearer {server.key}"),
             ],
             cwd=tmp_path,
