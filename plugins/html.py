@@ -41,7 +41,9 @@ PANGO = Requirement(
     "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
-MODULES = ("lxml.etree", "plugins._web_pages") if PANGO.present else ()
+MODULES = (
+    ("lxml.etree", "plugins._web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape") if PANGO.present else ()
+)
 TEMPLATE = "documents/vectors/web pages"
 
 
