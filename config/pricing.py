@@ -13,7 +13,7 @@ FAILED_LOGINS = 30  # wrong API keys per IP address and RATE_WINDOW
 EMAILS_PER_MAILBOX = 5  # verification emails per HOUR
 REGISTRATIONS_PER_ADDRESS = 50  # per DAY
 TRIALS_PER_ADDRESS = 5  # conversions without an API key, per DAY
-TRIAL_PREVIEWS_PER_ADDRESS = 100  # previews and inspections for the landing page, per DAY
+TRIAL_PREVIEWS_PER_ADDRESS = 300  # previews and inspections for the landing page, per DAY
 TRIAL_CREDITS_PER_DAY = 2_000  # for the trials of all addresses
 HOUR, DAY = 3_600, 86_400  # seconds
 

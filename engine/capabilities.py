@@ -45,15 +45,29 @@ class TargetCapabilities:
     max_metadata: int | None = None
 
     def limit(self, options: Mapping[str, Option]) -> dict[str, Option]:
-        """Limits the values of `bit_depth`, `width` and `height` to those that the format supports."""
-        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths]}
+        """Limits `bit_depth`, `color_space`, `width` and `height` to what the format supports.
+
+        Without profiles and inks, there is no `output_profile`.
+        """
+        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths], "color_space": Literal[self.color_spaces]}
         if self.max_side:
             limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
-        return {name: one.limited(limits[name]) if name in limits else one for name, one in options.items()}
+        left_out = () if {"p3", "cmyk"} & {*self.color_spaces} else ("output_profile", "intent")
+        return {
+            name: one.limited(limits[name]) if name in limits else one
+            for name, one in options.items()
+            if name not in left_out
+        }
 
     def stored_size(self, size: Size) -> Size:
         """The size at which a picture of this size is stored."""
         return self.fit(size) if self.fit else size
+
+    @property
+    def color_spaces(self) -> tuple[str, ...]:
+        """The values of the option `color_space` that the format can store."""
+        inks = "CMYK" in (*self.modes, *self.deep_modes)
+        return ("keep", "srgb", "gray", *(["p3"] if self.icc else []), *(["cmyk"] if inks else []))
 
     @property
     def bit_depths(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -269,7 +270,8 @@ def on_background(
     alpha = image.getchannel("A")
     if alpha.getextrema() == (255, 255):
         return image.convert(image.mode[:-1]), profile
-    image, profile = with_color(image, profile, rgb)
+    if image.mode in ("L", "LA") and len(set(rgb)) > 1:
+        image, profile = to_srgb(image, profile), None
     without_alpha = image.convert(image.mode[:-1])
     canvas = Image.new(without_alpha.mode, image.size, color_in(rgb, without_alpha.mode, profile))
     if opacity < 255:
@@ -310,24 +312,20 @@ def deep_on_background(
     return (laid[..., 0] if mode == "LA" else laid[..., :-1]).copy(), mode[:-1], profile
 
 
-def with_color(image: Image.Image, profile: bytes | None, color: Sequence[int]) -> tuple[Image.Image, bytes | None]:
-    """`image`, in sRGB if it is gray and `color` is not."""
-    if image.mode in ("L", "LA") and len(set(color)) > 1:
-        return to_srgb(image, profile), None
-    return image, profile
-
-
 def color_in(color: Sequence[int], mode: str, profile: bytes | None) -> tuple[int, ...]:
     """A color in sRGB as the samples of `mode`, which is L, RGB or CMYK, in the color space of the profile."""
     pixel = Image.new("RGB", (1, 1), tuple(color))
-    if profile and tuple(color) != WHITE:
+    return tuple(in_profile(pixel, mode, None if tuple(color) == WHITE else profile).tobytes())
+
+
+def in_profile(image: Image.Image, mode: str, profile: bytes | None) -> Image.Image:
+    """A picture in sRGB as `mode`, which is L, RGB or CMYK, in the color space of the profile."""
+    converted = None
+    if profile:
         source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)
-        try:
-            converted = ImageCms.profileToProfile(pixel, source, target, _RELATIVE, outputMode=mode, flags=_BLACK_POINT)
-        except ImageCms.PyCMSError:  # a profile of an input device only
-            converted = None
-        pixel = converted or pixel
-    return tuple(pixel.convert(mode).tobytes())
+        with suppress(ImageCms.PyCMSError):  # a profile of an input device only
+            converted = ImageCms.profileToProfile(image, source, target, _RELATIVE, outputMode=mode, flags=_BLACK_POINT)
+    return converted or image.convert(mode)
 
 
 def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) -> tuple[NDArray[np.uint16], str]:

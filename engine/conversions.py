@@ -20,7 +20,6 @@ from engine.options import (
     Option,
     OptionValues,
     arguments,
-    read_input_files,
     read_names_parameter,
     read_options,
 )
@@ -96,6 +95,7 @@ class Conversion(Generic[S, T]):
     holds: Holds | None = None
     without: tuple[str, ...] = ()
     in_dry_run: bool = False
+    reduces: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
@@ -130,6 +130,7 @@ def conversion(
     holds: Holds | None = None,
     without: tuple[str, ...] = (),
     in_dry_run: bool = False,
+    reduces: bool = False,
 ) -> Callable[[Callable[Concatenate[S, P], T]], Conversion[S, T]]:
     """Declares the decorated function as the step from `source` to `target`.
 
@@ -139,14 +140,14 @@ def conversion(
     with the step get a process of their own, as do plans with `programs`. An encoder declares what its target `holds`;
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
     steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
-    the pixels.
+    the pixels. `reduces`: a decoder's options that transforms have, too, only tell it how many pixels they need.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
         options = read_options(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        declared = loss, cost, terminal, programs, memory, isolated, holds, without, in_dry_run
+        declared = loss, cost, terminal, programs, memory, isolated, holds, without, in_dry_run, reduces
         return Conversion(source, target, run, *declared, options)
 
     return declare
@@ -204,7 +205,8 @@ def transform(
     """Declares the decorated function as a transform of the payloads of a format.
 
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
-    `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options.
+    `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options, some of
+    which can be files.
     `memory` and `isolated` are as in `conversion`. `pixels` returns how many a picture of so many has with the options.
     """
 
@@ -371,9 +373,10 @@ def tool(
         summary = (run.__doc__ or title).strip().splitlines()[0]
         formats = sources, target or sources[0]
         made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
-        names = read_names_parameter(run)
+        names, options = read_names_parameter(run), read_options(run)
         made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names, programs=programs)
-        return replace(made, options=read_options(run), files=read_input_files(run))
+        files = {name: option.file for name, option in options.items() if option.file is not None}
+        return replace(made, options={name: options[name] for name in options if name not in files}, files=files)
 
     return declare
 

@@ -24,7 +24,8 @@ def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTI
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pipeline.check_options(plan, options)
-        (payload,) = pipeline.open_inputs(plan, inputs, options, [])
+        (payload,), files = pipeline.open_inputs(plan, inputs, options, [])
+        options = {**options, **files}
         _, payload = pipeline.decode(plan, payload, options, [], lambda _payloads: None)
         count = media.files_needed(payload, plan.target) if pipeline.PAGES in options else 1
         part = payload if count == 1 else next(media.split(payload))

@@ -13,7 +13,7 @@ from inspect import Parameter, signature
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from engine.errors import InvalidOption
 
@@ -28,18 +28,22 @@ M = TypeVar("M")
 _JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number": (int, float)}
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
+_FILE_ID = "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"
+_MAX_PATH = 4096  # characters of what a file is found by
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a keyword-only parameter of a tool as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
+    """Marks a keyword-only parameter as a file: `stamp: Annotated[Raster, InputFile(RASTER, "A sentence.")]`.
 
-    `format` is the format in memory of the payload that the tool receives.
+    `format` is the format in memory of the payload that the tool or transform receives. A transform receives one of the
+    `names` as text if a request gives that instead of a file.
     """
 
     format: Any
     description: str
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,19 @@ class Option:
     """An option of a step, or of several steps together.
 
     `type` is the annotation without None. `default` is the value of the step if none is given; None if it depends on
-    something else. Without a `required` option, the step cannot run.
+    something else. Without a `required` option, the step cannot run. An option with a `file` of a transform is text in
+    requests: one of its names, or what the server or the command finds the file by.
     """
 
     name: str
     type: Any
     default: OptionValue | None = None
     required: bool = False
+    file: InputFile | None = None
+
+    def is_file(self, value: object) -> bool:
+        """Whether the value stands for a file, and not for itself."""
+        return self.file is not None and value not in self.file.names
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -109,6 +119,8 @@ class Option:
     def values(self) -> str:
         """The values as text for people, such as `1 to 100`, `true, false` or `text such as #fff`."""
         schema = self.schema
+        if self.file is not None:
+            return ", ".join([*self.file.names, "a file"])
         if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
             return ", ".join(map(str, choices))
         limits = _range_text(_limits(schema, "minimum", "maximum")).removeprefix(" from ").removeprefix(" of ")
@@ -195,6 +207,8 @@ def _read_number(text: str) -> OptionValue:
 def read_options(function: Callable[..., Any]) -> dict[str, Option]:
     """Returns the options of a step by name: its keyword-only parameters, and the fields of those that are groups.
 
+    Parameters that are files are among them.
+
     Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
     int, float, bool or a Literal of one of them, with a range, a description and None at most.
     """
@@ -202,7 +216,7 @@ def read_options(function: Callable[..., Any]) -> dict[str, Option]:
     found = [
         option
         for name, (parameter, kind) in keywords.items()
-        if _mark(kind, InputFile) is None and _mark(kind, _InputNames) is None
+        if _mark(kind, _InputNames) is None
         for option in (_read_group(kind) if is_dataclass(kind) else [_read_option(name, parameter.default, kind)])
     ]
     return {option.name: option for option in found}
@@ -226,12 +240,6 @@ def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
 def _read_group(group: Any) -> list[Option]:
     types = get_type_hints(group, include_extras=True)
     return [_read_option(one.name, one.default, _without_none(one.name, types[one.name])) for one in fields(group)]
-
-
-def read_input_files(function: Callable[..., Any]) -> dict[str, InputFile]:
-    """Returns the keyword-only parameters of a tool that are files, by name."""
-    files = {name: _mark(kind, InputFile) for name, (_, kind) in _read_keywords(function).items()}
-    return {name: file for name, file in files.items() if file is not None}
 
 
 def read_names_parameter(function: Callable[..., Any]) -> str | None:
@@ -266,6 +274,12 @@ def _without_none(name: str, annotation: Any) -> Any:
 
 
 def _read_option(name: str, default: Any, annotation: Any) -> Option:
+    if file := _mark(annotation, InputFile):
+        examples, description = [*file.names, _FILE_ID][:1], file.description
+        named = Field(
+            max_length=_MAX_PATH, examples=examples, description=description, json_schema_extra={"x-file": True}
+        )
+        return Option(name, Annotated[str, named], file=file)
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     kinds = {type(value) for value in get_args(kind)} if get_origin(kind) is Literal else {kind}
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:

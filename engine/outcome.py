@@ -1,6 +1,8 @@
 """What a conversion resulted in: one value, which the pipeline measures, jobs send, rows store and the API returns."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, WithJsonSchema
@@ -15,7 +17,8 @@ Size: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 53)]
 """A number of bytes."""
 
 
-def _is_none(value: object) -> bool:
+def is_none(value: object) -> bool:
+    """Whether JSON leaves a value out."""
     return value is None
 
 
@@ -27,6 +30,43 @@ class WarningRecord:
     message: Annotated[
         Text, Field(description="A sentence for people.", examples=["Transparency was replaced by the background."])
     ]
+
+
+@dataclass(frozen=True)
+class OutputResult:
+    """One of several results, which are in a ZIP. The caller of the job sets `media_type` and `download_url`."""
+
+    output_format: Annotated[Text, Field(description="The canonical name of the target format.", examples=["webp"])]
+    processed_size: Annotated[Size, Field(description="Size of the result in bytes.", examples=[20104])]
+    filename: Annotated[Text, Field(description="The name of the result in the ZIP.", examples=["photo-01.webp"])]
+    offset: Annotated[Size, Field(description="Where the result begins in the ZIP, in bytes.", examples=[43])]
+    media_type: Annotated[Text, Field(description="The media type of the result.", examples=["image/webp"])] = ""
+    warnings: Annotated[tuple[WarningRecord, ...], Field(description="What the target format cannot hold.")] = ()
+    container: Annotated[
+        Literal["zip"] | None, Field(description="Set if the result is an archive of its pages.", examples=[None])
+    ] = None
+    file_count: Annotated[Count, Field(ge=1, description="Files in the `container`.", examples=[1])] = 1
+    width: Annotated[Count | None, Field(description="Width in pixels; null for vectors.", examples=[1600])] = None
+    height: Annotated[Count | None, Field(description="Height in pixels; null for vectors.", examples=[1200])] = None
+    pages: Annotated[Count | None, Field(description="Pages or frames.", examples=[1])] = None
+    quality_used: Annotated[
+        Count | None, Field(le=100, description="The quality that `max_bytes` led to.", examples=[72])
+    ] = None
+
+    download_url: Annotated[
+        Text | None,
+        Field(
+            description="Path to download the result. Needs the API key.",
+            examples=["/api/v1/files/file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7/download?output=1"],
+            exclude_if=is_none,
+        ),
+    ] = None
+
+    @classmethod
+    def of(cls, outcome: Outcome, filename: str, offset: int) -> OutputResult:
+        """The result with this outcome, as an entry of a ZIP."""
+        shared = {one.name for one in fields(outcome)} & {one.name for one in fields(cls)}
+        return cls(**{name: getattr(outcome, name) for name in shared} | {"filename": filename, "offset": offset})
 
 
 @dataclass(frozen=True)
@@ -63,12 +103,16 @@ class Outcome:
         Count | None, Field(le=100, description="The quality that `max_bytes` led to.", examples=[72])
     ] = None
     page_count: Annotated[
-        Count | None, Field(description="Pages of the result of a tool.", examples=[7], exclude_if=_is_none)
+        Count | None, Field(description="Pages of the result of a tool.", examples=[7], exclude_if=is_none)
     ] = None
     original_page_count: Annotated[
-        Count | None, Field(description="Pages of all files that a tool received.", examples=[10], exclude_if=_is_none)
+        Count | None, Field(description="Pages of all files that a tool received.", examples=[10], exclude_if=is_none)
     ] = None
     deleted_pages: Annotated[
         tuple[Count, ...] | None,
-        Field(description="Deleted pages, counted from 1.", examples=[[2, 5, 8]], exclude_if=_is_none),
+        Field(description="Deleted pages, counted from 1.", examples=[[2, 5, 8]], exclude_if=is_none),
+    ] = None
+    outputs: Annotated[
+        tuple[OutputResult, ...] | None,
+        Field(description="The results in the ZIP, in the order of the field `outputs`.", exclude_if=is_none),
     ] = None

@@ -1,8 +1,9 @@
 """Runs a plan step by step, measures each step, and collects fidelity warnings."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Annotated, Any, TypeAlias
@@ -23,12 +24,14 @@ from engine.conversions import (
     ToolResult,
 )
 from engine.errors import ConversionError, InvalidOption, StepFailed
+from engine.file_names import FILENAME
 from engine.formats import FileFormat
 from engine.media import Raster
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome, Text, WarningRecord
 from engine.page_ranges import PageRanges
 from engine.planner import Conversions, Plan
+from engine.shared_steps import PlanSteps
 from engine.size_limit import best_within
 from engine.step_errors import step_errors
 
@@ -36,7 +39,7 @@ PAGES, METADATA = "pages", "metadata"
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
-_SIZE_OPTIONS = frozenset({QUALITY, "effort", MAX_BYTES, METADATA})  # they change the size of a file, not its content
+_BESIDE_CONTENT = frozenset({QUALITY, "effort", MAX_BYTES, METADATA, FILENAME.name})  # they do not change the content
 
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=86_400)]
@@ -76,17 +79,18 @@ def run(
     on_decoded: Callable[[Sequence[Any]], None] = lambda _payloads: None,
     on_file: Callable[[EncodedFile], object] = lambda _file: None,
     names: tuple[str, ...] = (),
+    shared: PlanSteps | None = None,
 ) -> PipelineResult:
     """Runs the plan. Reads each input only when it is needed. Raises ConversionError only.
 
     If pages are selected that one file of the target cannot hold, the result is a file for each of them; a tool can
     return several files, too.
 
-    `on_decoded` receives a decoded input, and its transformed versions, before the next conversion does. `on_file`
-    receives each file of the result before the next page is decoded. `names` are those of the inputs, for tools.
+    `on_decoded` receives a decoded input, its transformed versions and further files, before the next conversion does.
+    `on_file` receives each file of the result before the next page is decoded. `names` are those of the inputs, for
+    tools, `shared` the steps whose results other plans have, too.
     """
-    trace: list[Timing] = []
-    timings: list[Timing] = []
+    trace, timings = list[Timing](), list[Timing]()
     facts: dict[str, Any] = {}
     file: EncodedFile | None = None
     sizes, qualities = [], []
@@ -94,9 +98,10 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_options(plan, options)
-        payloads = open_inputs(plan, inputs, options, trace)
-        parts = _apply_tool(plan, payloads, options, timings, facts, names)
-        for file in _convert(plan, parts, options, timings, on_decoded, caught):
+        payloads, files = open_inputs(plan, inputs, options, trace)
+        parts = _apply_tool(plan, payloads, files, options, timings, facts, names)
+        options = options if plan.tool else {**options, **files}
+        for file in _convert(plan, parts, options, timings, on_decoded, caught, shared):
             on_file(file)
             sizes.append(len(file.data))
             formats.add(file.format or plan.target)
@@ -116,6 +121,7 @@ def _convert(
     trace: list[Timing],
     on_decoded: Callable[[Sequence[Any]], None],
     caught: list[warnings.WarningMessage],
+    shared: PlanSteps | None,
 ) -> Iterator[EncodedFile]:
     """Yields the files of the result: of each payload that `_apply_tool` yields, one or several.
 
@@ -126,7 +132,7 @@ def _convert(
         if isinstance(payload, EncodedFile):
             yield replace(payload, name=name)
             continue
-        decoded, encoder_input = decode(plan, payload, options, trace, on_decoded)
+        decoded, encoder_input = decode(plan, payload, options, trace, on_decoded, shared)
         may_keep = len(caught) == checked and _may_keep_original(plan, options, payload, decoded)
         for file in _encode(plan, encoder_input, options, trace, name, pages):
             if may_keep and len(file.data) > len(payload):
@@ -141,7 +147,8 @@ def _convert(
 def _container(plan: Plan, file: EncodedFile, count: int) -> dict[str, Any]:
     """The facts of a result of `count` files, the last of which is `file`."""
     is_archive = file.name is not None
-    return {"container": "zip" if is_archive else None, "file_count": count if is_archive else len(plan.sources)}
+    inputs = len(plan.sources) - (0 if plan.tool else len(plan.file_names))
+    return {"container": "zip" if is_archive else None, "file_count": count if is_archive else inputs}
 
 
 def warning_records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningRecord, ...]:
@@ -154,12 +161,18 @@ def warning_records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningR
 
 
 def check_options(plan: Plan, options: OptionValues) -> None:
-    """Issues a warning for options that the plan does not have. Raises InvalidOption if a required one is missing."""
+    """Issues a warning for options that the plan does not have.
+
+    Raises InvalidOption if a required one is missing, or text stands for a file that is not there.
+    """
     for option in plan.options.values():
         if option.required and option.name not in options:
             raise InvalidOption(f"{option.name} is missing.", reason="missing", param=option.name)
+        if option.name in options and option.name not in plan.file_names and option.is_file(options[option.name]):
+            raise InvalidOption(f"{option.name} must be a file.", reason="no_file", param=option.name)
     unused = plan.without_effect(options)
-    ignored = [name for name in options if name not in plan.options or name in unused]
+    given = options if plan.tool else dict.fromkeys((*options, *plan.file_names))
+    ignored = [name for name in given if name not in plan.options or name in unused]
     if PAGES in ignored and plan.tool is None:
         ignored.remove(PAGES)
         PageRanges.parse(str(options[PAGES])).indexes(1)  # formats without this option hold one page
@@ -183,26 +196,34 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
     return payload
 
 
-def open_inputs(plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]) -> list[Any]:
-    """Runs the openings. With several inputs, `details.index` of an error is the index of the input at fault."""
+def open_inputs(
+    plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Runs the openings. Returns the payloads of the inputs, and those of further files by name.
+
+    With several inputs, `details.index` of an error is the index of the input at fault.
+    """
     payloads: list[Any] = []
-    options = {**plan.tool.opens_with, **options} if plan.tool else options
+    defaults = plan.tool.opens_with if plan.tool else NO_OPTIONS
+    further = len(plan.openings) - len(plan.file_names)
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
+        given = {**defaults, **options} if len(payloads) < further else defaults
         try:
             for step in path:
-                payload = run_step(step, payload, options, trace)
+                payload = run_step(step, payload, given, trace)
         except ConversionError as error:
             if len(plan.openings) > 1:
                 error.details["index"] = len(payloads)
             raise
         payloads.append(payload)
-    return payloads
+    return payloads[:further], dict(zip(plan.file_names, payloads[further:], strict=True))
 
 
 def _apply_tool(
     plan: Plan,
     payloads: list[Any],
+    files: Mapping[str, Any],
     options: OptionValues,
     trace: list[Timing],
     facts: dict[str, Any],
@@ -216,8 +237,7 @@ def _apply_tool(
     if tool is None:
         yield None, payloads[0], None
         return
-    files = {name: payloads.pop() for name in reversed(plan.file_names)}
-    files |= {tool.names_parameter: names} if tool.names_parameter else {}
+    files = {**files, tool.names_parameter: names} if tool.names_parameter else files
     originals = None if tool.count is None else sum(map(tool.count, payloads))
     started = perf_counter()
     with step_errors(tool):
@@ -242,21 +262,31 @@ def _apply_tool(
 
 
 def decode(
-    plan: Plan, payload: Any, options: OptionValues, trace: list[Timing], on_decoded: Callable[[Sequence[Any]], None]
+    plan: Plan,
+    payload: Any,
+    options: OptionValues,
+    trace: list[Timing],
+    on_decoded: Callable[[Sequence[Any]], None],
+    shared: PlanSteps | None = None,
 ) -> tuple[Any, Any]:
     """Runs the steps before the encoder. Returns the first decoded payload and the encoder's input."""
     first: Any = None
     decoded: list[Any] = []
-    for step in plan.steps[: plan.encoder_position]:
+    files = [options[name] for name in plan.file_names if plan.tool is None]
+    done, payload = shared.start(payload) if shared else (0, payload)
+    if done and not isinstance(payload, bytes):
+        first, decoded = payload, [payload]
+    for index, step in enumerate(plan.steps[done : plan.encoder_position], done):
         if decoded and isinstance(step, Conversion):
-            on_decoded(decoded)
+            on_decoded([*decoded, *files])
             decoded = []
-        payload = run_step(step, payload, options, trace)
+        run = partial(run_step, step, payload, trace=trace)
+        payload = run(options) if shared is None else shared.run(index, step, options, run)
         first = payload if first is None else first
         if decoded or (isinstance(step, Conversion) and isinstance(step.source, FileFormat)):
             decoded.append(payload)
     if decoded:
-        on_decoded(decoded)
+        on_decoded([*decoded, *files])
     return first, payload
 
 
@@ -332,7 +362,7 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
         return False
     if plan.source.is_complete and not plan.source.is_complete(original):  # such as a file with data after its end
         return False
-    changes = (plan.options[name] for name in options if name in plan.options and name not in _SIZE_OPTIONS)
+    changes = (plan.options[name] for name in options if name in plan.options and name not in _BESIDE_CONTENT)
     if any(options[one.name] != one.default and not one.secret for one in changes):
         return False
     keeps_metadata = options.get(METADATA) == "all"

@@ -10,6 +10,7 @@ from itertools import accumulate, chain, count
 from typing import TypeAlias
 
 from engine.conversions import ENCODING_OPTIONS, AnyConversion, AnyTool, AnyTransform, Conversion, Loss
+from engine.file_names import FILENAME
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
@@ -26,10 +27,10 @@ class Plan:
     """The steps from source formats to the target format.
 
     `openings` holds one path per input, from its file format to the tool's format; a plan without a tool has one input
-    and an empty opening. The last inputs are the files of the tool's parameters `file_names`. `steps` lead on to the
-    target; there is at least one conversion, but none after a tool that encodes. `reader` decodes the result to verify
-    it. `transforms` are those that can run on the way, in their order; those that run are in `steps`. `options` are its
-    options by name.
+    and an empty opening. The last inputs are the files of the parameters `file_names`, of the tool or of transforms,
+    which are opened without options. `steps` lead on to the target; there is at least one conversion, but none after a
+    tool that encodes. `reader` decodes the result to verify it. `transforms` are those that can run on the way, in
+    their order; those that run are in `steps`. `options` are its options by name.
     """
 
     sources: tuple[FileFormat, ...]
@@ -79,12 +80,12 @@ class Plan:
         return tuple(str(step) for step in (*self.openings[0], *tool, *self.steps))
 
     def find_options(self) -> dict[str, Option]:
-        """The options of all steps, with the defaults that apply, limited to what the target holds."""
+        """The options of all steps, with the defaults that apply, limited to what the target holds, and FILENAME."""
         tool = (self.tool,) if self.tool else ()
         path = tuple(step for step in self.steps if isinstance(step, Conversion))
         effective = (step for index, step in enumerate(path) if _has_effect(path, index))
         steps = (*tool, *chain.from_iterable(self.openings), *self.transforms, *effective)
-        options = join_options(step.options for step in steps)
+        options = join_options([*(step.options for step in steps), {FILENAME.name: FILENAME}])
         for name in _excluded(path):
             options.pop(name, None)
         holds = path[-1].capabilities(NO_OPTIONS) if path else None
@@ -114,10 +115,11 @@ class Plan:
 
         Each option is left to the first format that has it.
         """
-        remaining = {name: value for name, value in options.items() if name in self.options}
+        given = {**options, **dict.fromkeys(self.file_names, "")}
+        remaining = {name: value for name, value in given.items() if name in self.options}
 
         def requested(format: AnyFormat) -> Steps:
-            here = [one for one in self.transforms if one.format == format]
+            here = self._transforms_of.get(format, ())
             found = tuple(one for one in here if one.always or one.requested(remaining))
             for name in (name for one in found for name in one.options):
                 remaining.pop(name, None)
@@ -128,6 +130,13 @@ class Plan:
             if isinstance(step, Conversion):
                 steps += (step, *requested(step.target))
         return replace(self, steps=steps)
+
+    @cached_property
+    def _transforms_of(self) -> dict[AnyFormat, list[AnyTransform]]:
+        found: dict[AnyFormat, list[AnyTransform]] = {}
+        for one in self.transforms:
+            found.setdefault(one.format, []).append(one)
+        return found
 
     @cached_property
     def memory(self) -> float:

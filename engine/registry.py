@@ -11,8 +11,10 @@ from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 
+from engine.auto_format import FORMATS, formats_of, without_formats
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
-from engine.errors import UnknownFormat, UnsupportedConversion
+from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
+from engine.file_names import FILENAME
 from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
@@ -40,12 +42,12 @@ class Registry:
     """Formats, tools and options by name, transforms in the order in which they run, and the graph of conversions.
 
     A plugin that contradicts an earlier one is left out and listed in `plugins` with its error. `options` holds every
-    option of every plugin; its default is the one that all steps share, or None.
+    option of every plugin, and those that no step has; its default is the one that all steps share, or None.
     """
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.tools: dict[str, AnyTool] = {}
-        self.options: dict[str, Option] = {}
+        self.options: dict[str, Option] = {FILENAME.name: FILENAME, FORMATS.name: FORMATS}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
@@ -181,13 +183,13 @@ class Registry:
         for step in (step for plugin in self.plugins for step in plugin.conversions if name in step.options):
             default = step.options[name].default
             if default is not None:
-                text = default if isinstance(default, str) else json.dumps(default)
+                text = _text_of(default)
                 named = step.target if isinstance(step.target, FileFormat) else step.source
                 formats.setdefault(text, set()).add(named.name)
         common = self.options[name].default
         if len(formats) > 1:
             return ", ".join(f"{text} ({', '.join(sorted(names))})" for text, names in formats.items())
-        return next(iter(formats), "" if common is None else common if isinstance(common, str) else json.dumps(common))
+        return next(iter(formats), "" if common is None else _text_of(common))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
         """Returns the options of a tool and of the steps that write its files and read those of `sources`.
@@ -199,7 +201,8 @@ class Registry:
             return {}
         openings = [self._opening(source, tool.format) for source in tool.sources]
         writing = () if tool.encodes else self.path(tool.format, tool.target)
-        return join_options([tool.options, *(step.options for step in chain(*openings, writing))])
+        named = {FILENAME.name: FILENAME}
+        return join_options([tool.options, *(step.options for step in chain(*openings, writing)), named])
 
     def plan(
         self,
@@ -213,7 +216,7 @@ class Registry:
     ) -> Plan:
         """Returns the best plan from `sources` to `target`. Without a tool, there is exactly one source.
 
-        The last sources are the formats of the tool's parameters `file_names`.
+        The last sources are the formats of the files for the parameters `file_names`, of the tool or of transforms.
 
         Its path has as many of the options as possible without a further loss of structure. Transforms that they ask
         for are part of the plan.
@@ -226,24 +229,44 @@ class Registry:
         if key not in self._plans:
             self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool, file_names)
         plan = self._plans[key]
-        if not options:
+        if not options and not file_names:
             return plan
-        known = self.options
+        known, options = self.options, options or {}
         asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
-        plan = self._plan_with(plan, asked)
+        plan = self._plan_with(plan, asked.union(file_names))
         if not validated:
             plan.check(options)
         return plan.with_transforms(options)
+
+    def auto_plans(
+        self, sources: Sequence[FileFormat], options: OptionValues, file_names: tuple[str, ...] = ()
+    ) -> tuple[Plan, ...]:
+        """Returns a plan for each format of which `auto` chooses, and to which the first source can be converted.
+
+        Raises the error of the first format, UnsupportedConversion or InvalidOption, if there is none.
+        """
+        plans: dict[FileFormat, Plan] = {}
+        failures: list[ConversionError] = []
+        for name in formats_of(options):
+            try:
+                plan = self.plan(sources, name, options=without_formats(options), file_names=file_names)
+                plans.setdefault(plan.target, plan)
+            except ConversionError as error:
+                failures.append(error)
+        if not plans:
+            raise failures[0]
+        return tuple(plans.values())
 
     def _plan_with(self, plan: Plan, names: frozenset[str]) -> Plan:
         """The plan, or another one between the same formats if it has more of the options."""
         if plan.tool is not None or names <= plan.options.keys():
             return plan
-        return self._alternative(plan, self._paths_from(plan.source, names)[plan.target])
+        other = self._alternative(plan, self._paths_from(plan.source, names)[plan.target])
+        return replace(other, sources=plan.sources, openings=plan.openings, file_names=plan.file_names)
 
     def _alternative(self, plan: Plan, path: Conversions) -> Plan:
         if path not in self._alternatives:
-            self._alternatives[path] = self._make_plan(plan.sources, plan.target, path)
+            self._alternatives[path] = self._make_plan((plan.source,), plan.target, path)
         return self._alternatives[path]
 
     def pair_options(self, plan: Plan) -> dict[str, Option]:
@@ -259,16 +282,25 @@ class Registry:
         tool: str | None,
         file_names: tuple[str, ...],
     ) -> Plan:
+        count = len(sources) - len(file_names)
+        inputs = sources[:count]
         if tool is None:
-            (source,) = sources
-            return self._make_plan(sources, *self._find_path(source, fmt, name))
-        declared = self.tools[tool]
-        inputs = len(sources) - len(file_names)
-        declared.check(sources[:inputs])
-        target, path = (declared.target, ()) if declared.encodes else self._find_path(declared.format, fmt, name)
-        formats = [declared.format] * inputs + [declared.files[name].format for name in file_names]
-        openings = tuple(self._opening(*pair) for pair in zip(sources, formats, strict=True))
-        return replace(self._make_plan(sources, target, path, declared, openings), file_names=file_names)
+            (source,) = inputs
+            files = {name: option.file for name, option in self.options.items() if option.file}
+            plan = self._make_plan(inputs, *self._find_path(source, fmt, name))
+        else:
+            declared = self.tools[tool]
+            files = {**declared.files}
+            declared.check(inputs)
+            target, path = (declared.target, ()) if declared.encodes else self._find_path(declared.format, fmt, name)
+            openings = tuple(self._opening(source, declared.format) for source in inputs)
+            plan = self._make_plan(inputs, target, path, declared, openings)
+        if not file_names:
+            return plan
+        further = tuple(
+            self._opening(source, files[name].format) for source, name in zip(sources[count:], file_names, strict=True)
+        )
+        return replace(plan, sources=sources, openings=(*plan.openings, *further), file_names=file_names)
 
     def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:
         """The path from a file to the payload of a tool. Raises UnknownFormat."""
@@ -336,6 +368,11 @@ class Registry:
     def _find_paths(self, source: AnyFormat, names: frozenset[str] = frozenset()) -> Mapping[AnyFormat, Conversions]:
         """Returns the best path to each format, with as many of the options as possible. `_paths_from` keeps it."""
         return cheapest_paths(self._graph, source, names, self._transformed)
+
+
+def _text_of(value: OptionValue) -> str:
+    """The value of an option for people."""
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
 @contextmanager

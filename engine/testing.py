@@ -85,6 +85,11 @@ class Subject:
                 found[fmt] = [self.encoded(fmt)]
         return found
 
+    @property
+    def inputs(self) -> dict[FileFormat, list[bytes]]:
+        """The samples that can be converted; other formats are those of files for options."""
+        return {fmt: files for fmt, files in self.samples.items() if self.registry.targets(fmt)}
+
     def encoded(self, fmt: FileFormat, size: tuple[int, int] = _SIZE) -> bytes:
         """A file of a picture of many colors."""
         return _encoded(self.registry, fmt, size)
@@ -92,10 +97,10 @@ class Subject:
     def plan(self, source: str | FileFormat, target: str | FileFormat) -> Plan:
         return self.registry.plan([self.registry.formats[str(source)]], target)
 
-    def picture_format(self, fmt: FileFormat) -> FileFormat:
-        """A format without loss to which files of a format are converted."""
+    def picture_plan(self, fmt: FileFormat) -> Plan:
+        """The conversion of a format to one without loss, if there is one."""
         targets = [target.name for target in self.registry.targets(fmt)]
-        return self.registry.formats[next((name for name in ("bmp", "png") if name in targets), targets[0])]
+        return self.plan(fmt, next((name for name in ("bmp", "png") if name in targets), targets[0]))
 
 
 @lru_cache(maxsize=100)  # each plugin is compared with the files of all others
@@ -226,7 +231,7 @@ def _sniffing(fmt: FileFormat, data: bytes) -> list[str]:
 def check_round_trips(subject: Subject) -> list[str]:
     """Samples become pictures, pictures become files that the plugin reads, without loss if it declares none."""
     found = []
-    for fmt, files in subject.samples.items():
+    for fmt, files in subject.inputs.items():
         for data in files:
             found += _attempt(f"{fmt} to a picture", partial(_converted, subject, fmt, data))
     for fmt in subject.plugin.writes:
@@ -243,7 +248,7 @@ def _attempt(what: str, check: Callable[[], list[str]]) -> list[str]:
 
 
 def _converted(subject: Subject, fmt: FileFormat, data: bytes) -> list[str]:
-    plan = subject.plan(fmt, subject.picture_format(fmt))
+    plan = subject.picture_plan(fmt)
     verify(subject.registry, plan, pipeline.run(plan, [data]).file)
     return []
 
@@ -293,8 +298,8 @@ def stubs(data: bytes, count: int = 8) -> Iterator[bytes]:
 def check_hostile_files(subject: Subject, running: Sandbox, count: int = 8) -> list[str]:
     """A damaged file becomes a picture, or an error that blames the file: no crash, no time-out."""
     found = []
-    for fmt, files in subject.samples.items():
-        plan = subject.plan(fmt, subject.picture_format(fmt))
+    for fmt, files in subject.inputs.items():
+        plan = subject.picture_plan(fmt)
         for stub in (stub for data in files for stub in stubs(data, count)):
             try:
                 running.run(plan, stub)
@@ -305,11 +310,7 @@ def check_hostile_files(subject: Subject, running: Sandbox, count: int = 8) -> l
 
 def check_sandbox(subject: Subject, running: Sandbox) -> list[str]:
     """The sandbox allows what the plugin does with its samples, and with a picture that it writes."""
-    plans = [
-        (subject.plan(fmt, subject.picture_format(fmt)), data)
-        for fmt, files in subject.samples.items()
-        for data in files
-    ]
+    plans = [(subject.picture_plan(fmt), data) for fmt, files in subject.inputs.items() for data in files]
     plans += [
         (subject.plan("png", fmt), _png(_SIZE)) for fmt in subject.plugin.writes if subject.registry.path(RASTER, fmt)
     ]
@@ -330,7 +331,7 @@ def check_memory(subject: Subject, running: Sandbox) -> list[str]:
             continue
         ways: list[tuple[Plan, Callable[[tuple[int, int]], bytes]]] = [(subject.plan("png", fmt), _png)]
         if fmt in subject.plugin.reads:
-            ways.append((subject.plan(fmt, subject.picture_format(fmt)), partial(subject.encoded, fmt)))
+            ways.append((subject.picture_plan(fmt), partial(subject.encoded, fmt)))
         for plan, make in ways:
             found += _attempt(f"{plan.source} to {plan.target}", partial(_memory, running, plan, make))
     return found

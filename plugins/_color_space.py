@@ -6,20 +6,16 @@ from dataclasses import replace
 from PIL import Image
 
 from engine import DeepPixels, Frame, Raster, Size, color
-from engine.option_types import ColorSpace
 from plugins import _exif
 
 MODULES = ("numpy", "imagecodecs._cms")
 
 
-def color_space(raster: Raster, *, color_space: ColorSpace = "keep") -> Raster:
-    """Converts each frame to sRGB or gray with its profile."""
+def converted(raster: Raster, *, gray: bool) -> Raster:
+    """Converts each frame to sRGB or `gray` with its profile."""
     import numpy as np
 
-    if color_space == "keep":
-        return raster
     raster = raster.tone_mapped()
-    gray = color_space == "gray"
     if gray and raster.background:
         luminance, _ = color.srgb_to_gray(np.array([[raster.background[:3]]], np.uint8), "RGB")
         raster = replace(raster, background=(*(int(luminance[0, 0]),) * 3, raster.background[3]))

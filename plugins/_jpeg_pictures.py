@@ -11,6 +11,9 @@ from plugins import _tiff_tags
 Segments: TypeAlias = Iterator[tuple[int, int, int]]
 """The marker, start and end of each segment."""
 
+Pictures: TypeAlias = list[tuple[int, list[bytes]]]
+"""The position of each picture, and the bodies of its segments before the scan."""
+
 _START = b"\xff\xd8"
 _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the picture, a scan
 _INDEX = b"MPF\0"
@@ -26,10 +29,9 @@ _GAIN_MAP = (
 _AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
-def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments], *, gain_map: bool = True) -> None:
-    """Warns that another picture after the first one is lost, or a `gain_map`. Previews do not count."""
-    others = [header for _, header in _others(data, read_segments)]
-    pictures = [other for other in others if not _mentions(other, *_GAIN_MAP)]
+def warn_of_lost(others: Pictures, *, gain_map: bool = True) -> None:
+    """Warns that another picture after the first one is lost, or a `gain_map`."""
+    pictures = [header for _, header in others if not _mentions(header, *_GAIN_MAP)]
     if gain_map and len(pictures) < len(others):
         warn_gain_map_lost()
     count = sum(not _mentions(picture, _AUXILIARY) for picture in pictures)
@@ -37,15 +39,13 @@ def warn_of_further(data: bytes, read_segments: Callable[[bytes], Segments], *, 
         FidelityWarning.issue("pictures_dropped", f"Only the first of {count + 1} pictures in the file was converted.")
 
 
-def find_gain_map(data: bytes, read_segments: Callable[[bytes], Segments]) -> tuple[bytes, list[bytes]] | None:
-    """The JPEG file of the gain map, and the bodies of its segments before the scan. None without."""
-    found = (other for other in _others(data, read_segments) if _mentions(other[1], *_GAIN_MAP))
-    position, header = next(found, (0, None))
-    return None if header is None else (data[position:], header)
+def find_gain_map(others: Pictures) -> tuple[int, list[bytes]] | None:
+    """The one that is a gain map."""
+    return next((other for other in others if _mentions(other[1], *_GAIN_MAP)), None)
 
 
-def _others(data: bytes, read_segments: Callable[[bytes], Segments]) -> list[tuple[int, list[bytes]]]:
-    """The position of each picture after the first one that is no preview, and the bodies of its first segments."""
+def find_others(data: bytes, read_segments: Callable[[bytes], Segments]) -> Pictures:
+    """The pictures after the first one that are no previews."""
     header = _header(data, read_segments)
     index = next((body.removeprefix(_INDEX) for body in header if body.startswith(_INDEX)), b"")
     positions = _positions(data, data.find(index), index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,6 +26,9 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _DEFAULT_EFFORT = 5
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
+# Of palettes that are made here, which takes longer than compression. Drawings are smaller with 9, photos with 10.
+_LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12), (9, 12))
+_SMALL, _LEVELS_IF_SMALL = 1 << 19, (9, 12)  # bytes of rows that level 12 compresses in 0.2 s
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
 _BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to decide on filters
@@ -34,7 +37,8 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
 _SIZE = 16  # offset of width and height in a file
 _HEADER = 33  # bytes of the signature and the IHDR chunk
-_COLOR_TYPES: Mapping[str, int] = MappingProxyType({"L": 0, "RGB": 2, "LA": 4, "RGBA": 6})  # in the IHDR chunk
+# In the IHDR chunk.
+_COLOR_TYPES: Mapping[str, int] = MappingProxyType({"1": 0, "L": 0, "RGB": 2, "P": 3, "LA": 4, "RGBA": 6})
 _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
 _CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
 _GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
@@ -43,7 +47,7 @@ RGB, _FULL_RANGE = 0, 1  # values in the chunk cICP
 LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
 HOLDS = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
-    deep_modes=tuple(_COLOR_TYPES),
+    deep_modes=("L", "RGB", "LA", "RGBA"),
     icc=True,
     hdr=True,
     animation_modes=("RGBA",),
@@ -86,39 +90,31 @@ def encode(
         raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
     if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
         return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
-    level = _LEVELS[effort - 1]
+    levels = _LEVELS_OF_PALETTES[effort - 1] if palette or colors else (_LEVELS[effort - 1],)
     frames = list(raster.frames)
-    pixels = frames[0].pixels
-    if len(frames) == 1 and pixels.mode in _COLOR_TYPES:
-        bits = _bits(pixels, raster.source_bit_depth)
-        return _encode_samples(
-            pixels, bits, level, list(_metadata_chunks(raster, frames[0].icc_profile)), interlaced=progressive
-        )
-    return _encode_with_pillow(raster, frames, level, interlaced=progressive)
+    if len(frames) > 1:
+        if progressive:
+            FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
+        return _encode_animation(raster, frames, _LEVELS[effort - 1])
+    pixels, metadata = frames[0].pixels, list(_metadata_chunks(raster, frames[0].icc_profile))
+    bits = _bits(pixels, raster.source_bit_depth)
+    return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
 
 
-def _encode_with_pillow(raster: Raster, frames: list[Frame], level: int, *, interlaced: bool) -> bytes:
-    """An animation, or a still with a palette."""
-    image = frames[0].image
-    if interlaced and len(frames) > 1:
-        FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
+def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
     info = PngImagePlugin.PngInfo()
     for keyword, text in _texts(raster):
         info.add_itxt(keyword, text)
-    parameters = _pillow.animation_parameters(raster, frames)
-    data = _pillow.encode(
-        image,
+    return _pillow.encode(
+        frames[0].image,
         "PNG",
-        compress_level=0 if len(frames) == 1 else min(level, _MAX_ZLIB_LEVEL),
+        compress_level=min(level, _MAX_ZLIB_LEVEL),
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         dpi=raster.dpi,
         pnginfo=info,
-        **parameters,
+        **_pillow.animation_parameters(raster, frames),
     )
-    if len(frames) > 1:
-        return data
-    return _compress(data, level, _hdr_chunks(raster.hdr), _encode_passes(image) if interlaced else ())
 
 
 def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
@@ -141,9 +137,13 @@ def _drawn_file(raster: Raster) -> bytes | None:
 
 
 def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
-    """The bits per sample: 2 or 4 for gray that comes from a source of as many bits, and still has only its levels."""
+    """Bits per sample: as few as a palette needs, and those of gray that still has only the levels of its source."""
     if isinstance(pixels, DeepPixels):
         return 16
+    if pixels.mode == "1":
+        return 1
+    if pixels.mode == "P":
+        return next(bits for bits in (1, 2, 4, 8) if _palette_size(pixels) <= 1 << bits)
     if pixels.mode == "L" and source in _GRAY_BITS:
         step = 255 // ((1 << source) - 1)
         if not any(count for level, count in enumerate(pixels.histogram()) if level % step):
@@ -152,21 +152,48 @@ def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
 
 
 def _encode_samples(
-    pixels: Image.Image | DeepPixels, bits: int, level: int, metadata: list[bytes], *, interlaced: bool
+    pixels: Image.Image | DeepPixels, bits: int, levels: Sequence[int], metadata: list[bytes], *, interlaced: bool
 ) -> bytes:
-    """A still without palette, through libpng only if its filters make the file smaller."""
+    """A still, the smallest of some levels, through libpng only if its filters make the file smaller."""
     import numpy as np
     from imagecodecs import deflate_encode
 
     samples: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
     header = (*pixels.size, bits, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
-    filtered = bits >= 8 and _filters_help(samples, level)
+    filtered = bits >= 8 and _filters_help(samples, levels[0])
+    if isinstance(pixels, Image.Image) and pixels.mode == "P":
+        metadata += _palette_chunks(pixels)
+        samples = samples << (8 - bits)
+    elif pixels.mode == "1":
+        samples = samples.astype(np.uint8) * np.uint8(255)
     passes = _passes(samples) if interlaced else [samples]
     parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
     rows = bytearray().join(parts) if interlaced else parts.pop()
     del samples, passes, pixels  # free memory before compression
     chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
-    return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), _chunk(b"IEND", b"")])
+    if len(levels) > 1 and len(rows) <= _SMALL:
+        levels = _LEVELS_IF_SMALL
+    compressed = min((bytes(deflate_encode(rows, level)) for level in levels), key=len)
+    return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", compressed), _chunk(b"IEND", b"")])
+
+
+def _palette_size(image: Image.Image) -> int:
+    """The number of colors up to the last one that is used."""
+    import numpy as np
+
+    return int(np.asarray(image).max()) + 1
+
+
+def _palette_chunks(image: Image.Image) -> list[bytes]:
+    """The colors that a picture with a palette uses, and their transparency, if there is any."""
+    count = _palette_size(image)
+    colors = bytes(image.getpalette("RGBA") or ()).ljust(4 * count, b"\0")[: 4 * count]
+    transparency = image.info.get("transparency", colors[3::4])
+    if isinstance(transparency, int):
+        transparency = bytes(0 if index == transparency else 255 for index in range(count))
+    opaque = transparency[:count].rstrip(b"\xff")
+    rgb = b"".join(colors[start : start + 3] for start in range(0, len(colors), 4))
+    return [_chunk(b"PLTE", rgb), *([_chunk(b"tRNS", opaque)] if opaque else [])]
 
 
 def compress_pixels(image: Image.Image) -> bytes:
@@ -259,36 +286,6 @@ def _passes(samples: NDArray[Any]) -> list[NDArray[Any]]:
     """The pictures of the passes of Adam7 that have pixels."""
     passes = (samples[y::down, x::across] for x, y, across, down in _PASSES)
     return [part for part in passes if part.size]
-
-
-def _encode_passes(image: Image.Image) -> Iterator[bytes]:
-    """The passes of a picture of mode 1 or P, as uncompressed files."""
-    import numpy as np
-
-    for samples in _passes(np.asarray(image)):
-        part = Image.fromarray(samples)
-        if image.palette is not None:
-            part.putpalette(image.palette)
-        yield _pillow.encode(part, "PNG", compress_level=0)
-
-
-def _compress(data: bytes, level: int, colors: Iterable[bytes], passes: Iterable[bytes]) -> bytes:
-    """Compresses a still that was written with compression level 0, interlaced if there are `passes`.
-
-    `colors` are chunks that precede the palette.
-
-    libdeflate takes a third of the time of the zlib in Pillow and libpng.
-    """
-    from imagecodecs import deflate_encode
-
-    before, rows, after = _split(data)
-    before[2:2] = colors
-    del data  # free memory before compression
-    interlaced = bytearray().join(_split(part)[1] for part in passes)
-    if interlaced:
-        header, rows = before[1], interlaced
-        before[1] = _chunk(header[4:8], header[8:_INTERLACE] + b"\1")
-    return b"".join([*before, _chunk(b"IDAT", bytes(deflate_encode(rows, level))), *after])
 
 
 def _split(data: bytes) -> tuple[list[bytes], bytearray, list[bytes]]:

@@ -8,7 +8,7 @@ from PIL import Image
 
 from engine import GainMap, Size, warn_gain_map_lost
 from plugins import _gain_map, _jpeg_pictures, _pillow
-from plugins._jpeg_pictures import Segments
+from plugins._jpeg_pictures import Pictures, Segments
 
 _XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
 _VERSION = bytes(4)  # of ISO 21496-1, in the first picture, whose numbers are in the second one
@@ -34,19 +34,19 @@ _DESCRIPTION = (
 )
 
 
-def read(data: bytes, read_segments: Callable[[bytes], Segments], size: Size, orientation: int) -> GainMap | None:
-    """The gain map of a file whose upright picture has this size. None without.
+def read(data: bytes, others: Pictures, size: Size, orientation: int) -> GainMap | None:
+    """The gain map among the other pictures of a file whose upright picture has this size. None without.
 
     Issues a FidelityWarning for one that cannot be read, and for further pictures.
     """
-    found = _jpeg_pictures.find_gain_map(data, read_segments)
+    found = _jpeg_pictures.find_gain_map(others)
     if found is None:
         return None
     import numpy as np
 
-    file, header = found
+    position, header = found
     try:
-        image = _pillow.open_image(file, "JPEG")
+        image = _pillow.open_image(data[position:], "JPEG")
         profile = image.info.get("icc_profile")
         upright = Image.fromarray(_pillow.apply_orientation(np.asarray(image), orientation))
     except _pillow.DAMAGES:

@@ -12,9 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 import weasyprint
 from PIL import ImageFile
+from weasyprint.text.fonts import FontConfiguration
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, FidelityWarning, call_within
+from engine import CorruptInput, FidelityWarning, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins import _zip
 from plugins._markup import check_elements
@@ -25,6 +26,7 @@ _INDEX = "index.html"
 _BASE = "http://archive.invalid/"  # to which relative URLs refer; only names of the archive are looked up in it
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # for which Pillow would start Ghostscript
 _LAYOUT_SHARE = 1 / 6  # of the CPU time of the job, which may use two cores: a third of its time
+_MAX_FONTS = 500  # each is a file in the folder of the job
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
 
@@ -60,6 +62,21 @@ class _Fetcher(URLFetcher):  # type: ignore[misc]
                 pass  # missing, or damaged
         self.refused[url] = None
         raise ValueError("Resources that are not in the file are not loaded.")
+
+
+class _Fonts(FontConfiguration):  # type: ignore[misc]
+    """The fonts of a page. Raises TooLarge for one too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added = 0
+
+    def add_font_face(self, rule_descriptors: object, url_fetcher: URLFetcher) -> None:
+        self._added += 1
+        if self._added > _MAX_FONTS:
+            details = {"max_fonts": _MAX_FONTS}
+            raise TooLarge(f"The file defines more than {_MAX_FONTS} fonts.", reason="elements", details=details)
+        super().add_font_face(rule_descriptors, url_fetcher)
 
 
 def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
@@ -102,7 +119,7 @@ def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher) -> bytes:
         file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
     )
     sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher)]
-    return bytes(source.write_pdf(stylesheets=sheets, presentational_hints=True))
+    return bytes(source.write_pdf(stylesheets=sheets, font_config=_Fonts(), presentational_hints=True))
 
 
 def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, transform
 from engine.option_types import Background
-from plugins import _canvas, _color_space, effects
+from plugins import _canvas, _color_space, watermark
 from plugins._sizes import length
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MODULES = ("numpy",)
 _LARGE = 10  # pixels: a radius of which a corner has nothing
 
 
-@transform(RASTER, after=effects.pixelate, memory=8)
+@transform(RASTER, after=watermark.watermark, memory=8)
 def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
     """Makes the corners of each frame transparent outside of circles. CMYK becomes sRGB, which can have alpha."""
     if radius is None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PYAV = Requirement(
     "PyAV",
     "reading and writing clips",
-    "pip install 'convertd[video]'",
+    "pip install '.[video]'",
     present=find_spec("av") is not None,
 )
 

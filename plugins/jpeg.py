@@ -69,7 +69,7 @@ def check_scans(data: bytes) -> None:
         )
 
 
-@conversion(JPEG, RASTER, memory=4)
+@conversion(JPEG, RASTER, memory=4, reduces=True)
 def decode(
     data: bytes,
     *,
@@ -79,19 +79,20 @@ def decode(
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
     data, image = open_file(data)
-    _jpeg_pictures.warn_of_further(data, read_segments, gain_map=False)
+    others = _jpeg_pictures.find_others(data, read_segments)
+    _jpeg_pictures.warn_of_lost(others, gain_map=False)
     size = _pillow.upright_size(image)
     scale = reduced_scale(size, drawing.needed_size(size))
     orientation = _exif.read_orientation(image)
     origin = Origin(JPEG, data, (0, 0, *image.size), orientation)
-    gain_map = _ultra_hdr.read(data, read_segments, size, orientation) if hdr == "keep" else None
+    gain_map = _ultra_hdr.read(data, others, size, orientation) if hdr == "keep" else None
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
-    raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin)
+    raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin, gain_map=gain_map)
     if scale == 1:
-        return replace(raster, gain_map=gain_map)
+        return raster
     reduced = raster.map(lambda frame: replace(frame, full_size=size))
-    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes, gain_map=gain_map)
+    return replace(reduced, sizes=[size], drawn_sizes=raster.sizes)
 
 
 _HOLDS = TargetCapabilities(
@@ -266,7 +267,7 @@ def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, d
     pictures there, and of a `gain_map`.
     """
     if metadata != "all":
-        _jpeg_pictures.warn_of_further(data, read_segments, gain_map=gain_map)
+        _jpeg_pictures.warn_of_lost(_jpeg_pictures.find_others(data, read_segments), gain_map=gain_map)
         data = _map_segments(data, partial(_filter_body, metadata=metadata))
     return data if dpi is None else _with_resolution(data, dpi)
 

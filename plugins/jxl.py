@@ -251,7 +251,8 @@ def from_jpeg(
         raise OSError("truncated")
     pixels = picture.width * picture.height
     size, orientation = _pillow.upright_size(picture), _exif.read_orientation(picture)
-    gain_map = _ultra_hdr.read(data, jpeg.read_segments, size, orientation) if hdr == "keep" else None
+    others = _jpeg_pictures.find_others(data, jpeg.read_segments) if hdr == "keep" else []
+    gain_map = _ultra_hdr.read(data, others, size, orientation)
     boxes = [write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
         kept = jpeg.filter_segments(data, metadata, gain_map=False, dpi=dpi)
@@ -277,7 +278,8 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
     filtered, header = jpeg.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
-    has_own = metadata == "all" and _jpeg_pictures.find_gain_map(original, jpeg.read_segments)
+    others = _jpeg_pictures.find_others(original, jpeg.read_segments) if metadata == "all" else []
+    has_own = _jpeg_pictures.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
     if gain_map is None:
         return filtered

@@ -25,20 +25,12 @@ async def back_up(file: Path, url: str, blobs: BlobStore, notes: str) -> int:
     """
     _check_absent(file)
     unfinished = file.with_name(f"{file.name}.unfinished")
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".convertd-") as name:
-        folder = Path(name)
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
-            with tarfile.open(fileobj=output, mode="w") as archive:
-                (folder / "notes").write_text(notes)
-                archive.add(folder / "notes", _NOTES)
-                (folder / "database").mkdir()
-                dumps.dump(url, folder / "database")
-                for part in sorted((folder / "database").iterdir()):
-                    archive.add(part, _DATABASE + part.name)
-                count = await _add_blobs(archive, blobs, folder / "blob")
-            output.flush()
-            os.fsync(output.fileno())
+    try:
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".convertd-") as name:
+            count = await _write(unfinished, Path(name), url, blobs, notes)
         unfinished.rename(file)
+    finally:
+        unfinished.unlink(missing_ok=True)
     return count
 
 
@@ -71,6 +63,22 @@ async def restore(file: Path, url: str, blobs: BlobStore, notes: Path) -> int:
                     await blobs.put(path.removeprefix(_BLOBS), content.fileno())
                 count += 1
         _extract(archive, members[_NOTES], notes)
+    return count
+
+
+async def _write(file: Path, folder: Path, url: str, blobs: BlobStore, notes: str) -> int:
+    """Writes the backup to a file, with copies of its parts in the folder. Returns the number of blobs."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+        with tarfile.open(fileobj=output, mode="w") as archive:
+            (folder / "notes").write_text(notes)
+            archive.add(folder / "notes", _NOTES)
+            (folder / "database").mkdir()
+            dumps.dump(url, folder / "database")
+            for part in sorted((folder / "database").iterdir()):
+                archive.add(part, _DATABASE + part.name)
+            count = await _add_blobs(archive, blobs, folder / "blob")
+        output.flush()
+        os.fsync(output.fileno())
     return count
 
 

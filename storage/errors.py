@@ -84,6 +84,16 @@ class TooManyWebhooks(StorageError):
         super().__init__(f"The account has {limit} webhooks. Delete one of them first.", {"max_webhooks": limit})
 
 
+class TooManyPresets(StorageError):
+    """The account has `limit` presets."""
+
+    code = "invalid_parameter"
+    reason = "too_many"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"The account has {limit} presets. Delete one of them first.", {"max_presets": limit})
+
+
 class WebhookDisabled(StorageError):
     """The webhook has ended, so nothing is delivered to it."""
 

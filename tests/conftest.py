@@ -24,12 +24,6 @@ hypothesis.settings.load_profile("at any pace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--generators",
-        choices=("python", "all"),
-        default="python",
-        help="clients to generate: of openapi-python-client, or also of openapi-ts (npm) and openapi-generator (Java)",
-    )
     parser.addoption("--screenshots", help="a folder for pictures of the pages")
     parser.addoption(
         "--rounds", type=int, default=1, help="repetitions of races over HTTP and of kills of a server or its clients"

@@ -33,7 +33,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
     {"services"},
     {"cluster", "agents"},
     {"http"},
-    {"handlers", "openapi", "openapi_schemas"},
+    {"handlers", "openapi", "openapi_bodies", "openapi_schemas"},
     {"routes"},
     {
         *(

@@ -107,18 +107,17 @@ class TestTheOptionOfThePlugin:
         assert options["opaque"] == self.schema
 
     def test_in_the_openapi_document(self, url: str) -> None:
-        paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
-        form = paths["/convert"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
-        bodies = [
-            paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
-            for path in ("/files/{file_id}/convert", "/batch/{batch_id}/convert")
-        ]
+        document = http.get(f"{url}/api/v1/openapi.json", timeout=30).json()
 
-        for schema in (form, *bodies):
-            assert self.schema.items() <= schema["properties"]["opaque"].items()
+        assert (
+            self.schema.items() <= document["components"]["schemas"]["ConvertOptions"]["properties"]["opaque"].items()
+        )
+        for path in ("/convert", "/files/{file_id}/convert", "/batch/{batch_id}/convert"):
+            ((_, media),) = document["paths"][path]["post"]["requestBody"]["content"].items()
+            assert media["schema"]["allOf"][1:] == [{"$ref": "#/components/schemas/ConvertOptions"}]
 
     def test_on_the_docs_page(self, url: str) -> None:
-        (row,) = re.findall(r'<tr id="option-opaque">(.*?)</tr>', http.get(f"{url}/docs").text)
+        (row,) = re.findall(r'<tr id="option-opaque"[^>]*>(.*?)</tr>', http.get(f"{url}/docs/options/more").text)
 
         assert "true, false" in row
         assert "Makes all pixels opaque." in row
@@ -183,12 +182,18 @@ class TestTheToolOfThePlugin:
 
     def test_in_the_documents(self, url: str) -> None:
         (tool,) = [one for one in http.get(f"{url}/api/v1/tools").json()["data"]["tools"] if one["id"] == "ff-tiles"]
-        paths = http.get(f"{url}/api/v1/openapi.json").json()["paths"]
+        paths = http.get(f"{url}/api/v1/openapi.json", timeout=30).json()["paths"]
         form = paths["/tools/ff-tiles"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+        own, options = form["allOf"]
 
         assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ff-tiles", "Cut into tiles", "ff")
         assert paths["/tools/ff-tiles"]["post"]["operationId"] == "cutIntoTiles"
-        assert (form["required"], {"file", "url", "stamp", "columns"} <= {*form["properties"]}) == ([], True)
+        assert ({*form["properties"]}, "url" in own["properties"], "required" in form) == (
+            {"file", "stamp"},
+            True,
+            False,
+        )
+        assert options == {"$ref": "#/components/schemas/CutIntoTilesOptions"}
         assert paths["/tools/ff-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
         assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
 

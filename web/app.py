@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ from web.supervisor import Supervisor, remove_metrics
 log = logging.getLogger("convertd.server")
 
 _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 connections and their files
+_DISK_THREADS = 32
 _BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
 
@@ -167,6 +169,8 @@ async def _serve(
 ) -> None:
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft_limit, min(hard_limit, _MAX_DESCRIPTORS)), hard_limit))
+    # Most of them wait until a file is on the disk, which flushes several at once.
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="disk"))
     stop = _stop_event(process)
     with _announcing(process):
         executor = server_executor(settings, registry, process.count)

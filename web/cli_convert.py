@@ -6,13 +6,14 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from engine import ConversionError, OptionValues
+from engine import ConversionError, OptionValue, OptionValues
 from engine.options import validate_options
 from engine.registry import Registry, load_registry
 from web.cli_local import convert_locally
@@ -27,13 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mode:
-    """How tasks run: here or on a `server`, `jobs` at a time; to `explain` or `submit` them instead of converting."""
+    """How tasks run: here or on a `server`, `jobs` at a time; to `explain` or `submit` them instead of converting.
+
+    `outputs` is the JSON of several results, `preset` the name of one of the account.
+    """
 
     server: str | None = None
     explain: bool = False
     submit: bool = False
     jobs: int | None = None
     display: Display = field(default_factory=Display)
+    outputs: str | None = None
+    preset: str | None = None
+
+    @property
+    def target(self) -> dict[str, str]:
+        """The fields of a request that say what it results in, besides its output format."""
+        fields = {"outputs": self.outputs, "preset": self.preset}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
@@ -41,6 +53,8 @@ def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
     invalid arguments."""
     if arguments.url is not None and mode.server is None:
         exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
+    if mode.preset is not None and mode.server is None:
+        exit_with("--preset needs --remote: a server keeps the presets.", WRONG_USAGE)
     if mode.submit and (mode.server is None or mode.explain or mode.display.as_json):
         exit_with("--async needs --remote, no --dry-run and no --json", WRONG_USAGE)
     registry = load_registry()
@@ -68,14 +82,20 @@ def _run(
             tool = tasks[0].tool
             known = registry.options if tool is None else registry.tool_options(tool)
             options = validate_options(known, given, from_text=True)
+            if tool is None:
+                tasks, options = _with_files(registry, tasks, options)
             _check_mode(tasks, mode)
+            if mode.outputs is not None and mode.server is None:
+                _check_outputs(registry, mode.outputs, options)
         except (ValueError, ConversionError) as error:
             exit_with(str(error), WRONG_USAGE)
         except OSError as error:
             exit_with(f"cannot read {error.filename or 'standard input'}: {error.strerror}", FAILED)
         if client is None:
             settings = load_settings_or_exit()
-            results = convert_locally(registry, tasks, options, settings, explain=mode.explain, jobs=mode.jobs)
+            results = convert_locally(
+                registry, tasks, options, settings, mode.outputs, explain=mode.explain, jobs=mode.jobs
+            )
             work = report(results, len(tasks), skipped, mode.display)
         else:
             work = _run_remotely(client, tasks, options, skipped, mode)
@@ -89,12 +109,36 @@ def _run(
         raise typer.Exit(FAILED)
 
 
+def _with_files(
+    registry: Registry, tasks: Sequence[ConversionTask], options: OptionValues
+) -> tuple[list[ConversionTask], dict[str, OptionValue]]:
+    """The tasks with the files that options name by their paths, and the other options. Raises OSError."""
+    files = {name: Path(str(value)) for name, value in options.items() if registry.options[name].is_file(value)}
+    for path in files.values():
+        path.open("rb").close()
+    others = {name: value for name, value in options.items() if name not in files}
+    return [replace(task, files=files) for task in tasks], others
+
+
 def _check_mode(tasks: Sequence[ConversionTask], mode: Mode) -> None:
     """Raises ValueError if the tasks cannot run in this mode."""
     if tasks[0].tool is not None and (mode.explain or mode.submit):
         raise ValueError("--dry-run and --async are for conversions of single files; this makes one file of several.")
     if mode.display.as_json and not mode.explain and any(task.output is None for task in tasks):
         raise ValueError("--json needs standard output, which the result uses, too.")
+
+
+def _check_outputs(registry: Registry, text: str, options: OptionValues) -> None:
+    """Raises ValueError and InvalidOption if the JSON of several outputs is invalid."""
+    from web.api.errors import ApiError  # noqa: PLC0415, rarely needed
+    from web.api.field_types import validate  # noqa: PLC0415, as above
+    from web.api.output_fields import KeptFields  # noqa: PLC0415, as above
+    from web.services.conversion_plan import read_outputs  # noqa: PLC0415, as above
+
+    try:
+        read_outputs(registry.options, validate(KeptFields, {"outputs": text}, from_text=True).outputs or (), options)
+    except ApiError as error:
+        raise ValueError(str(error)) from None
 
 
 def _open_client(server: str) -> AsyncClient:
@@ -110,14 +154,15 @@ async def _run_remotely(
     from convertd_client import ConvertdError  # noqa: PLC0415, as above
     from web import cli_remote  # noqa: PLC0415, as above
 
+    fields = {**options, **mode.target}
     async with client:
         results: AsyncIterator[TaskResult]
         if mode.submit:
-            results = cli_remote.submit_remotely(client, tasks, options)
+            results = cli_remote.submit_remotely(client, tasks, fields)
         elif mode.explain:
-            results = cli_remote.explain_remotely(client, tasks, options)
+            results = cli_remote.explain_remotely(client, tasks, fields)
         else:
-            results = cli_remote.convert_remotely(client, tasks, options, mode.jobs)
+            results = cli_remote.convert_remotely(client, tasks, fields, mode.jobs)
         done = await report(results, len(tasks), skipped, mode.display)
         hidden = mode.explain or mode.display.quiet or mode.display.as_json
         if not hidden and any(not result.error for result in done):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,12 +37,12 @@ def _formats(incomplete: str, *, outputs: bool) -> list[str]:
     return sorted(name for name in names if name.startswith(incomplete.lower()))
 
 
-Inputs = Annotated[
-    list[Path],
+Inputs = Annotated[  # paths of inputs and outputs are text, because the last one may end with a slash
+    list[str],
     typer.Argument(
         metavar="INPUT... OUTPUT",
-        help="Input files or folders, then the output file or folder; - is standard input or output. Several files "
-        "become one if a tool joins them, such as pictures into a PDF.",
+        help="Input files or folders, then the output file or folder, which is made if it ends with a slash; - is "
+        "standard input or output. Several files become one if a tool joins them, such as pictures into a PDF.",
     ),
 ]
 ToolInputs = Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Input files; - is standard input.")]
@@ -50,7 +51,7 @@ ToolInput = Annotated[
     typer.Argument(metavar="INPUT...", help="Input file, or several if OUTPUT is a folder; - is standard input."),
 ]
 Output = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "-o",
         "--output",
@@ -59,7 +60,7 @@ Output = Annotated[
     ),
 ]
 ToolOutput = Annotated[
-    Path,
+    str,
     typer.Option(
         "-o",
         "--output",
@@ -89,6 +90,17 @@ Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="Convert the 
 Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="With --remote: the server fetches the file. The argument is OUTPUT."),
+]
+Outputs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON",
+        help="Several results of each INPUT: a JSON list of objects, each with output_format, options and a name. "
+        "OUTPUT is then a folder, or a file whose name ends in .zip.",
+    ),
+]
+Preset = Annotated[
+    str | None, typer.Option(metavar="NAME", help="With --remote: the preset of the account whose options are used.")
 ]
 Explain = Annotated[
     bool,
@@ -131,6 +143,8 @@ def convert(
     jobs: Jobs = None,
     server: Server = None,
     url: Url = None,
+    outputs: Outputs = None,
+    preset: Preset = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -140,8 +154,8 @@ def convert(
 
 
 def run_convert(
-    files: list[Path],
-    output: Path | None,
+    files: list[str],
+    output: str | None,
     to: list[str] | None,
     source_format: str | None,
     recursive: bool,
@@ -151,6 +165,8 @@ def run_convert(
     jobs: int | None,
     server: str | None,
     url: str | None,
+    outputs: str | None,
+    preset: str | None,
     quiet: bool,
     verbose: bool,
     as_json: bool,
@@ -160,8 +176,12 @@ def run_convert(
     from web import cli_convert, cli_tasks
 
     given = {name: value for name, value in options.items() if value is not None}
-    arguments = cli_tasks.Arguments(files, to or (), source_format, overwrite, url, output, recursive)
-    mode = cli_convert.Mode(server, explain, submit, jobs, _display(quiet, verbose, as_json))
+    paths, folder = [Path(name) for name in files], (output or "".join(files[-1:])).endswith("/")
+    place = None if output is None else Path(output)
+    arguments = cli_tasks.Arguments(paths, to or (), source_format, overwrite, url, place, recursive, folder)
+    filename = None if options.get("filename") is None else str(options["filename"])
+    arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset))
+    mode = cli_convert.Mode(server, explain, submit, jobs, _display(quiet, verbose, as_json), outputs, preset)
     cli_convert.run(arguments, given, mode)
 
 
@@ -198,7 +218,7 @@ def tool_command(name: str) -> Any:
 
     def run(
         inputs: list[Path],
-        output: Path,
+        output: str,
         overwrite: bool | None = None,
         server: str | None = None,
         quiet: bool = False,
@@ -211,7 +231,8 @@ def tool_command(name: str) -> Any:
         given = {option: value for option, value in values.items() if value is not None and option not in tool.files}
         files = {option: Path(values[option]) for option in tool.files if values[option] is not None}
         mode = cli_convert.Mode(server, display=_display(quiet, verbose, as_json))
-        cli_convert.run_tool(cli_tasks.ToolArguments(name, inputs, output, overwrite, files), given, mode)
+        arguments = cli_tasks.ToolArguments(name, inputs, Path(output), overwrite, files, output.endswith("/"))
+        cli_convert.run_tool(arguments, given, mode)
 
     annotations = {
         "inputs": ToolInputs if tool.takes_several else ToolInput,

@@ -106,7 +106,7 @@ class LocalBackend:
 
     async def _run(self, call: Call, folder: Path) -> TaskResult:
         from web.agents.calls import AgentError
-        from web.cli_local import convert_task, explain_task, make_plan
+        from web.cli_local import convert_task, explain_task, make_plans
         from web.cli_tasks import ConversionTask
 
         target = self._registry.format(call.target)
@@ -118,8 +118,8 @@ class LocalBackend:
         name = call.sources[0].name or "result"
         output = call.output or folder / "out" / f"{Path(name).stem}.{target.extensions[0]}"
         task = ConversionTask(inputs, name, name, None, output, target, call.overwrite, call.tool, further)
-        plan = make_plan(self._registry, task, call.options)
-        return await (explain_task if call.dry_run else convert_task)(self._executor, task, plan, call.options)
+        planned = make_plans(self._registry, task, call.options)
+        return await (explain_task if call.dry_run else convert_task)(self._executor, task, planned, call.options)
 
     async def formats(self, source: str | None, target: str | None) -> dict[str, Any]:
         """Returns the output formats of all input formats or of one, or the options of a pair."""

@@ -70,14 +70,14 @@ def _storage_error(error: Exception) -> str | None:
     from storage.database.migrate import NewerSchema  # noqa: PLC0415
     from storage.errors import StorageError  # noqa: PLC0415
 
-    first_line = str(error).partition("\n")[0]
+    first_line, install = str(error).partition("\n")[0], "install it in the source folder with: pip install"
     match error:
         case ImproperlyConfigured():
-            return "PostgreSQL needs the package psycopg; install it with: pip install 'convertd[postgres]'"
+            return f"PostgreSQL needs the package psycopg; {install} '.[postgres]'"
         case ModuleNotFoundError(name="obstore"):
-            return "S3 needs the package obstore; install it with: pip install 'convertd[s3]'"
+            return f"S3 needs the package obstore; {install} '.[s3]'"
         case ModuleNotFoundError(name="cryptography" | "dask" | "distributed" as package):
-            return f"a cluster needs the package {package}; install it with: pip install 'convertd[cluster]'"
+            return f"a cluster needs the package {package}; {install} '.[cluster]'"
         case NewerSchema():
             return f"{first_line} Install that release."
         case PeeweeException():

@@ -14,7 +14,7 @@ from engine import OptionValues
 from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
 from web.cli_results import Explanation, Failure, TaskResult, failure, publish, refusal, temporary_path
-from web.cli_tasks import ConversionTask, UsageError
+from web.cli_tasks import CHOSEN_LATER, ConversionTask, UsageError
 
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
@@ -32,7 +32,7 @@ async def convert_remotely(
     """Converts on the server, `jobs` files at a time. Yields results in order of completion."""
 
     async def convert(task: ConversionTask) -> TaskResult:
-        if not (task.output and task.output.is_dir()) and (refused := refusal(task, task.output)) is not None:
+        if (refused := refusal(task, task.known_output)) is not None:
             return refused
         with temporary_path(task.output) as path:
             done = await _request(client, task, path, options)
@@ -48,7 +48,7 @@ async def submit_remotely(
     """Submits the files in their order, and prints the ids of their jobs."""
 
     async def submit(task: ConversionTask) -> TaskResult:
-        job = await client.submit(*_source(task), url=task.url, name=task.name, **_fields(options))
+        job = await client.submit(*_source(task), url=task.url, name=task.name, **_fields(task, options))
         print(job.job_id, flush=True)
         return TaskResult(task, Outcome(task.target.name, 0))
 
@@ -62,7 +62,7 @@ async def explain_remotely(
     """Yields what the conversions would do."""
 
     async def explain(task: ConversionTask) -> TaskResult:
-        found = await client.inspect(*_source(task), url=task.url, name=task.name, **_fields(options))
+        found = await client.inspect(*_source(task), url=task.url, name=task.name, **_fields(task, options))
         explanation = Explanation(found.input_format, found.path, found.losses, found.options, frozenset(options))
         return TaskResult(task, _outcome(found, 0), explanation=explanation)
 
@@ -94,13 +94,14 @@ async def _run_all(
             work.cancel()
 
 
-def _source(task: ConversionTask) -> tuple[Path | None, str]:
-    """The input of a conversion, None if the server fetches it, and the output format."""
-    return next(iter(task.inputs), None), task.target.name
+def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
+    """The input of a conversion, None if the server fetches it, and the output format, None if other fields say it."""
+    return next(iter(task.inputs), None), None if task.target == CHOSEN_LATER else task.target.name
 
 
-def _fields(options: OptionValues) -> dict[str, Any]:
-    return {**options}
+def _fields(task: ConversionTask, options: OptionValues) -> dict[str, Any]:
+    """The options of a conversion or tool, and its further files."""
+    return {**task.files, **options}
 
 
 def _outcome(described: Result | Inspection, size: int) -> Outcome:
@@ -115,8 +116,8 @@ async def _request(client: AsyncClient, task: ConversionTask, path: Path, option
     """Converts on the server, and writes the result to the path."""
     if task.tool is None:
         source, target = _source(task)
-        return await client.convert(source, target, url=task.url, to=path, name=task.name, **_fields(options))
+        fields = _fields(task, options)
+        return await client.convert(source, target, url=task.url, to=path, name=task.name, **fields)
     several = load_registry().tools[task.tool].takes_several
     files = task.inputs if several else task.inputs[0]
-    further: dict[str, Any] = {**task.files, **options}
-    return await client.tool(task.tool, files, to=path, name=task.name, **further)
+    return await client.tool(task.tool, files, to=path, name=task.name, **_fields(task, options))

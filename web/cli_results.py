@@ -10,7 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_IMODE
 from typing import Any
@@ -130,6 +130,10 @@ def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: i
         with path.open("rb") as file, os.fdopen(os.dup(1), "wb") as standard_output:
             shutil.copyfileobj(file, standard_output)
         return TaskResult(task, outcome, ("standard output",), original_size)
+    if task.named:  # a server chooses the names
+        place = task.output.parent
+        output = place if outcome.container else place / Path(outcome.filename).name
+        return publish(replace(task, output=output, named=False), path, outcome, original_size)
     if outcome.container and not task.archive:
         return _unpack(task, task.output, path, outcome, original_size)
     if (refused := refusal(task, task.output)) is not None:

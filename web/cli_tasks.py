@@ -7,13 +7,20 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import typer
 
 from engine import FileFormat
+from engine.auto_format import AUTO
 from engine.registry import Registry
+
+AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
+"""Stands for the smallest of several formats."""
+
+CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
+"""Stands for the format, or the formats, that the options `outputs` and `preset` say."""
 
 _STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
 
@@ -26,7 +33,8 @@ class UsageError(ValueError):
 class Arguments:
     """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input.
 
-    Without an `output`, the last of the paths can be the output.
+    Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
+    `filename`: the template of results. `chosen_later`: other options say what the results are.
     """
 
     paths: Sequence[Path]
@@ -36,26 +44,31 @@ class Arguments:
     url: str | None = None
     output: Path | None = None
     recursive: bool = False
+    folder: bool = False
+    filename: str | None = None
+    chosen_later: bool = False
 
 
 @dataclass(frozen=True)
 class ToolArguments:
-    """The arguments of a tool, as given. `files` are its further files by name. `overwrite` is as in Arguments."""
+    """The arguments of a tool, as given. `files` are its further files by name. The others are as in Arguments."""
 
     tool: str
     paths: Sequence[Path]
     output: Path
     overwrite: bool | None
     files: Mapping[str, Path]
+    folder: bool = False
 
 
 @dataclass(frozen=True)
 class ConversionTask:
     """A file to convert, the output format, and the output file, None for standard output.
 
-    With a tool, `inputs` can be several files, and `files` are the tool's further files by name. `label` names the
-    input in messages. The format of the first input is detected by its content and its filename `name`; it is
-    `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None: fail.
+    With a tool, `inputs` can be several files. `files` are further files of the tool or of options by name. `label`
+    names the input in messages. The format of the first input is detected by its content and its filename `name`; it
+    is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
+    fail. `named`: the result has its own name, in the folder of the output.
     """
 
     inputs: tuple[Path, ...]
@@ -68,6 +81,12 @@ class ConversionTask:
     tool: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     url: str | None = None
+    named: bool = False
+
+    @property
+    def known_output(self) -> Path | None:
+        """The file that the result is written to, if it is one and known before the conversion."""
+        return None if self.named or (self.output is not None and self.output.is_dir()) else self.output
 
     @property
     def archive(self) -> bool:
@@ -86,18 +105,32 @@ class SkippedFile:
 def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitStack) -> list[ConversionTask]:
     """Returns the tasks of a tool: one of all files, or one for each file if the tool takes one and OUTPUT is a folder.
 
-    Copies standard input as `make_tasks` does. Raises UsageError, and OSError for an input that cannot be read.
+    Makes that folder, and copies standard input as `make_tasks` does. Raises UsageError, and OSError for an input that
+    cannot be read, or a folder that cannot be made.
     """
     tool, output = registry.tools[arguments.tool], arguments.output
-    if tool.takes_several or not output.is_dir():
+    several = len(arguments.paths) > 1 and not tool.takes_several
+    if not _is_folder(registry, output, ends_with_slash=arguments.folder, several=several):
+        _check_output(None if output == _STANDARD_STREAM else output)
         return [_make_tool_task(registry, arguments, arguments.paths, output, files)]
+    if tool.takes_several:
+        raise UsageError(f"{output} is a folder; expected the name of the file that {tool.name} makes.")
     outputs = [
         output if tool.archive else output / path.with_suffix(f".{tool.target.extensions[0]}").name
         for path in arguments.paths
     ]
     _check_different(outputs if not tool.archive else ())
     pairs = zip(arguments.paths, outputs, strict=True)
-    return [_make_tool_task(registry, arguments, [path], place, files) for path, place in pairs]
+    tasks = [_make_tool_task(registry, arguments, [path], place, files) for path, place in pairs]
+    output.mkdir(parents=True, exist_ok=True)
+    return tasks
+
+
+def _is_folder(registry: Registry, output: Path, *, ends_with_slash: bool, several: bool) -> bool:
+    """Whether the output is a folder, which may have to be made: it ends with a slash, or is for `several` results."""
+    if output.exists() or output == _STANDARD_STREAM:
+        return output.is_dir()
+    return ends_with_slash or (several and registry.format(output.suffix[1:]) is None)
 
 
 def _make_tool_task(
@@ -122,6 +155,7 @@ def _may_replace(output: Path | None) -> bool | None:
 
 def _make_url_task(registry: Registry, arguments: Arguments, url: str) -> ConversionTask:
     """Returns the task of --url URL OUTPUT, whose input the server fetches. Raises UsageError."""
+    _check_not_named(arguments)
     outputs = [*arguments.paths, *([] if arguments.output is None else [arguments.output])]
     if len(outputs) != 1 or arguments.source_format or len(arguments.to) > 1:
         raise UsageError("with --url, expected one OUTPUT; the server finds out the format of the file.")
@@ -147,21 +181,24 @@ def make_tasks(
     skipped: list[SkippedFile] = []
     source_format = _format(registry, arguments.source_format) if arguments.source_format else None
     overwrite = arguments.overwrite
-    if not arguments.to:
+    if not arguments.to and not arguments.chosen_later:
+        _check_not_named(arguments)
         task = _make_named_task(registry, arguments, source_format, files, skipped)
         return [task], skipped
-    targets = [_format(registry, name) for name in dict.fromkeys(arguments.to)]
+    targets = [_format(registry, name) for name in dict.fromkeys(arguments.to)] or [CHOSEN_LATER]
     planned = [
         (path, output, target) for target in targets for path, output in _pairs(registry, arguments, target, skipped)
     ]
-    for path, output, _ in planned:
-        _check(path, output, may_make_folder=arguments.recursive)
-    _check_different([output for _, output, _ in planned])
+    _check_planned(arguments, planned)
     if overwrite is None and arguments.output is not None and len(planned) == 1:
         overwrite = _may_replace(planned[0][1])
     opened = {path: _open(path, source_format, files) for path in dict.fromkeys(path for path, _, _ in planned)}
     tasks = [
-        ConversionTask((opened[path][0],), *opened[path][1:], source_format, output, target, overwrite)
+        replace(
+            ConversionTask((opened[path][0],), *opened[path][1:], source_format, output, target, overwrite),
+            named=output not in (None, arguments.output)
+            and (arguments.filename is not None or target in (AUTO_FORMAT, CHOSEN_LATER)),
+        )
         for path, output, target in planned
     ]
     return tasks, list(dict.fromkeys(skipped))
@@ -176,10 +213,11 @@ def _make_named_task(
 ) -> ConversionTask:
     """The task of INPUT... OUTPUT, whose extension is the output format. A tool makes one file of several."""
     *paths, output = [*arguments.paths, *([] if arguments.output is None else [arguments.output])]
-    if not paths or output.is_dir():
+    if not paths or output.is_dir() or arguments.folder:
         raise UsageError("expected INPUT and OUTPUT; use --to FORMAT to convert into a folder.")
     target, tool = _target_of(registry, output), None
     found = [file for path in paths for file in _expand(registry, path, arguments.recursive, None, skipped, output)]
+    _check_output(output)
     for path in found:
         _check(path, output)
     if len(found) > 1 or any(path.is_dir() for path in paths):
@@ -189,6 +227,23 @@ def _make_named_task(
     inputs = tuple(path for path, _, _ in opened)
     label, name = opened[0][1:] if len(opened) == 1 else (f"{len(opened)} files", output.name)
     return ConversionTask(inputs, label, name, source_format, output, target, overwrite, tool)
+
+
+def _check_planned(arguments: Arguments, planned: Sequence[tuple[Path, Path | None, FileFormat]]) -> None:
+    """Raises UsageError for an input or output that cannot be used, and if two results would have the same name."""
+    for path, output, _ in planned:
+        _check(path, output)
+    _check_different([output for _, output, _ in planned])
+    if any(output in (None, arguments.output) for _, output, _ in planned):
+        _check_not_named(arguments)
+    if arguments.filename is not None and len(planned) > 1 and "{name}" not in arguments.filename:
+        raise UsageError("--filename needs {name}, so that the results of several inputs have different names.")
+
+
+def _check_not_named(arguments: Arguments) -> None:
+    """Raises UsageError if an option names a result whose output is not a folder."""
+    if arguments.filename is not None:
+        raise UsageError("--filename names the files in a folder; use it with --to FORMAT.")
 
 
 def _joining_tool(registry: Registry, paths: Sequence[Path], target: FileFormat) -> str:
@@ -224,7 +279,7 @@ def _open(path: Path, source_format: FileFormat | None, files: ExitStack) -> tup
 
 
 def _format(registry: Registry, name: str) -> FileFormat:
-    found = registry.format(name)
+    found = AUTO_FORMAT if name.lower() == AUTO else registry.format(name)
     if found is None:
         raise UsageError(f"{name} is not a known format; see 'convertd formats'.")
     return found
@@ -245,18 +300,21 @@ def _pairs(
 ) -> Iterator[tuple[Path, Path | None]]:
     """The inputs and outputs of a command with --to. The inputs of a folder are its files."""
     paths, output = [*arguments.paths], arguments.output
-    if output is None and paths[1:] and (paths[-1].is_dir() or paths[-1] == _STANDARD_STREAM):
+    if output is None and paths[1:] and (arguments.folder or paths[-1].is_dir() or paths[-1] == _STANDARD_STREAM):
         output = paths.pop()
     elif output is None and paths == [_STANDARD_STREAM]:
         output = _STANDARD_STREAM
+    several = len(paths) > 1 or paths[0].is_dir() or len(arguments.to) > 1
     if output == _STANDARD_STREAM:
-        if len(paths) > 1 or paths[0].is_dir() or len(arguments.to) > 1:
+        if several:
             raise UsageError("only one INPUT can be converted to standard output.")
+        _check_output(None)
         yield paths[0], None
         return
-    if output is not None and not output.is_dir():
-        if len(paths) > 1 or paths[0].is_dir() or len(arguments.to) > 1:
+    if output is not None and not _is_folder(registry, output, ends_with_slash=arguments.folder, several=several):
+        if several:
             raise UsageError(f"{output} is not a folder, and cannot hold several results.")
+        _check_output(output)
         yield paths[0], output
         return
     for path in paths:
@@ -309,17 +367,15 @@ def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None) -
         return "its extension is of no readable format"
     if fmt == target:
         return f"its format is {target} already"
-    if target is not None and target not in registry.targets(fmt):
+    if target is not None and target.name in registry.formats and target not in registry.targets(fmt):
         return f"{fmt} cannot be converted to {target}"
     return None
 
 
-def _check(path: Path, output: Path | None, *, may_make_folder: bool = False) -> None:
-    """Raises UsageError if there is no such input, no folder for the output, or if they are the same file."""
+def _check(path: Path, output: Path | None) -> None:
+    """Raises UsageError if there is no such input, or if the output is the same file."""
     if path != _STANDARD_STREAM and not path.is_file():
         raise UsageError(f"{path} is not a file or folder." if not path.exists() else f"{path} is not a regular file.")
-    if not may_make_folder:
-        _check_output(output)
     if output is not None and path.exists() and output.exists() and output.samefile(path):
         raise UsageError(f"the output would overwrite the input {path}.")
 

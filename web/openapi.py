@@ -12,10 +12,11 @@ from typing import Any
 from engine.registry import Registry
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.errors import STATUS
-from web.api.field_types import FieldDescription, RequestModel, describe, describe_option
+from web.api.field_types import FieldDescription, RequestModel, describe
 from web.api.headers import header_components, header_refs
-from web.api.operations import ALL_TARGETS, ZIP, Access, FileField, FormFields, Operation, Response
-from web.api.values import API, nullable
+from web.api.operations import ALL_TARGETS, ZIP, Access, Operation, Response
+from web.api.values import API
+from web.openapi_bodies import RequestBodies
 from web.openapi_schemas import DESCRIPTION, SECURITY, SUMMARY, TAGS, Schemas, error_name, reference
 
 _TEXT = {"type": "string"}
@@ -33,6 +34,7 @@ _PATH_PARAMETERS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "batch_id": ("The id of a batch of this account.", "batch_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "input_format": ("An input format.", "jpeg"),
         "output_format": ("An output format.", "webp"),
+        "name": ("The name of a preset of this account.", "thumbnails"),
         "job_id": ("The id of a job of this account.", "job_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
         "token": ("The rest of the link.", "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7.1795238640.Zq3xKfX0v9yJm2Lw8Rt5Ub1Nc7Hd4Gs6Pa"),
         "webhook_id": ("The id of a webhook of this account.", "webhook_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"),
@@ -68,12 +70,13 @@ class DocumentedOperation:
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
+    bodies = RequestBodies(registry, schemas.components)
     responses = _Responses(schemas, (ZIP, *(target.media_type for _, target in registry.pairs())))
     used_tags = {op.operation.tag for op in operations}
     paths: dict[str, Any] = {}
     for op in operations:
         outside = {} if op.path.startswith(API) else {"servers": [{"url": base_url.removesuffix(API)}]}
-        paths.setdefault(op.path.removeprefix(API), outside)[op.method.lower()] = _operation(op, registry, responses)
+        paths.setdefault(op.path.removeprefix(API), outside)[op.method.lower()] = _operation(op, bodies, responses)
     return {
         "openapi": "3.1.1",
         "info": {
@@ -91,15 +94,14 @@ def document(operations: Sequence[DocumentedOperation], registry: Registry, base
             "securitySchemes": {"apiKey": {"type": "http", "scheme": "bearer", "description": SECURITY}},
             "headers": header_components(),
             "responses": dict(sorted(responses.components.items())),
-            "schemas": dict(sorted(schemas.components.items())),
+            "schemas": dict(sorted((schemas.components | bodies.components).items())),
         },
     }
 
 
-def _operation(op: DocumentedOperation, registry: Registry, responses: _Responses) -> dict[str, Any]:
+def _operation(op: DocumentedOperation, bodies: RequestBodies, responses: _Responses) -> dict[str, Any]:
     summary, _, description = op.operation.documentation.partition("\n\n")
-    options = [describe_option(option) for option in op.operation.options_of(registry).values()]
-    parameters, body = _parameters(op), _request_body(op.operation, options)
+    parameters, body = _parameters(op), bodies.of(op.operation)
     return {
         "operationId": op.operation.id,
         "tags": [op.operation.tag],
@@ -147,48 +149,6 @@ def _parameter(
         "schema": dict(schema),
         "example": example,
     }
-
-
-def _request_body(operation: Operation, options: Sequence[FieldDescription]) -> dict[str, Any] | None:
-    if operation.form is not None:
-        return _form_body(operation.form, options)
-    return None if operation.json is None else _json_body(describe(operation.json), options)
-
-
-def _form_body(form: FormFields, options: Sequence[FieldDescription]) -> dict[str, Any]:
-    own = [field for field in describe(form.fields) if field.name not in form.left_out]
-    fields = [*own, *(describe(form.urls) if form.urls else ()), *options]
-    files = {file.name: _file(file) for file in form.files}
-    properties = {**files, **{field.name: _property(field) for field in fields}}
-    required = [file.name for file in form.files if file.minimum and not (form.urls and file is form.file)]
-    required += [field.name for field in fields if field.required]
-    schema = {"type": "object", "required": required, "properties": properties, "additionalProperties": False}
-    encoding = {file.name: {"contentType": file.media_type} for file in form.files}
-    return {"required": True, "content": {"multipart/form-data": {"schema": schema, "encoding": encoding}}}
-
-
-def _file(file: FileField) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "string", "format": "binary", "contentMediaType": file.media_type}
-    if file.maximum > 1:
-        schema = {"type": "array", "items": schema, "minItems": file.minimum, "maxItems": file.maximum}
-    return schema | {"description": file.description}
-
-
-def _json_body(fields: Sequence[FieldDescription], options: Sequence[FieldDescription]) -> dict[str, Any]:
-    required = [field.name for field in fields if field.required]
-    properties = {
-        field.name: _property(field) if field.required or "default" in field.schema else nullable(_property(field))
-        for field in (*fields, *options)
-    }
-    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required:
-        schema["required"] = required
-    example = {field.name: field.example for field in fields}
-    return {"required": bool(required), "content": {_JSON: {"schema": schema, "example": example}}}
-
-
-def _property(field: FieldDescription) -> dict[str, Any]:
-    return {**field.schema, "description": field.description, "examples": [field.example]}
 
 
 class _Responses:

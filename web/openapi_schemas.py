@@ -49,6 +49,7 @@ TAGS: Mapping[Tag, str] = MappingProxyType(
         "Batches": "Convert many files in one request.",
         "Jobs": "Requests that are processed in the background: with the header `Prefer: respond-async` or the field "
         "`webhook_url`, each request that converts files.",
+        "Presets": "Fields of requests that the account keeps under a name.",
         "PDF": "Tools that edit PDFs.",
         "Tools": "Other tools.",
         "Account": "Balance, limits, usage and API keys.",

@@ -13,9 +13,9 @@ from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operat
 from web.api.values import API
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
-from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryPreview
+from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryIdentify, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
-from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, Session, UsageCsv
+from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, UsageCsv
 from web.handlers.dashboard_jobs import JobAction, JobDownload, JobsPage
 from web.handlers.dashboard_webhooks import (
     NewWebhook,
@@ -24,7 +24,7 @@ from web.handlers.dashboard_webhooks import (
     WebhookAction,
     WebhooksPage,
 )
-from web.handlers.docs import REFERENCE_PAGES, Docs, Reference
+from web.handlers.docs import Docs, DocsIndex
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -47,6 +47,7 @@ from web.handlers.pages import (
     VerifyPage,
     load_templates,
 )
+from web.handlers.presets import PresetResource, Presets
 from web.handlers.service import (
     ApiRoot,
     Conversion,
@@ -59,6 +60,7 @@ from web.handlers.service import (
     Tools,
     Version,
 )
+from web.handlers.sign_in import Session, SignInEmail, SignInLink
 from web.handlers.webhooks import (
     OwnSecret,
     Redelivery,
@@ -72,7 +74,9 @@ from web.http.handler import BaseHandler
 from web.http.responses import TextCache, TextCompression
 from web.metrics.conversions import OTHER
 from web.openapi import DocumentedOperation
+from web.services.accounts import SIGN_IN_LINK
 from web.services.container import Services
+from web.services.docs_contents import DOCS_PAGES
 
 Resource: TypeAlias = tuple[str, type[BaseHandler]]
 """A regular expression of paths, and the handler."""
@@ -102,6 +106,8 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/account/keys/([^/]+)", KeyResource),
     (f"{API}/account/keys/([^/]+)/rotate", KeyRotation),
     (f"{API}/credits/purchase", Purchase),
+    (f"{API}/presets", Presets),
+    (f"{API}/presets/([^/]+)", PresetResource),
     (f"{API}/webhooks", Webhooks),
     (f"{API}/webhooks/stripe", StripeWebhook),
     (f"{API}/webhooks/secret", OwnSecret),
@@ -126,12 +132,15 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/checkout/([^/]+)/(pay|decline|cancel)", CheckoutAction),
     ("/", Landing),
     ("/docs", Docs),
-    (f"/docs/({'|'.join(REFERENCE_PAGES)})", Reference),
+    (f"/docs/({'|'.join(page.name for page in DOCS_PAGES[1:])})", Docs),
+    ("/docs/index.json", DocsIndex),
     ("/register", RegisterPage),
     ("/developers/verify", VerifyPage),
     ("/status", StatusPage),
     ("/dashboard", Dashboard),
     ("/dashboard/(sign-in|sign-out)", Session),
+    ("/dashboard/sign-in-email", SignInEmail),
+    (SIGN_IN_LINK, SignInLink),
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/jobs", JobsPage),
@@ -150,6 +159,7 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
 # The script of the landing page uses these. They are not part of the API.
 TRIAL_RESOURCES: tuple[Resource, ...] = (
     ("/try/convert", TryConvert),
+    ("/try/identify", TryIdentify),
     ("/try/preview", TryPreview),
 )
 

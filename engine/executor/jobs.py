@@ -55,12 +55,26 @@ class JobLimits:
 
 
 @dataclass(frozen=True)
+class JobOutput:
+    """A result that a job makes of its input, and its options.
+
+    `targets` are names of formats; of several, the smallest file is the result. Results with a `name`, which can be
+    empty, are files of a ZIP.
+    """
+
+    targets: tuple[str, ...]
+    options: OptionValues = field(default_factory=dict, repr=False)
+    name: str | None = None
+
+
+@dataclass(frozen=True)
 class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which is forked from the `template` and ends
     after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` are those of the inputs.
+    With `outputs`, which need an input and no tool, `target` and `options` are not used.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
     bytes, by which an executor may place the job; JobLimits has the limit.
     """
@@ -76,6 +90,7 @@ class Job:
     memory: int = 0
     file_names: tuple[str, ...] = ()
     input_names: tuple[str, ...] = ()
+    outputs: tuple[JobOutput, ...] = ()
 
     @classmethod
     def of(

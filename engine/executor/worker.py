@@ -6,28 +6,27 @@ has its own descriptors and soft limits. The process refuses jobs of a second ac
 
 import errno
 import os
-import re
 import select
 import socket
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
-from typing import BinaryIO, NoReturn
-from zipfile import ZipFile, ZipInfo
+from typing import IO, NamedTuple, NoReturn
 
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
-from engine.conversions import EncodedFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
 from engine.executor import jobs
 from engine.executor.jobs import Job, JobLimits, JobResult, Request
-from engine.media import Pictures, Raster
+from engine.executor.result_files import ResultWriter, page_name
+from engine.executor.several import PlannedOutput, heaviest, plan_outputs, write_outputs
+from engine.media import Raster
 from engine.options import OptionValues
 from engine.planner import Plan
 from engine.registry import Registry, load_registry
+from engine.shared_steps import PlanSteps
 
 MAX_FILES = 250
 """Files per job; the kernel passes at most 253 descriptors at once."""
@@ -35,8 +34,6 @@ MAX_FILES = 250
 CONNECTION = 3
 """The descriptor of the connection; all higher ones are closed between jobs."""
 
-_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in file names of one operating system or another
-_MAX_NAME = 100  # characters
 _MAX_DESCRIPTORS = 256 - CONNECTION - 1  # the process's limit on open files
 
 
@@ -120,6 +117,8 @@ class Worker:
 
     def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
         registry = load_registry()
+        if job.outputs:
+            return self._run_outputs(registry, job, descriptors, limit_memory)
         sources = [registry.formats[name] for name in job.inputs]
         # The sender has validated the options. To do so here would take 2 ms of each new process.
         plan = registry.plan(sources, job.target, job.tool, job.options, job.file_names, validated=True)
@@ -128,6 +127,14 @@ class Worker:
         if job.dry_run:
             return foresee(plan, job.options, descriptors)
         return convert(registry, plan, job.options, descriptors, limit_memory, job.name, job.input_names)
+
+    def _run_outputs(
+        self, registry: Registry, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]
+    ) -> JobResult:
+        planned = plan_outputs(registry, job.inputs, job.outputs, job.file_names)
+        if not any(plan.programs for one in planned for plan in one.plans):
+            self._forbid_programs()
+        return convert_outputs(registry, planned, descriptors, limit_memory, job.name)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -177,9 +184,52 @@ def convert(
         if pixels is not None:
             limit_memory(memory_estimate.allowed_bytes(plan, pixels, files))
 
+    with os.fdopen(output, "wb") as file:
+        inputs = _Inputs(map(_read, sources), input_names)
+        return _convert(registry, plan, options, inputs, name, file, on_decoded)
+
+
+def convert_outputs(
+    registry: Registry,
+    planned: Sequence[PlannedOutput],
+    descriptors: list[int],
+    limit_memory: Callable[[int], None],
+    name: str,
+) -> JobResult:
+    """Runs the plans of several outputs as `convert` does. The limit in bytes is that of the largest picture."""
+    *sources, output = descriptors
+    files = sum(os.fstat(source).st_size for source in sources)
+    limit_memory(memory_estimate.allowed_bytes(heaviest(planned), files=files))
+    contents = [_read(source) for source in sources]
+
+    def run(plan: Plan, options: OptionValues, name: str, file: IO[bytes], shared: PlanSteps) -> JobResult:
+        return _convert(registry, plan, options, _Inputs(contents), name, file, shared=shared)
+
+    with os.fdopen(output, "wb") as file:
+        return write_outputs(planned, name, file, run)
+
+
+class _Inputs(NamedTuple):
+    """The contents of the inputs, which are read when they are needed, and their names."""
+
+    contents: Iterable[bytes]
+    names: tuple[str, ...] = ()
+
+
+def _convert(
+    registry: Registry,
+    plan: Plan,
+    options: OptionValues,
+    inputs: _Inputs,
+    name: str,
+    file: IO[bytes],
+    on_decoded: Callable[[Sequence[object]], None] = lambda _payloads: None,
+    shared: PlanSteps | None = None,
+) -> JobResult:
+    """Runs a plan, verifies each file of the result, and writes them to `file`."""
     verify = partial(verification.verify, registry, plan, options=options)
-    writer = _ResultWriter(output, name, plan.target.extensions[0], verify)
-    result = pipeline.run(plan, map(_read, sources), options, on_decoded, writer.add, input_names)
+    writer = ResultWriter(file, partial(page_name, name, options, plan.target), verify)
+    result = pipeline.run(plan, inputs.contents, options, on_decoded, writer.add, inputs.names, shared)
     first = writer.pictures[0]
     width, height = first.size or (None, None)
     pages = sum(one.count for one in writer.pictures)
@@ -205,56 +255,6 @@ def _peak_pixels(payloads: Sequence[object]) -> int | None:
     peaks = [payload.peak_pixels for payload in payloads if isinstance(payload, Raster)]
     known = [peak for peak in peaks if peak is not None]
     return max(known) if known and len(known) == len(peaks) else None
-
-
-class _ResultWriter:
-    """Verifies the files of a result and writes them to a descriptor: one as it is, several into a ZIP.
-
-    The files in the ZIP have this `name` and `extension`, and are stored without compression. `pictures` is what the
-    verification found in each file, `check_seconds` its duration.
-    """
-
-    def __init__(self, descriptor: int, name: str, extension: str, verify: Callable[[EncodedFile], Pictures]) -> None:
-        self.pictures: list[Pictures] = []
-        self.check_seconds = 0.0
-        self._verify = verify
-        self._descriptor = descriptor
-        self._name = _file_name(name)
-        self._extension = extension
-        self._output: BinaryIO | None = None
-        self._zip: ZipFile | None = None
-        self._names: set[str] = set()
-
-    def add(self, file: EncodedFile) -> None:
-        started = perf_counter()
-        self.pictures.append(self._verify(file))
-        self.check_seconds += perf_counter() - started
-        self._output = self._output or os.fdopen(self._descriptor, "wb")
-        if file.name is None:
-            self._output.write(file.data)
-            return
-        self._zip = self._zip or ZipFile(self._output, "w")
-        extension = file.format.extensions[0] if file.format else self._extension
-        name = f"{self._name or jobs.DEFAULT_NAME}-{_file_name(file.name)}.{extension}"
-        if name in self._names:
-            raise StepFailed("Two files of the result have the same name.")
-        self._names.add(name)
-        entry = ZipInfo(name)
-        entry.external_attr = 0o644 << 16
-        self._zip.writestr(entry, file.data)
-
-    def close(self) -> int:
-        """Ends the ZIP. Returns the size of the output in bytes."""
-        assert self._output is not None  # a result has at least one file
-        if self._zip is not None:
-            self._zip.close()
-        with self._output as output:
-            return output.tell()
-
-
-def _file_name(text: str) -> str:
-    """The text as a part of a file name."""
-    return _RESERVED.sub("_", text.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
 
 
 def foresee(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> JobResult:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,8 @@ def _dump_tables(connection: peewee.PostgresqlDatabase, folder: Path) -> None:
         tables.setdefault(table, []).append(column)
     cursor: Any = connection.cursor()
     for table, columns in tables.items():
-        with (folder / table).open("wb") as file, cursor.copy(f"COPY {_columns(table, columns)} TO STDOUT") as blocks:
+        statement = f"COPY {_columns(table, columns)} TO STDOUT"
+        with (folder / table).open("wb") as file, _errors_of_peewee(), cursor.copy(statement) as blocks:
             for block in blocks:
                 file.write(block)
     ((migration,),) = connection.execute_sql(f"SELECT max(name) FROM {_HISTORY}").fetchall()
@@ -111,10 +112,21 @@ def _load_tables(connection: peewee.PostgresqlDatabase, tables: dict[str, list[s
     for table in sorter.static_order():
         connection.execute_sql(f"ALTER TABLE {_quoted(table)} DISABLE TRIGGER USER")
         statement = f"COPY {_columns(table, tables[table])} FROM STDIN"
-        with (folder / table).open("rb") as file, cursor.copy(statement) as copy:
+        with (folder / table).open("rb") as file, _errors_of_peewee(), cursor.copy(statement) as copy:
             while block := file.read(1 << 20):
                 copy.write(block)
         connection.execute_sql(f"ALTER TABLE {_quoted(table)} ENABLE TRIGGER USER")
+
+
+@contextmanager
+def _errors_of_peewee() -> Iterator[None]:
+    """Raises the errors of the driver as those of other statements. Peewee has none that copies."""
+    import psycopg  # noqa: PLC0415, SQLite needs no driver
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise peewee.DatabaseError(str(error)) from error
 
 
 def _columns(table: str, columns: Sequence[str]) -> str:

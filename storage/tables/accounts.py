@@ -16,6 +16,9 @@ from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
 from storage.tables import files, jobs, ledger, models, webhooks
 
+TRIAL_EMAIL = "trials@convertd.invalid"
+"""The address of the account that pays for trials. Its domain cannot exist, and registration refuses it."""
+
 _DAY = 86_400  # seconds
 _GMAIL = ("gmail.com", "googlemail.com")  # two names of the same mailboxes
 
@@ -88,13 +91,13 @@ def find(transaction: Transaction, email: str) -> StoredAccount | None:
 
 
 def list_all(transaction: Transaction) -> tuple[StoredAccount, ...]:
-    """Returns all accounts, oldest first, without deleted ones."""
-    return _select(transaction, models.Account.email != "")
+    """Returns the accounts of all clients, oldest first, without deleted ones."""
+    return _select(transaction, models.Account.email.not_in(["", TRIAL_EMAIL]))
 
 
 def any_exists(transaction: Transaction) -> bool:
-    """Whether at least one account exists."""
-    return transaction.first(models.Account.select()) is not None
+    """Whether at least one client has, or has had, an account."""
+    return transaction.first(models.Account.select().where(models.Account.email != TRIAL_EMAIL)) is not None
 
 
 def mark_verified(transaction: Transaction, account: str) -> None:
@@ -119,9 +122,10 @@ def grant(transaction: Transaction, email: str, amount: int, ref: str | None = N
 
 
 def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
-    """Deletes an account with its keys, sessions, files, batches, jobs, webhooks and logged requests. Raises NotFound.
+    """Deletes an account with its keys, sessions, files, batches, jobs, webhooks, presets and logged requests.
 
-    The rows of the ledger, of purchases and of usage stay. Returns the blobs that nothing refers to any more.
+    The rows of the ledger, of purchases and of usage stay. Returns the blobs that nothing refers to any more. Raises
+    NotFound.
     """
     by_address = models.Account.select().where(models.Account.email_key == email_key(email))
     account = transaction.select_for_update(by_address)
@@ -130,7 +134,8 @@ def delete(transaction: Transaction, email: str) -> tuple[str, ...]:
     blobs = (*files.delete_all(transaction, account.id), *jobs.delete_all(transaction, account.id))
     keys = models.Key.select(models.Key.key_id).where(models.Key.account == account.id)
     transaction.execute(models.Session.delete().where(models.Session.api_key.in_(keys)))
-    for table in (models.Key, models.Batch, models.Idempotency, models.Request):
+    owned = (models.Key, models.Batch, models.Idempotency, models.Request, models.Preset)
+    for table in (models.DashboardSession, *owned):
         transaction.execute(table.delete().where(table.account == account.id))
     webhooks.delete_all(transaction, account.id)
     _delete_verifications(transaction, account)

@@ -1,11 +1,10 @@
-"""API keys: issue, authenticate, rotate, revoke. Dashboard sessions: a random token in place of a key.
+"""API keys: issue, authenticate, rotate, revoke.
 
-A key is `cvd_live_`, 32 random characters and a checksum of 6. Only the SHA-256 of keys and tokens is stored.
+A key is `cvd_live_`, 32 random characters and a checksum of 6. Only its SHA-256 is stored.
 """
 
 import hashlib
 import re
-import secrets
 import zlib
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
@@ -21,14 +20,12 @@ from storage.tables.accounts import StoredAccount
 
 MAX_GRACE = 604_800  # seconds: 7 days
 MAX_KEYS = 50  # valid keys of an account
-SESSION_LIFETIME = 43_200  # seconds: 12 hours
 
 _PREFIX = "cvd_live_"
 _RANDOM = 32  # characters: 190 bits
 _CHECKSUM = 6  # characters
 _VISIBLE = 15  # characters at the beginning, which identify a key in lists
 _FORM = re.compile(rf"{_PREFIX}[0-9A-Za-z]{{{_RANDOM + _CHECKSUM}}}")
-_SESSION_TOKEN_BYTES = 32
 _USE_INTERVAL = 60  # seconds between updates of `last_used_at`
 
 
@@ -54,16 +51,15 @@ class IssuedKey:
     text: str = field(repr=False)
 
 
-_ACCOUNT_COLUMNS = ", ".join(f"a.{column.column_name}" for column in columns(models.Account, StoredAccount))
+ACCOUNT_COLUMNS = ", ".join(f"a.{column.column_name}" for column in columns(models.Account, StoredAccount))
+"""The columns of the table `account a`, in the order of the fields of StoredAccount."""
+
 _KEY_COLUMNS = ", ".join(f"k.{column.column_name}" for column in columns(models.Key, Key))
 _SELECT = (
-    f"SELECT {_ACCOUNT_COLUMNS}, {_KEY_COLUMNS} FROM api_key k JOIN account a ON a.id = k.account"
+    f"SELECT {ACCOUNT_COLUMNS}, {_KEY_COLUMNS} FROM api_key k JOIN account a ON a.id = k.account"
     " WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > :now)"
 )
 SELECT_BY_SHA256 = Statement(f"{_SELECT} AND k.sha256 = :sha256")
-SELECT_BY_SESSION = Statement(
-    f"{_SELECT} AND k.id = (SELECT api_key FROM session WHERE sha256 = :sha256 AND expires_at > :now)"
-)
 SELECT_VALID_KEY = Statement(
     "SELECT 1 FROM api_key WHERE id = :id AND account = :account"
     " AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
@@ -162,41 +158,6 @@ def list_keys(transaction: Transaction, account: str) -> tuple[Key, ...]:
     table = models.Key
     query = table.select(*columns(table, Key)).where((table.account == account) & _valid(transaction.now))
     return transaction.values(Key, query.order_by(table.created_at, table.key_id))
-
-
-def begin_session(transaction: Transaction, sha256: str) -> tuple[str, StoredAccount]:
-    """Starts a session for the key with this SHA-256. Returns its token and the account. Raises InvalidKey.
-
-    The account may be unverified; callers check `verified_at`.
-    """
-    account, key = authenticate(transaction, sha256)
-    record_use(transaction, account.id, key.key_id)
-    token = secrets.token_urlsafe(_SESSION_TOKEN_BYTES)
-    row = {
-        "sha256": digest(token),
-        "api_key": key.key_id,
-        "created_at": transaction.now,
-        "expires_at": transaction.now + SESSION_LIFETIME,
-    }
-    transaction.insert(models.Session.insert(row))
-    return token, account
-
-
-def find_session(transaction: Transaction, token: str) -> tuple[StoredAccount, Key]:
-    """Returns the account and the key of a session. Raises InvalidKey if the session or its key has ended."""
-    return _found(transaction.execute_statement(SELECT_BY_SESSION, sha256=digest(token), now=transaction.now))
-
-
-def end_session(transaction: Transaction, token: str) -> None:
-    """Ends the session. Does nothing if there is none."""
-    table = models.Session
-    transaction.execute(table.delete().where(table.sha256 == digest(token)))
-
-
-def delete_expired_sessions(transaction: Transaction) -> int:
-    """Deletes expired sessions. Returns their number."""
-    table = models.Session
-    return transaction.execute(table.delete().where(table.expires_at <= transaction.now))
 
 
 def _checksum(text: str) -> str:

@@ -29,7 +29,7 @@ HOLD_CREDITS = Statement(
     " RETURNING balance"
 )
 CHARGE_HELD_CREDITS = Statement(
-    "UPDATE account SET held = held - :credits, used = used + :credits WHERE TRUE AND id = :account"
+    "UPDATE account SET held = held - :charged, used = used + :charged WHERE TRUE AND id = :account"
     " RETURNING balance, low_credits"
 )
 INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot", "created_at", "expires_at")
@@ -165,16 +165,20 @@ def reserve(
     return Hold(hold_id, account, amount, row[0])
 
 
-def settle(transaction: Transaction, hold: Hold, record: UsageRecord) -> int:
+def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *further: UsageRecord) -> int:
     """Charges a hold for an operation that succeeded. Returns the balance in credits.
 
-    Raises HoldLost if the hold has ended; nothing is charged then, and the caller must discard the result.
+    `further` are its results after the first one, which cost as much each. Raises HoldLost if the hold has ended;
+    nothing is charged then, and the caller must discard the result.
     """
     entry = _entry(transaction, hold.account, "charge", -hold.amount, hold.id)
-    operation = {**vars(record), "success": True, "credits": hold.amount}
-    row = transaction.execute_all(SETTLE, **entry, **operation, hold=hold.id)
+    part = hold.amount // (1 + len(further))
+    operation = {**vars(record), "success": True, "credits": hold.amount - len(further) * part}
+    row = transaction.execute_all(SETTLE, **entry, **operation, hold=hold.id, charged=hold.amount)
     if row is None:
         raise HoldLost
+    for one in further:
+        usage.record(transaction, hold.account, one, success=True, credits=part)
     remaining, low_credits = int(row[1]), row[2]
     if low_credits is not None and remaining < low_credits:
         _tell_low_credits(transaction, hold.account, remaining, low_credits)

@@ -42,6 +42,19 @@ class Key(Model):
         table_name = "api_key"
 
 
+class Preset(Model):
+    """Fields of requests, as JSON, that an account keeps under a name."""
+
+    account = TextField()
+    name = TextField()
+    fields = TextField()
+    created_at = BigIntegerField()
+    updated_at = BigIntegerField()
+
+    class Meta:
+        primary_key = CompositeKey("account", "name")
+
+
 class Verification(Model):
     """An email verification token, stored as its SHA-256. `account` is null for a new registration."""
 
@@ -282,8 +295,21 @@ class Reversal(Model):
     final = BooleanField()
 
 
+class DashboardSession(Model):
+    """A dashboard session, by the SHA-256 of its token. One that was begun with an API key ends with it."""
+
+    sha256 = TextField(primary_key=True)
+    account = TextField()
+    api_key = TextField(null=True)
+    created_at = BigIntegerField()
+    expires_at = BigIntegerField()
+
+    class Meta:
+        table_name = "dashboard_session"
+
+
 class Session(Model):
-    """A dashboard session, by the SHA-256 of its token. It ends with its API key at the latest."""
+    """A dashboard session of a server of the previous release."""
 
     sha256 = TextField(primary_key=True)
     api_key = TextField()
@@ -302,6 +328,7 @@ class Request(Model):
     code = TextField(null=True)
     milliseconds = BigIntegerField()
     at_milliseconds = BigIntegerField()
+    details = TextField(null=True)  # JSON
 
 
 class Counter(Model):

@@ -11,7 +11,10 @@ MAX_REQUESTS = 200  # stored requests per account
 
 @dataclass(frozen=True)
 class LoggedRequest:
-    """A completed request. `code` is the error code, if any. Query strings and file names are not stored."""
+    """A completed request. `code` is the error code, if any. Query strings and file names are not stored.
+
+    `details` is JSON: what else its dashboard shows.
+    """
 
     id: str
     account: str
@@ -21,6 +24,7 @@ class LoggedRequest:
     code: str | None
     milliseconds: int
     at_milliseconds: int  # Unix time
+    details: str | None = None
 
 
 _NAMES = [field.name for field in fields(LoggedRequest)]

@@ -8,7 +8,8 @@ from peewee import fn
 
 from storage.database import Transaction
 from storage.database.transaction import Statement
-from storage.tables import models
+from storage.tables import accounts, models
+from storage.tables.accounts import TRIAL_EMAIL
 
 # The partial index hold_open has only these rows.
 SUM_HELD = Statement("SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM hold WHERE state = 'held'")
@@ -18,7 +19,7 @@ SUM_HELD = Statement("SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM hold 
 class Totals:
     """Numbers of accounts and files, sums of credits, and the size of all uploads and results in bytes.
 
-    An account that has ever bought credits is a paid account.
+    An account that has ever bought credits is a paid account. The account of trials is neither counted nor summed up.
     """
 
     free_accounts: int
@@ -45,6 +46,9 @@ def read(transaction: Transaction) -> Totals | None:
         transaction.execute(table.update({table.amount: table.amount + added[name]}).where(table.name == name))
     counters = {row.name: row.amount for row in transaction.all(table.select())}
     ((held,),) = transaction.execute_statement(SUM_HELD)
+    if (trials := accounts.find(transaction, TRIAL_EMAIL)) is not None:
+        counters["free_accounts"] -= 1
+        counters["credits"] -= trials.credits_remaining
     return Totals(balance=counters.pop("credits") - held, held=held, **counters)
 
 

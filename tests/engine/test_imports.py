@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("kind", ["all", pytest.param("plan", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", ["all", "plan"])
 def test_jobs_import_no_module(folder: Path, kind: str) -> None:
     program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder)]
 

@@ -151,8 +151,9 @@ def test_the_options_of_a_plan() -> None:
         "turns": 0,
         "fit": "inside",
         "level": 5,
+        "filename": None,
     }
-    assert _REGISTRY.plan([_SCAN], _PRINT).options == {}
+    assert _REGISTRY.plan([_SCAN], _PRINT).options.keys() == {"filename"}
     assert _REGISTRY.pair_options(_REGISTRY.plan([_SCAN], _PRINT)).keys() == options.keys()
 
 

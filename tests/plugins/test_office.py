@@ -16,8 +16,9 @@ from plugins._zip import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
 from tests.support.samples import metafiles, office_files
+from tests.support.samples.books import zipped
 from tests.support.samples.generated import SIZE, quadrants
-from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt, zipped
+from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
 

@@ -5,6 +5,7 @@ in the documented order.
 """
 
 import random
+from itertools import product
 from math import ceil, floor, sqrt
 from typing import Any
 
@@ -15,13 +16,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import OptionValue
-from tests.support.results.conversions import convert, opened
+from tests.support.results.conversions import convert, convert_with, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
 _SIZE = (180, 130)
 _LUMINANCE = np.array([[0.213, 0.715, 0.072]] * 3)
 _ROUNDS, _LONG_ROUNDS = 12, 300
+_MARK = (200, 30, 60)
+_FROM_SRGB = {  # light, as published for these primaries
+    "p3": [[0.8225, 0.1774, 0], [0.0332, 0.9669, 0], [0.0171, 0.0724, 0.9108]],
+    "adobe-rgb": [[0.7152, 0.2848, 0], [0, 1, 0], [0, 0.0412, 0.9588]],
+}
 
 
 def _choices(chance: random.Random) -> dict[str, OptionValue]:
@@ -45,11 +51,23 @@ def _choices(chance: random.Random) -> dict[str, OptionValue]:
         "blur": lambda: chance.uniform(0.4, 4),
         "sharpen": lambda: chance.uniform(0.5, 2),
         "pixelate": lambda: chance.randint(2, 9),
+        "watermark_position": lambda: chance.choice(["northwest", "south", "0.3,0.6", "tile"]),
+        "watermark_opacity": lambda: chance.uniform(0, 1),
+        "watermark_size": lambda: chance.uniform(5, 100),
+        "watermark_margin": lambda: chance.uniform(0, 20),
+        "watermark_angle": lambda: chance.choice([90, -90, 180]),
         "radius": lambda: chance.choice(["6", "50%"]),
         "pad": lambda: chance.choice(["7", "1,2,3,4", "10%"]),
         "background": lambda: chance.choice(["#123456", "#fff"]),
+        "output_profile": lambda: chance.choice(["p3", "adobe-rgb", "srgb"]),
     }
     return {name: choose() for name, choose in every.items() if chance.random() < 0.3}
+
+
+def _files(options: dict[str, OptionValue]) -> dict[str, bytes]:
+    """The watermark, if an option is about one."""
+    given = any(name.startswith("watermark_") for name in options)
+    return {"watermark": saved(Image.new("RGB", (24, 12), _MARK), "PNG")} if given else {}
 
 
 class _Model:
@@ -59,8 +77,10 @@ class _Model:
         self.options = options
         self.samples = samples
         self.has_alpha = False
-        for step in (self._trim, self._crop, self._turn, self._resize, self._adjust, self._filter, self._border):
+        for step in (self._trim, self._crop, self._turn, self._resize, self._adjust, self._filter, self._mark):
             step()
+        self._border()
+        self._convert()
 
     @property
     def size(self) -> tuple[int, int]:
@@ -171,6 +191,40 @@ class _Model:
                 result[square] = self.samples[square].mean(axis=(0, 1))
         self.samples = result
 
+    def _mark(self) -> None:
+        """A mark of one color, whose shape alone depends on its size."""
+        given, (width, height) = self.options, self.size
+        if not _files(given):
+            return
+        turned, tiled = abs(given.get("watermark_angle", 0)) == 90, given.get("watermark_position") == "tile"
+        margin = round(width * given.get("watermark_margin", 2) / 100)
+        inner = (width, height) if tiled else (max(1, width - 2 * margin), max(1, height - 2 * margin))
+        across, down = (0.5, 1.0) if turned else (1.0, 0.5)  # The sides of the mark are relative to its width.
+        most = min(width * given.get("watermark_size", 25) / 100, inner[0] / across, inner[1] / down)
+        sides = max(1, round(most)), max(1, round(most / 2))
+        sides = sides[::-1] if turned else sides
+        sides = min(sides[0], inner[0]), min(sides[1], inner[1])
+        points = {"northwest": (0, 0), "south": (0.5, 1), "0.3,0.6": (0.3, 0.6)}
+        point = points.get(given.get("watermark_position", ""), (1, 1))
+        left, top = (
+            min(max(floor(share * whole - part / 2), 0), whole - part)
+            for share, whole, part in zip(point, inner, sides, strict=True)
+        )
+        above = np.zeros((height, width, 1))
+        columns = range(0, width, sides[0] + margin) if tiled else [left + (width - inner[0]) // 2]
+        rows = range(0, height, sides[1] + margin) if tiled else [top + (height - inner[1]) // 2]
+        for x, y in product(columns, rows):
+            above[y : y + sides[1], x : x + sides[0]] = given.get("watermark_opacity", 0.5)
+        self.samples = self.samples * (1 - above) + np.array(_MARK) / 255 * above
+
+    def _convert(self) -> None:
+        """The light of sRGB as light of other primaries, with another curve."""
+        name = self.options.get("output_profile", "srgb")
+        light = np.where(self.samples <= 0.04045, self.samples / 12.92, ((self.samples + 0.055) / 1.055) ** 2.4)
+        light = np.clip(light @ np.array(_FROM_SRGB.get(name, np.eye(3))).T, 0, 1)
+        curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+        self.samples = light ** (256 / 563) if name == "adobe-rgb" else curve
+
     def _border(self) -> None:
         (width, height), given = self.size, self.options
         alpha = np.ones((height, width))
@@ -229,7 +283,7 @@ def test_combinations_are_as_the_model(deep: bool, pytestconfig: pytest.Config) 
         options = _choices(random.Random(1000 * deep + seed))
         model = _Model(samples, options)
 
-        found = pyvips.Image.pngload_buffer(convert(data, "png", **options).data).numpy()
+        found = pyvips.Image.pngload_buffer(convert_with(data, "png", _files(options), **options).data).numpy()
 
         pixels = found.astype(float) / np.iinfo(found.dtype).max
         assert (pixels.shape[1], pixels.shape[0]) == model.size, (seed, options)

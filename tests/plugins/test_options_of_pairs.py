@@ -17,7 +17,9 @@ from engine.registry import load_registry
 from tests.support.results.conversions import codes
 from tests.support.results.facts import Facts, facts, pixels
 from tests.support.results.option_checks import (
+    MARK_CHECKS,
     PADDED,
+    PROFILE_CHECKS,
     animation_check,
     check_pad,
     check_radius,
@@ -31,9 +33,10 @@ from tests.support.samples.pdf_documents import without_object_streams
 from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
-# Formats whose options are tested elsewhere: in test_books, test_html and test_icons.
+# Formats whose options are tested elsewhere: in test_books, test_html and test_icons. Files are in test_watermark; what
+# servers and commands do by options is in tests/web.
 _OTHERS = {"mov", "mp4", "webm", "cbz", "djvu", "epub", "fb2", "html", "md", "mobi", "txt", "xps", "cur", "icns", "ico"}
-_OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes"}
+_OF_OTHERS = {"at", "page_size", "landscape", "margin", "font_size", "sizes", "watermark", "filename", "formats"}
 # Other targets have 8 bits.
 _DEPTHS = {"png": (8, 16), "tiff": (8, 16), "avif": (8, 10, 12), "heic": (8, 10), "psd": (8, 16), "psb": (8, 16)}
 _DEPTHS |= dict.fromkeys(("jp2", "j2k", "jxl"), (8, 10, 12, 16))
@@ -252,6 +255,8 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
     "blur": changes({"blur": 2}),
     "sharpen": changes({"sharpen": 1}),
     "pixelate": changes({"pixelate": 4}),
+    **MARK_CHECKS,
+    **PROFILE_CHECKS,
     "loop": animation_check({"loop": 2}),
     "delay": animation_check({"delay": 70}),
     "speed": animation_check({"speed": 2}),
@@ -290,7 +295,7 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 # Each pair has its share of the options, with --long all: of transforms, which are the same for all formats, fewer.
 _IN_MEMORY = (
     *("scale", "dpr", "max_pixels", "trim", "radius", "pad", "brightness", "contrast", "saturation", "gamma"),
-    *("blur", "sharpen", "pixelate"),
+    *("blur", "sharpen", "pixelate", *MARK_CHECKS, *PROFILE_CHECKS),
 )
 _SHARE, _SHARE_IN_MEMORY = 3, 9
 

@@ -1,5 +1,7 @@
 """PNG with a palette: colors, dithering, quality, transparency and size."""
 
+import struct
+import zlib
 from io import BytesIO
 from typing import Any
 
@@ -145,3 +147,30 @@ def test_animations_have_no_common_palette() -> None:
 
     assert codes(result) == {"option_ignored"}
     assert Image.open(BytesIO(result.data)).n_frames == 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("colors", [2, 4, 16, 256])
+def test_palettes_are_stored_without_filters_in_few_bits(colors: int) -> None:
+    """Filters make the indexes of colors less alike, and their files larger."""
+    data = convert(saved(photo((400, 300)), "PNG"), "png", colors=colors).data
+
+    width, height, bits = struct.unpack_from(">IIB", data, 16)
+    compressed = b"".join(data[start + 4 : start + 4 + size] for start, size in _chunks(data, b"IDAT"))
+    rows = zlib.decompress(compressed)
+    stride = 1 + -(-width * bits // 8)
+    assert 1 << bits == colors
+    assert len(rows) == height * stride
+    assert set(rows[::stride]) == {0}
+    assert len(compressed) <= len(zlib.compress(rows, 9))
+    assert [size for _, size in _chunks(data, b"PLTE")] == [3 * colors]
+
+
+def _chunks(data: bytes, kind: bytes) -> list[tuple[int, int]]:
+    """Where the types of chunks of a kind are in a PNG, and their sizes."""
+    found, start = [], 8
+    while start < len(data):
+        size = int.from_bytes(data[start : start + 4])
+        if data[start + 4 : start + 8] == kind:
+            found.append((start + 4, size))
+        start += size + 12
+    return found

@@ -21,6 +21,7 @@ from storage.tables import (
     ledger_audit,
     models,
     request_log,
+    sessions,
 )
 from storage.tables.api_keys import IssuedKey, parse_key
 from storage.tables.idempotency import Claim
@@ -88,7 +89,7 @@ def _used_account(database: Database, email: str, name: str) -> tuple[str, Issue
     registration = run(email_verification.register, email, name)
     verified = run(email_verification.verify, registration.token, free_credits=50)
     account, issued = verified.account.id, verified.issued
-    token, _ = run(api_keys.begin_session, parse_key(issued.text))
+    token, _ = run(sessions.begin, parse_key(issued.text))
     run(ledger.settle, run(ledger.reserve, account, 2, OWNER, 60), USE)
     run(ledger.reserve, account, 3, OWNER, 60)
     run(files.add_processed, account, replace(SOURCE, source=f"up_{name}"), replace(CONVERTED, blob=f"r_{name}"), DAY)
@@ -110,7 +111,7 @@ def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
 
     assert run(accounts.delete, "ADA@example.org") == ("b_ada", "r_ada", "up_ada")
 
-    for function, secret in ((api_keys.authenticate, parse_key(issued.text)), (api_keys.find_session, token)):
+    for function, secret in ((api_keys.authenticate, parse_key(issued.text)), (sessions.find, token)):
         with pytest.raises(InvalidKey):
             run(function, secret)
     left = run(accounts.get, account)
@@ -124,7 +125,7 @@ def test_a_deleted_account_leaves_only_its_ledger(database: Database) -> None:
     assert {token.email for token in tokens} == {"bob@example.org", "BOB@EXAMPLE.ORG"}
     assert len(run(Transaction.all, models.Usage.select())) == 2
     assert run(api_keys.authenticate, parse_key(other_key.text))[0].id == other
-    assert run(api_keys.find_session, other_token)[0].id == other
+    assert run(sessions.find, other_token)[0].id == other
 
 
 @pytest.mark.both_databases

@@ -18,6 +18,7 @@ from storage.tables import (
     links,
     models,
     request_log,
+    sessions,
     totals,
     usage,
 )
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.both_databases
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_MODULES = (accounts, api_keys, batches, email_verification, files, links, request_log, totals, usage)
+_MODULES = (accounts, api_keys, batches, email_verification, files, links, request_log, sessions, totals, usage)
 _EMAIL = "person@example.org"
 
 
@@ -104,11 +105,15 @@ def _use_keys(run: Recorder, account: str) -> None:
     parsed = parse_key(issued.text)
     run(api_keys.record_use, account, issued.key.key_id)
     run(api_keys.check_valid, account, issued.key.key_id)
-    token, owner = run(api_keys.begin_session, parsed)
+    token, owner = run(sessions.begin, parsed)
     assert owner.id == account
-    assert run(api_keys.find_session, token) == run(api_keys.authenticate, parsed)
-    run(api_keys.end_session, token)
-    assert run(api_keys.delete_expired_sessions) == 0
+    assert run(sessions.find, token) == (run(api_keys.authenticate, parsed)[0], issued.key.key_id)
+    run(sessions.end, token)
+    assert run(sessions.find, run(sessions.begin_without_key, account))[1] is None
+    requested = run(email_verification.request_sign_in, _EMAIL)
+    assert requested is not None
+    assert run(sessions.find, run(email_verification.sign_in, requested.token))[0].id == account
+    assert run(sessions.delete_expired) == 0
     rotated = run(api_keys.rotate, account, issued.key.key_id, 0)
     assert len(run(api_keys.list_keys, account)) == 2
     run(api_keys.revoke, account, rotated.key.key_id)

@@ -28,6 +28,7 @@ TABLES = (
     models.StoredBytes,
     models.Lane,
     models.Job,
+    models.DashboardSession,
     models.Session,
     models.Request,
     models.Purchase,

@@ -11,7 +11,6 @@ import pytest
 
 from storage.database import Database, Transaction
 from storage.tables import (
-    api_keys,
     archives,
     batches,
     deliveries,
@@ -23,6 +22,7 @@ from storage.tables import (
     ledger,
     purchases,
     receivers,
+    sessions,
     totals,
     usage,
     webhooks,
@@ -38,7 +38,7 @@ CALLS: dict[str, Callable[[Transaction], object]] = {
     "idempotency.delete_expired": idempotency.delete_expired,
     "email_verification.delete_expired": email_verification.delete_expired,
     "purchases.delete_abandoned": purchases.delete_abandoned,
-    "api_keys.delete_expired_sessions": api_keys.delete_expired_sessions,
+    "sessions.delete_expired": sessions.delete_expired,
     "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
     "files.list_page": lambda transaction: files.list_page(
         transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"

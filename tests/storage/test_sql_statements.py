@@ -8,19 +8,19 @@ import pytest
 
 from storage.database import Database
 from storage.database.transaction import Statement, Transaction
-from storage.tables import api_keys, ledger, models, request_log, usage
+from storage.tables import api_keys, ledger, models, request_log, sessions, usage
 from storage.tables.api_keys import digest
 from tests.support.samples.storage import Clock, open_account
 
 pytestmark = pytest.mark.both_databases
 
-NAMED = vars(ledger) | vars(api_keys) | vars(request_log) | vars(usage)
+NAMED = vars(ledger) | vars(api_keys) | vars(sessions) | vars(request_log) | vars(usage)
 STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
 INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
     "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
     "INSERT_ENTRY": (models.Entry, {"kind": "grant", "amount": 3, "reason": None}),
     "INSERT_USAGE": (models.Usage, {"success": True}),
-    "INSERT_REQUEST": (models.Request, {"code": None}),
+    "INSERT_REQUEST": (models.Request, {"code": None, "details": None}),
 }
 
 
@@ -64,19 +64,19 @@ def test_valid_keys_are_found(
 ) -> None:
     account, now = open_account(database), int(clock())
     issued = database.run_blocking(api_keys.issue, account.id, "a key")
-    token, _ = database.run_blocking(api_keys.begin_session, digest(issued.text))
+    token, _ = database.run_blocking(sessions.begin, digest(issued.text))
     expires_at = None if expires_in is None else now + expires_in
     own = models.Key.key_id == issued.key.key_id
     change = models.Key.update(revoked_at=revoked_at, expires_at=expires_at).where(own)
     database.run_blocking(lambda transaction: transaction.execute(change))
-    for found in (
-        run(database, "SELECT_BY_SHA256", sha256=digest(issued.text), now=now),
-        run(database, "SELECT_BY_SESSION", sha256=digest(token), now=now),
+    key = replace(issued.key, expires_at=expires_at, last_used_at=now)
+    for found, of_key in (
+        (run(database, "SELECT_BY_SHA256", sha256=digest(issued.text), now=now), tuple(vars(key).values())),
+        (run(database, "SELECT_BY_SESSION", sha256=digest(token), now=now), (key.key_id,)),
     ):
         assert bool(found) == (valid and revoked_at is None)
         for row in found:
-            key = replace(issued.key, expires_at=expires_at, last_used_at=now)
-            assert row == (*vars(replace(account, last_used_at=now)).values(), *vars(key).values())
+            assert row == (*vars(replace(account, last_used_at=now)).values(), *of_key)
 
 
 @pytest.mark.parametrize("name", ["SELECT_BY_SHA256", "SELECT_BY_SESSION"])

@@ -1,5 +1,6 @@
 """A headless browser: Debian's Chromium, driven by Playwright."""
 
+import re
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import axe_playwright_python
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Download, Locator, Page, expect, sync_playwright
 
 Screenshots: TypeAlias = Callable[..., list[NDArray[np.int64]]]
 """Takes pictures of files of equal size."""
@@ -59,7 +60,7 @@ def violations(page: Page, *rules: str, within: str = "", exclude: str = "") -> 
 def add_file(page: Page, content: bytes | Path, name: str = "", target: str = "") -> Locator:
     """Chooses another file in the try-it form: content with a name, or a path, which is faster for a large file.
 
-    Returns its entry, with the output format selected.
+    Returns its entry, with the output format selected for all files.
     """
     entries = page.locator("#files > li")
     count = entries.count()
@@ -69,7 +70,7 @@ def add_file(page: Page, content: bytes | Path, name: str = "", target: str = ""
         page.locator("#file").set_input_files({"name": name, "mimeType": "", "buffer": content})
     expect(entries).to_have_count(count + 1)
     if target:
-        entries.last.get_by_label("Convert to").select_option(target)
+        page.locator("#target").select_option(target)
     return entries.nth(count)
 
 
@@ -79,3 +80,30 @@ def sign_in(page: Page, key: str) -> None:
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Sign in").click()
     expect(page.locator("#credits")).to_be_visible()
+
+
+def use_key(page: Page, key: str) -> None:
+    """Enters an API key in the try-it form."""
+    if not page.get_by_label("API key").is_visible():
+        page.get_by_text("Use an API key").click()
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Use this key").click()
+
+
+def convert(page: Page) -> None:
+    """Converts the files that are new or changed."""
+    button = page.locator("#convert")
+    expect(button).to_have_text(re.compile("^Convert "))
+    button.click()
+
+
+def download(page: Page, entry: Locator) -> Download:
+    """Saves the result of a file in the try-it form."""
+    with page.expect_download() as found:
+        entry.get_by_role("link", name="Download").click()
+    return found.value
+
+
+def state(entry: Locator) -> Locator:
+    """What happens to a file in the try-it form."""
+    return entry.locator(".state")

@@ -64,7 +64,8 @@ def site(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings: dict[str, Any] = {"rate_limit_free": 10_000, "simulated_checkout": True}
+    limits = {"rate_limit_free": 10_000, "rate_limit_anonymous": 10_000}
+    settings: dict[str, Any] = {**limits, "simulated_checkout": True}
     with servers.running(tmp_path_factory.mktemp("site"), port=port, **settings) as running:
         yield running
 

@@ -107,7 +107,7 @@ def load(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("mcp", "mcp_types"):
             raise
-        message = "agents need the package mcp; install it with: pip install 'convertd[mcp]'"
+        message = "agents need the package mcp; install it in the source folder with: pip install '.[mcp]'"
         raise AgentError("not_found", message) from None
 
 

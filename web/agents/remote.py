@@ -25,7 +25,7 @@ class RemoteBackend:
     async def run(self, call: Call) -> dict[str, Any]:
         """Runs a conversion or a tool as a job, or inspects a file."""
         source = call.sources[0]
-        options: dict[str, Any] = dict(call.options)
+        options = {**call.options, **{name: _content(one) for name, one in call.further.items()}}
         if call.dry_run:
             found = self._client.inspect(_content(source), call.target, url=source.url, name=_name(source), **options)
             return asdict(await _asked(found))
@@ -56,7 +56,6 @@ class RemoteBackend:
             return await self._client.submit(
                 _content(source), call.target, url=source.url, name=_name(source), **options
             )
-        options |= {name: _content(one) for name, one in call.further.items()}
         urls = [one.url for one in call.sources if one.url is not None]
         if urls:
             options |= {"urls": urls} if len(urls) > 1 else {"url": urls[0]}

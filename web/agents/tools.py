@@ -119,13 +119,19 @@ class AgentTools:
         target = self._registry.format(name)
         (source,) = self._sources(given, 1)
         valid = validate_options(self._registry.options, options)
+        further: dict[str, Source] = {}
+        if self._files.root is not None:
+            known = self._registry.options
+            paths = [name for name, value in valid.items() if known[name].is_file(value)]
+            further = {name: self._further(name, str(valid.pop(name))) for name in paths}
         if output is None:
-            return Call((source,), target.name if target else name, valid, dry_run=True)
+            return Call((source,), target.name if target else name, valid, further=further, dry_run=True)
         place = self._place(output, source, target.extensions[0] if target else name)
         return Call(
             (source,),
             target.name if target else name,
             valid,
+            further=further,
             output=place,
             overwrite=output.overwrite,
             background=output.as_job,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -24,10 +24,13 @@ class ParameterDetails(TypedDict, total=False):
     status: int
 
 
-class FileTypeDetails(TypedDict, total=False):
-    """The index of the invalid file, from 0, and its detected format."""
+FileIndex: TypeAlias = Annotated[int, Field(description="Which of several files it is, from 0.")]
 
-    index: int
+
+class FileTypeDetails(TypedDict, total=False):
+    """The invalid file, and its detected format."""
+
+    index: FileIndex
     input_format: str | None
 
 
@@ -63,11 +66,14 @@ class SizeDetails(TypedDict, total=False):
     max_elements: int
     max_nesting: int
     max_layout_seconds: int
+    index: FileIndex
+    max_fonts: int
 
 
 class JobDetails(TypedDict, total=False):
     """The failed step, and why it ended."""
 
+    index: FileIndex
     step: Annotated[str, Field(examples=["jpeg -> raster"])]
     max_seconds: float
     exit_code: int | None

@@ -22,6 +22,7 @@ from storage.tables.jobs import Status
 from web.api.errors import InvalidParameter
 from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
 from web.api.job_fields import CONTROL, JobFields, PreferHeader, Tag
+from web.api.output_fields import MAX_OUTPUTS, ConversionFields, TargetFields
 from web.api.url_fields import ExportFields
 
 MAX_ARCHIVE = 1000
@@ -144,21 +145,13 @@ PageCursor = Annotated[
 DisplayName = Annotated[str, field_type(_display_name, Annotated[str, Field(pattern=_NAME)])]
 
 
-class ConversionFields(RequestModel):
-    """POST /batch."""
+class PreviewFields(RequestModel):
+    """POST /try/preview."""
 
-    output_format: Annotated[
-        str,
-        matching("[A-Za-z0-9]{1,20}", 'a format name, for example "jpeg"'),
-        Field(
-            description="The target format. Case-insensitive; the aliases `jpg`, `tif` and `heif` are accepted. "
-            "`GET /formats` lists the formats.",
-            examples=["webp"],
-        ),
-    ]
+    output_format: Annotated[str | None, Field(description="The format of a sample.", examples=["webp"])] = None
 
 
-class FileConversionFields(ConversionFields, JobFields, ExportFields):
+class FileConversionFields(TargetFields, JobFields, ExportFields):
     """POST /files/{file_id}/convert."""
 
 
@@ -166,8 +159,8 @@ class ToolFields(JobFields, ExportFields):
     """The tools."""
 
 
-class DirectConversionFields(ConversionFields, JobFields, ExportFields):
-    """POST /convert."""
+class DryRunField(RequestModel):
+    """Whether the conversion is run."""
 
     dry_run: Annotated[
         bool,
@@ -179,7 +172,15 @@ class DirectConversionFields(ConversionFields, JobFields, ExportFields):
     ] = False
 
 
-class BatchConversionFields(ConversionFields, JobFields):
+class DirectConversionFields(TargetFields, JobFields, ExportFields, DryRunField):
+    """POST /convert."""
+
+
+class TrialFields(ConversionFields, DryRunField):
+    """A trial conversion."""
+
+
+class BatchConversionFields(TargetFields, JobFields):
     """POST /batch/{batch_id}/convert."""
 
     file_ids: Annotated[
@@ -233,7 +234,22 @@ class LinkFields(RequestModel):
     ] = 3600
 
 
-class LinkQuery(RequestModel):
+class DownloadQuery(RequestModel):
+    """GET /files/{file_id}/download."""
+
+    output: (
+        Annotated[
+            int,
+            integer(1, MAX_OUTPUTS),
+            Field(
+                description="Of a request with `outputs`, the number of the result instead of the ZIP.", examples=[1]
+            ),
+        ]
+        | None
+    ) = None
+
+
+class LinkQuery(DownloadQuery):
     """GET /links/{token}."""
 
     disposition: Annotated[

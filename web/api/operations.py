@@ -28,6 +28,7 @@ Tag = Literal[
     "Files",
     "Batches",
     "Jobs",
+    "Presets",
     "PDF",
     "Tools",
     "Account",
@@ -76,7 +77,10 @@ _CACHE_HEADERS: Final = ("Cache-Control", "ETag")
 
 @dataclass(frozen=True)
 class FileField:
-    """The field of a multipart form with one file, or `minimum` to `maximum` files. `aliases` are alternative names."""
+    """The field of a multipart form with one file, or `minimum` to `maximum` files. `aliases` are alternative names.
+
+    With `or_text`, a part without a file name is text.
+    """
 
     name: str
     description: str
@@ -84,6 +88,7 @@ class FileField:
     maximum: int = 1
     aliases: tuple[str, ...] = ()
     media_type: str = "application/octet-stream"
+    or_text: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +177,8 @@ class Operation:
     """Decorates a method of a handler, whose docstring is the documentation: a summary line, then a description.
 
     `codes` are error codes in addition to the ones that the other arguments imply. If `conversion_options` is set, the
-    body has the options of all conversions as further fields; with a `tool`, it has the options of the tool. If
+    body has the options of all conversions as further fields, those that are `without_secrets` if that is set; with a
+    `tool`, it has the options of the tool. If
     `queued` is set, the request is refused before its body arrives while the job queue is full. If `json_schema` is
     set, the response is a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON
     for all clients.
@@ -187,6 +193,7 @@ class Operation:
     json: type[RequestModel] | None = None
     form: FormFields | None = None
     conversion_options: bool = False
+    without_secrets: bool = False
     tool: AnyTool | None = None
     queued: bool = False
     json_schema: Any = None
@@ -216,7 +223,16 @@ class Operation:
         """The options that the body may have, by name."""
         if self.tool is not None:
             return registry.tool_options(self.tool.name)
-        return registry.options if self.conversion_options else {}
+        options = registry.options if self.conversion_options else {}
+        return {name: one for name, one in options.items() if not (self.without_secrets and one.secret)}
+
+    def further_files(self, registry: Registry) -> tuple[FileField, ...]:
+        """The fields of files that are options, or parameters of the tool."""
+        files = {name: option.file for name, option in self.options_of(registry).items()}
+        fields = [
+            FileField(name, file.description, 0, or_text=True) for name, file in files.items() if file is not None
+        ]
+        return (*(self.form.further if self.form else ()), *fields)
 
     def as_json(self, path: str) -> Operation:
         """The operation at the path with JSON_FORM, which stores the result of the operation at `path`."""
@@ -260,7 +276,7 @@ def tool_operation(tool: AnyTool) -> Operation:
         file = FileField("file", f"The {tool.reads} file.", media_type=media_type)
     path = tool_path(tool)
     return Operation(
-        id=_camel_case(tool.title),
+        id=camel_case(tool.title),
         tag="PDF" if path.startswith("/pdf/") else "Tools",
         form=FormFields(
             file,
@@ -284,6 +300,7 @@ def tool_path(tool: AnyTool) -> str:
     return f"/pdf/{tool.name.removeprefix('pdf-')}" if tool.name.startswith("pdf-") else f"/tools/{tool.name}"
 
 
-def _camel_case(title: str) -> str:
-    words: list[str] = re.findall("[A-Za-z0-9]+", title)
+def camel_case(text: str) -> str:
+    """The words of a text as one: `Merge PDFs` -> `mergePdfs`."""
+    words: list[str] = re.findall("[A-Za-z0-9]+", text)
     return words[0].lower() + "".join(word.capitalize() for word in words[1:])

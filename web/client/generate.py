@@ -31,7 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from os import PathLike
+from typing import Any, BinaryIO, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 '''
@@ -61,6 +62,8 @@ _MODELS: Mapping[str, Sequence[str]] = MappingProxyType(
         "Link": ["createLink"],
         "NewKey": ["createKey", "rotateKey", "verify"],
         "Pair": ["listFormats.conversions", "getUsage.by_conversion"],
+        "Preset": ["getPreset", "putPreset", "listPresets.presets"],
+        "OutputResult": ["convertFile.outputs"],
         "Purchase": ["purchaseCredits"],
         "RateLimit": ["getAccount.rate_limit"],
         "Registration": ["register"],
@@ -97,8 +100,9 @@ class _Module:
     def classes(self) -> Iterator[str]:
         """The header of the module and its classes."""
         yield _HEADER
-        form = self._operations["convert"]["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
-        options = [self._field(name, [form[name]], literals=True) for name in form if name not in _REQUEST_FIELDS]
+        form = self._operations["convert"]["requestBody"]["content"]["multipart/form-data"]["schema"]
+        fields = form["allOf"][0]["properties"] | self._schemas["ConvertOptions"]["properties"]
+        options = [self._field(name, [fields[name]], options=True) for name in fields if name not in _REQUEST_FIELDS]
         yield _class("ConvertOptions(TypedDict, total=False)", "The options of all conversions.", options)
         for schema in (schema for name, schema in self._schemas.items() if name.endswith("Error")):
             code = schema["properties"]["error"]["properties"]["code"]["const"]
@@ -125,10 +129,13 @@ class _Module:
             properties = [schema["properties"][name] for schema in schemas if name in schema["properties"]]
             yield self._field(name, properties, optional=optional)
 
-    def _field(self, name: str, schemas: Sequence[Schema], *, optional: bool = False, literals: bool = False) -> str:
-        """The line of a field, with its description in a line before it if it would be too long."""
-        kinds = dict.fromkeys(kind for schema in schemas for kind in self._types(schema, literals=literals))
-        nullable = kinds.pop("None", kinds) is None or optional
+    def _field(self, name: str, schemas: Sequence[Schema], *, optional: bool = False, options: bool = False) -> str:
+        """The line of a field, with its description in a line before it if it would be too long.
+
+        Fields of `options` have no default: they are not sent if they are not given.
+        """
+        kinds = dict.fromkeys(kind for schema in schemas for kind in self._types(schema, literals=options))
+        nullable = (kinds.pop("None", kinds) is None and not options) or optional
         is_list = nullable and all(kind.startswith("tuple[") for kind in kinds)
         default = " = ()" if is_list else " | None = None" if nullable else ""
         line = f"{_INDENT}{name}: {' | '.join(kinds)}{' = field(repr=False)' if name in _SECRETS else default}"
@@ -142,8 +149,12 @@ class _Module:
         if "anyOf" in schema:
             for alternative in schema["anyOf"]:
                 yield from self._types(alternative, literals=literals)
+        elif "$ref" in schema and literals:
+            yield from self._types(self._schemas[_references(schema)[0]], literals=literals)
         elif "$ref" in schema:
             yield self._models.get(_references(schema)[0], "Mapping[str, Any]")
+        elif schema.get("x-file"):
+            yield from ("str", "PathLike[str]", "bytes", "BinaryIO")
         elif literals and "enum" in schema:
             yield f"Literal[{', '.join(json.dumps(value) for value in schema['enum'])}]"
         else:

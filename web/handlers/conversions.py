@@ -1,14 +1,17 @@
 """POST /convert and the tools: files in, the result out. With /json, the result is stored.
 
-POST /try/convert and /try/preview do the same for the script of the landing page, and are not part of the API.
+POST /try/convert, /try/preview and /try/identify are for the script of the landing page, and not part of the API.
 """
 
 import json
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from engine.options import OptionValues
 from storage.errors import NoCredits
-from web.api.fields import ChargeHeaders, ConversionFields, DirectConversionFields, ToolFields
+from web.api.errors import InvalidParameter
+from web.api.fields import ChargeHeaders, DirectConversionFields, PreviewFields, ToolFields, TrialFields
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
@@ -18,11 +21,14 @@ from web.api.operations import (
     job_response,
     json_response,
 )
+from web.api.output_fields import TargetFields
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
+from web.handlers.accepted_formats import with_formats
 from web.handlers.jobs import accept_job, is_job, respond_with_job
 from web.handlers.pages import PageHandler
+from web.handlers.presets import apply_preset
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
@@ -34,6 +40,10 @@ from web.services.work_files import WorkFile
 
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
+_SAMPLE_SIDE = 320  # pixels
+_SAMPLE_OPTIONS = frozenset(
+    {"quality", "lossless", "subsampling", "alpha_quality", "palette", "colors", "dither", "effort"}
+)
 
 
 class Convert(BaseHandler):
@@ -46,7 +56,7 @@ class Convert(BaseHandler):
         conversion_options=True,
         headers=ChargeHeaders,
         responses=(file_response(), job_response()),
-        codes=CONVERSION_ERRORS,
+        codes=(*CONVERSION_ERRORS, "not_found"),
         queued=True,
         json_schema=ConversionResult,
     )
@@ -60,21 +70,21 @@ class Convert(BaseHandler):
         """
         remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
+        await apply_preset(self)
         fields = self.input.form_fields(DirectConversionFields)
         request = ConversionRequest(
             account=self.client(),
             operation="convert",
             uploads=uploads,
             remote=remote,
-            target=fields.output_format,
-            options=self.input.options_given(),
+            **wanted(self, fields),
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
             export=export_of(self, fields),
             tag=fields.tag,
             webhook_url=fields.webhook_url,
-        )
+        ).with_further(self.input.further_files())
         if fields.dry_run:
             await _foresee_and_respond(self, request)
         else:
@@ -87,10 +97,10 @@ class Inspect(BaseHandler):
     @Operation(
         id="inspect",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to inspect."), ConversionFields, urls=UrlFields),
+        form=FormFields(FileField("file", "The file to inspect."), TargetFields, urls=UrlFields),
         conversion_options=True,
         responses=(json_response(PlannedConversion),),
-        codes=CONVERSION_ERRORS,
+        codes=(*CONVERSION_ERRORS, "not_found"),
         queued=True,
     )
     @cancelled_on_disconnect
@@ -101,10 +111,10 @@ class Inspect(BaseHandler):
         """
         remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
-        target = self.input.form_fields(ConversionFields).output_format
-        options, account = self.input.options_given(), self.client()
-        request = ConversionRequest(account, "convert", uploads, target, options, remote=remote, context=self.context)
-        await _foresee_and_respond(self, request)
+        await apply_preset(self)
+        asked = wanted(self, self.input.form_fields(TargetFields))
+        request = ConversionRequest(self.client(), "convert", uploads, **asked, remote=remote, context=self.context)
+        await _foresee_and_respond(self, request.with_further(self.input.further_files()))
 
 
 class RunTool(BaseHandler):
@@ -117,19 +127,17 @@ class RunTool(BaseHandler):
         assert self.operation.tool is not None
         tool, form = self.operation.tool, self.input.form
         inputs = self.operation.form.file.names
-        further = tuple(name for name in tool.files if form.uploads(name))
         remote = remote_files_of(self)
         uploads = form.uploads(*inputs) if tool.takes_several or remote else (form.file(*inputs),)
         fields = self.input.form_fields(ToolFields)
         request = ConversionRequest(
             account=self.client(),
             operation=tool.operation,
-            uploads=(*uploads, *(form.file(name) for name in further)),
+            uploads=uploads,
             remote=remote,
             target=tool.target.name,
             options=self.input.options_given(),
             tool=tool.name,
-            file_names=further,
             name=f"{tool.output_name}.{tool.target.extensions[0]}" if tool.output_name else "",
             store_result=_stores_result(self),
             idempotency=self.input.idempotent_request(self.client().id),
@@ -137,8 +145,25 @@ class RunTool(BaseHandler):
             export=export_of(self, fields),
             tag=fields.tag,
             webhook_url=fields.webhook_url,
-        )
+        ).with_further(self.input.further_files())
         await convert_and_respond(self, request)
+
+
+def wanted(handler: BaseHandler, fields: TargetFields) -> dict[str, Any]:
+    """What a request for a conversion results in: the values of `target`, `options` and `outputs`.
+
+    Raises InvalidParameter and InvalidOption.
+    """
+    registry, accept = handler.services.registry, handler.request.headers.get("Accept", "")
+    options = handler.input.options_given()
+    if fields.outputs is not None:  # an output format beside them has no effect
+        given = handler.input.outputs_given(fields.outputs)
+        outputs = [replace(one, options=with_formats(registry, one.target, one.options, accept)) for one in given]
+        return {"target": "", "options": options, "outputs": tuple(outputs)}
+    if fields.output_format is None:
+        raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
+    target = fields.output_format
+    return {"target": target, "options": with_formats(registry, target, options, accept)}
 
 
 def _stores_result(handler: BaseHandler) -> bool:
@@ -238,14 +263,14 @@ class TryConvert(PageHandler):
     @Operation(
         id="tryConvert",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to convert."), DirectConversionFields),
+        form=FormFields(FileField("file", "The file to convert."), TrialFields),
         conversion_options=True,
         responses=(),
         queued=True,
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
-        fields = self.input.form_fields(DirectConversionFields)
+        fields = self.input.form_fields(TrialFields)
         request = _conversion_request(self, fields.output_format, self.input.options_given())
         if fields.dry_run:
             await self.services.trials.count_preview(self.authorization.address)
@@ -263,10 +288,29 @@ class TryConvert(PageHandler):
             await send_file(self, output.blocks(), converted.outcome)
 
 
+class TryIdentify(PageHandler):
+    """Finds the format of a file by its beginning, before the file is sent."""
+
+    access = "preview"
+
+    @Operation(
+        id="tryIdentify",
+        tag="Conversion",
+        form=FormFields(FileField("file", "The beginning of the file.")),
+        responses=(),
+    )
+    async def post(self) -> None:
+        upload = self.input.form.file("file")
+        # The end of a ZIP archive says what is in it.
+        is_archive = upload.file.in_memory and upload.file.read()[:2] == b"PK"
+        self.respond({"input_format": None if is_archive else upload.format.name})
+
+
 class TryPreview(PageHandler):
     """Returns a small picture of a file that the browser cannot show: of its first page, if it has several.
 
-    With an API key, the file may be as large as the account's files. Nobody is charged.
+    With an `output_format`, returns what options of encoders make of a small PNG. With an API key, the file may be as
+    large as the account's files. Nobody is charged; the previews of an address are limited.
     """
 
     access = "preview"
@@ -274,15 +318,22 @@ class TryPreview(PageHandler):
     @Operation(
         id="tryPreview",
         tag="Conversion",
-        form=FormFields(FileField("file", "The file to show.")),
+        form=FormFields(FileField("file", "The file to show."), PreviewFields),
         conversion_options=True,
         responses=(),
         queued=True,
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
-        password = {name: value for name, value in self.input.options_given().items() if name == "password"}
-        request = _conversion_request(self, _PREVIEW_FORMAT, {**_PREVIEW_OPTIONS, **password})
+        target, given = self.input.form_fields(PreviewFields).output_format, self.input.options_given()
+        if target is None:
+            target, allowed, fixed = _PREVIEW_FORMAT, frozenset({"password"}), _PREVIEW_OPTIONS
+        else:
+            allowed, fixed = _SAMPLE_OPTIONS, MappingProxyType({"width": _SAMPLE_SIDE, "height": _SAMPLE_SIDE})
+            if self.input.form.file("file").format.name != "png":
+                raise InvalidParameter("A sample has to be a PNG.", reason="malformed", param="file")
+        options = {**{name: value for name, value in given.items() if name in allowed}, **fixed}
+        request = _conversion_request(self, target, options)
         with self.create_work_file() as output:
             outcome = await self.services.conversions.preview(request, output)
             await send_file(self, output.blocks(), outcome)
@@ -290,5 +341,6 @@ class TryPreview(PageHandler):
 
 def _conversion_request(handler: PageHandler, target: str, options: OptionValues) -> ConversionRequest:
     """The conversion of the form's file."""
-    upload = handler.input.form.file("file")
-    return ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
+    upload, further = handler.input.form.file("file"), handler.input.further_files()
+    request = ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
+    return request.with_further(further)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from config.pricing import MIB, PACKS, TIERS
-from storage.errors import InvalidKey, StorageError
+from storage.errors import StorageError
 from storage.field_types import format_timestamp
 from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
@@ -15,9 +15,8 @@ from web.api.field_types import validate
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
-from web.http.authorization import SESSION_COOKIE
 from web.services import usage_report
-from web.services.accounts import SESSION_LIFETIME, Account
+from web.services.accounts import Account
 from web.services.checkout import DEFAULT_LANGUAGE, format_amount, format_tax, payment_status
 from web.services.usage_report import usage_csv
 
@@ -41,7 +40,7 @@ class Dashboard(PageHandler):
             # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
             self.set_header("Refresh", "0")
             return self.write_page("redirect.html", url=self.request.uri)
-        return self.write_page("sign_in.html", error=None)
+        return self.write_sign_in_page()
 
     async def _show(self, account: Account) -> None:
         purchase = await self._completed_purchase(account)
@@ -63,27 +62,6 @@ class Dashboard(PageHandler):
         if purchase_id is None or self.get_query_argument("cancelled", None) is not None:
             return None
         return await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
-
-
-class Session(PageHandler):
-    """Signs in with an API key, and out."""
-
-    access = "form"
-
-    async def post(self, action: str) -> None:
-        if action == "sign-out":
-            await self.services.accounts.sign_out(self.get_cookie(SESSION_COOKIE, ""))
-            self.clear_cookie(SESSION_COOKIE, path=SIGN_IN_PATH)
-            return self.redirect("/", status=303)
-        try:
-            token = await self.services.accounts.sign_in(self.input.web_form().get("key", "").strip())
-        except InvalidKey as error:
-            await self.authorization.count_failed_login()
-            return self.write_error_page(error, "sign_in.html")
-        except ApiError as error:
-            return self.write_error_page(error, "sign_in.html")
-        set_private_cookie(self, SESSION_COOKIE, token, SESSION_LIFETIME)
-        return self.redirect(SIGN_IN_PATH, status=303)
 
 
 class NewKey(PageHandler):
@@ -191,6 +169,7 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
         requests=requests[:_SHOWN_REQUESTS],
         errors=usage_report.error_summary(requests),
         shown_requests=_SHOWN_REQUESTS,
+        request_facts=usage_report.request_facts,
         packs=tuple(PACKS.values()),
         describe_price=usage_report.describe_price,
         max_mib=TIERS["paid"].max_file_size // MIB,
@@ -208,16 +187,10 @@ async def _write_dashboard_error(page: PageHandler, account: Account, error: Pub
     await _write_dashboard(page, account, error=error)
 
 
-def set_private_cookie(page: PageHandler, name: str, value: str, max_age: int) -> None:
-    """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
-    secure = page.services.settings.base_url.startswith("https://")
-    page.set_cookie(name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure)
-
-
 def _redirect_to_new_key(page: PageHandler, issued: IssuedKey) -> None:
     """Redirects to the dashboard, which shows the key once: a reload of it creates no other key."""
     # In a cookie, because any server can receive the next request, and URLs are logged.
-    set_private_cookie(page, _NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
+    page.set_private_cookie(_NEW_KEY_COOKIE, issued.text, _NEW_KEY_SECONDS)
     page.redirect(SIGN_IN_PATH, status=303)
 
 

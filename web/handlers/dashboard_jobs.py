@@ -23,7 +23,7 @@ class JobsPage(PageHandler):
     async def get(self) -> None:
         account = await self.authorization.find_session()
         if account is None:
-            return self.write_page("sign_in.html", error=None)
+            return self.write_sign_in_page()
         return await _write_page(self, account, self.input.query_fields(JobListQuery).cursor)
 
 

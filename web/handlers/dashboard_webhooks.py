@@ -8,7 +8,7 @@ from storage.tables.webhooks import EVENTS
 from web.api.errors import ApiError, PublicError
 from web.api.field_types import validate
 from web.api.webhook_fields import WebhookFields
-from web.handlers.dashboard import session_account, set_private_cookie
+from web.handlers.dashboard import session_account
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.services.accounts import Account
 
@@ -26,7 +26,7 @@ class WebhooksPage(PageHandler):
     async def get(self) -> None:
         account = await self.authorization.find_session()
         if account is None:
-            return self.write_page("sign_in.html", error=None)
+            return self.write_sign_in_page()
         secret = self.get_cookie(_SECRET_COOKIE)
         if secret is not None:
             self.clear_cookie(_SECRET_COOKIE, path=SIGN_IN_PATH)
@@ -112,5 +112,5 @@ async def _write_error(page: PageHandler, account: Account, error: PublicError) 
 
 def _redirect_to_secret(page: PageHandler, secret: str) -> None:
     """Redirects to the page, which shows the secret once: a reload of it makes no other."""
-    set_private_cookie(page, _SECRET_COOKIE, secret, _SECRET_SECONDS)
+    page.set_private_cookie(_SECRET_COOKIE, secret, _SECRET_SECONDS)
     page.redirect(_PATH, status=303)

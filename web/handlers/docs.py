@@ -1,12 +1,14 @@
-"""The documentation: the guide, and the reference of the API."""
+"""The documentation: its pages, which describe the API too, and the index of its search."""
 
 import json
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from html import escape
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from markdown_it import MarkdownIt
 from tornado.escape import xhtml_escape
 
 from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TIERS
@@ -16,95 +18,94 @@ from engine.executor import JobLimits
 from storage.tables.api_keys import MAX_KEYS
 from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
-from web.api.errors import STATUS, InvalidParameter, envelope
-from web.api.operations import Tag
+from web.api.errors import STATUS, InvalidParameter, NotFound, envelope
 from web.api.values import API
-from web.handlers.pages import PUBLIC_PAGE, PageHandler
+from web.handlers.pages import JSON, PUBLIC_PAGE, PageHandler
 from web.http.handler import BaseHandler
 from web.services.api_documents import ApiDocuments
 from web.services.api_reference import Endpoint
 from web.services.catalogue import format_groups
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
+from web.services.docs_contents import DOCS_PAGES, DocsPage, read_entries
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
+from web.services.option_groups import MORE, grouped
+from web.services.recipes import RECIPES
 from web.services.webhook_samples import WEBHOOK_SAMPLES
 
-REFERENCE_PAGES: Mapping[str, tuple[str, tuple[Tag, ...]]] = MappingProxyType(
-    {
-        "conversions": ("Conversions and files", ("Conversion", "Files", "Batches", "Jobs")),
-        "tools": ("Tools", ("PDF", "Tools")),
-        "account": ("Account and service", ("Account", "Webhooks", "Credits", "Registration", "Catalogue", "Service")),
-    }
-)
-"""The pages of the reference below /docs: title and tags of the operations."""
+_CHANGELOG = Path(__file__).parents[1] / "pages" / "docs" / "changelog.md"
 
 
-class DocsPage(PageHandler):
-    """A page of the documentation. It lists the contents of all."""
+class Docs(PageHandler):
+    """A page of the documentation. It lists the contents of itself and the other pages."""
 
     fixed_headers = PUBLIC_PAGE
 
-    def write_docs(self, key: str, template: str, documents: ApiDocuments, **values: Any) -> None:
-        """Responds with the rendered template, and remembers it by the key."""
-        url, tags = self.services.settings.base_url, _by_tag(documents.reference)
-        page_of = {tag: f"/docs/{name}" for name, (_, own) in REFERENCE_PAGES.items() for tag in own}
-        to_html, escape_text = _to_html, partial(escape, quote=False)  # quotes are a tenth of the page
-        common = {
-            "url": url,
-            "tags": tags,
-            "pages": REFERENCE_PAGES,
-            "page_of": page_of,
-            "languages": tuple(LANGUAGES),
-            "to_html": to_html,
-            "escape_text": escape_text,
-        }
-        self.write_new_page(key, template, **common, **values)
-
-
-class Docs(DocsPage):
-    """The guide."""
-
-    async def get(self) -> None:
-        services, url = self.services, self.services.settings.base_url
-        if self.write_known_page("docs.html"):
-            return
-        documents = await services.documents()
-        self.write_docs(
-            "docs.html",
-            "docs.html",
-            documents,
-            variable=VARIABLE,
-            quickstart=_quickstart(url),
-            error_example=_error_example(),
-            status=STATUS,
-            errors=ERROR_CATALOGUE,
-            warnings=WARNING_CATALOGUE,
-            options=documents.options,
-            tiers=tuple(TIERS.values()),
-            mib=MIB,
-            cost=CREDITS_PER_CONVERSION,
-            free_credits=FREE_CREDITS,
-            settings=services.settings,
-            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
-            limits=_limits(services.settings),
-            command=COMMAND_SAMPLE.format(url=url.removesuffix(API)),
-            client=CLIENT_SAMPLE.format(url=url.removesuffix(API)),
-            webhook_events=EVENTS,
-            webhook_samples=WEBHOOK_SAMPLES,
-            groups=format_groups(services.registry),
-        )
-
-
-class Reference(DocsPage):
-    """The operations of the API that have some of the tags."""
-
-    async def get(self, page: str) -> None:
-        if self.write_known_page(page):
+    async def get(self, name: str = DOCS_PAGES[0].name) -> None:
+        if self.write_known_page(("docs", name)):
             return
         documents = await self.services.documents()
+        pages = _pages(documents)
+        place = next((place for place, page in enumerate(pages) if page.name == name), None)
+        if place is None:
+            raise NotFound("No such page.")
+        body = self.render_body(pages[place], documents)
+        self.write_new_page(
+            ("docs", name),
+            "docs_layout.html",
+            page=pages[place],
+            pages=pages,
+            before=pages[place - 1] if place else None,
+            after=pages[place + 1] if place + 1 < len(pages) else None,
+            entries=[entry for entry in read_entries(body) if entry.in_contents],
+            body=body,
+            languages=tuple(LANGUAGES),
+        )
+
+    def render_body(self, page: DocsPage, documents: ApiDocuments) -> str:
+        """The page without the contents."""
+        services, url = self.services, self.services.settings.base_url
         names = {option.name for option in documents.options}
-        have_options = _having_all(documents.reference, names)
-        self.write_docs(page, "reference.html", documents, option_names=names, have_options=have_options)
+        text = self.render_string(
+            page.template,
+            page=page,
+            url=url,
+            site=url.removesuffix(API),
+            quickstart=_quickstart(url),
+            groups=list(grouped(documents.options)),
+            operations=_by_tag(documents.reference, page),
+            page_of={operation.id: _page_of(operation).path for operation in documents.reference},
+            option_names=names,
+            have_options=_having_all(documents.reference, names),
+            formats=format_groups(services.registry),
+            settings=services.settings,
+            limits=_limits(services.settings),
+            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
+            **_CONSTANTS,
+        )
+        return text.decode()
+
+
+class DocsIndex(Docs):
+    """What the search of the documentation reads: page, its title, anchor, title and text of every entry."""
+
+    async def get(self) -> None:  # type: ignore[override]
+        key = ("docs", "index")
+        if self.write_known_page(key, JSON):
+            return
+        documents = await self.services.documents()
+        entries = [
+            (page.path, page.title, entry.id, entry.title, entry.text)
+            for page in _pages(documents)
+            for entry in read_entries(self.render_body(page, documents))
+        ]
+        self.write_new_text(key, json.dumps(entries, ensure_ascii=False).encode(), JSON)
+
+
+def _pages(documents: ApiDocuments) -> list[DocsPage]:
+    """The pages of this server: the page of further options only if it has some."""
+    has_more = any(group is MORE for group, _ in grouped(documents.options))
+    return [page for page in DOCS_PAGES if has_more or page.name != f"options/{MORE.name}"]
 
 
 def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
@@ -150,8 +151,47 @@ def _having_all(endpoints: tuple[Endpoint, ...], names: set[str]) -> set[str]:
     return {endpoint.id for endpoint in endpoints if names <= {field.name for field in endpoint.fields}}
 
 
-def _by_tag(endpoints: tuple[Endpoint, ...]) -> dict[str, list[Endpoint]]:
-    tags: dict[str, list[Endpoint]] = {}
-    for endpoint in endpoints:
-        tags.setdefault(endpoint.tag, []).append(endpoint)
-    return tags
+def _page_of(endpoint: Endpoint) -> DocsPage:
+    return next(page for page in DOCS_PAGES if endpoint.tag in page.tags)
+
+
+def _by_tag(endpoints: tuple[Endpoint, ...], page: DocsPage) -> dict[str, list[Endpoint]]:
+    """The endpoints that are described on a page."""
+    found = {tag: [endpoint for endpoint in endpoints if endpoint.tag == tag] for tag in page.tags}
+    return {tag: ones for tag, ones in found.items() if ones}
+
+
+@cache
+def _changes() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The versions, latest first, each with the titles of its sections and their HTML. Reads from disk."""
+    versions: list[tuple[str, list[tuple[str, str]]]] = []
+    for version in _CHANGELOG.read_text().split("\n## ")[1:]:
+        number, _, text = version.partition("\n")
+        first, *sections = text.split("\n### ")
+        parts = [("", first), *((title, body) for title, _, body in (part.partition("\n") for part in sections))]
+        versions.append((number, [(title, _MARKDOWN.render(body)) for title, body in parts if body.strip()]))
+    return versions
+
+
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
+_CONSTANTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "variable": VARIABLE,
+        "error_example": _error_example(),
+        "status": STATUS,
+        "errors": ERROR_CATALOGUE,
+        "warnings": WARNING_CATALOGUE,
+        "tiers": tuple(TIERS.values()),
+        "mib": MIB,
+        "cost": CREDITS_PER_CONVERSION,
+        "free_credits": FREE_CREDITS,
+        "command": COMMAND_SAMPLE,
+        "client": CLIENT_SAMPLE,
+        "recipes": RECIPES,
+        "webhook_events": EVENTS,
+        "webhook_samples": WEBHOOK_SAMPLES,
+        "changes": _changes,
+        "to_html": _to_html,
+        "escape_text": partial(escape, quote=False),  # quotes are a tenth of the page
+    }
+)

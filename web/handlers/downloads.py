@@ -1,6 +1,6 @@
 """Downloads of results: one, several as a ZIP, and links to results that work without an API key."""
 
-from web.api.fields import MAX_ARCHIVE, ArchiveFields, LinkFields, LinkQuery, unique_ids
+from web.api.fields import MAX_ARCHIVE, ArchiveFields, DownloadQuery, LinkFields, LinkQuery, unique_ids
 from web.api.operations import Operation, archive_response, download_responses, json_response
 from web.api.schemas.files import FileLink
 from web.http.downloads import send_archive, send_stored
@@ -11,14 +11,15 @@ from web.services.files import archive_entries
 class Download(BaseHandler):
     """The result of a conversion."""
 
-    @Operation(id="downloadFile", tag="Files", responses=download_responses())
+    @Operation(id="downloadFile", tag="Files", query=DownloadQuery, responses=download_responses())
     @cancelled_on_disconnect
     async def get(self, file_id: str) -> None:
         """Download the result of a conversion
 
         Returns 404 with the reason `not_processed` for a file that has not been converted.
         """
-        await send_stored(self, await self.services.files.find(self.client().id, file_id))
+        output = self.input.query_fields(DownloadQuery).output
+        await send_stored(self, await self.services.files.find(self.client().id, file_id), output=output)
 
 
 class FilesArchive(BaseHandler):
@@ -86,8 +87,8 @@ class LinkedDownload(BaseHandler):
 
         Needs no API key. Returns 404 if the link is not valid, has expired, or the file is deleted.
         """
-        inline = self.input.query_fields(LinkQuery).disposition == "inline"
-        await send_stored(self, self.file, inline=inline)
+        query = self.input.query_fields(LinkQuery)
+        await send_stored(self, self.file, inline=query.disposition == "inline", output=query.output)
 
     async def authorize(self) -> None:
         await super().authorize()

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from web.api.fields import (
     BatchConversionFields,
     ChargeHeaders,
-    ConversionFields,
     FileConversionFields,
     FileListQuery,
     unique_ids,
@@ -19,6 +18,7 @@ from web.api.operations import (
     job_response,
     json_response,
 )
+from web.api.output_fields import ConversionFields
 from web.api.schemas.files import (
     AddedFile,
     BatchResult,
@@ -29,8 +29,9 @@ from web.api.schemas.files import (
     StoredFile,
 )
 from web.api.url_fields import UrlFields
-from web.handlers.conversions import convert_and_respond, export_of, remote_files_of
+from web.handlers.conversions import convert_and_respond, export_of, remote_files_of, wanted
 from web.handlers.jobs import accept_job, is_job, respond_with_job
+from web.handlers.presets import apply_preset
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.batches import BatchRequest
 from web.services.conversion_request import ConversionRequest
@@ -118,7 +119,9 @@ class FileConversion(BaseHandler):
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        fields, options = self.input.json_fields(FileConversionFields), self.input.options_given()
+        await apply_preset(self)
+        fields = self.input.json_fields(FileConversionFields)
+        asked = wanted(self, fields)
         idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
@@ -126,8 +129,7 @@ class FileConversion(BaseHandler):
                 account=self.client(),
                 operation="convert",
                 uploads=(await files.working_copy(file, source),),
-                target=fields.output_format,
-                options=options,
+                **asked,
                 store_result=True,
                 file=file,
                 idempotency=idempotency,
@@ -207,13 +209,13 @@ class BatchConversion(BaseHandler):
 
         The files are converted concurrently and independently of each other. Every converted file costs one credit.
         """
+        await apply_preset(self)
         fields = self.input.json_fields(BatchConversionFields)
         request = BatchRequest(
             account=self.client(),
             batch_id=batch_id,
             file_ids=unique_ids(fields.file_ids, self.services.batches.max_files),
-            target=fields.output_format,
-            options=self.input.options_given(),
+            **wanted(self, fields),
             idempotency=self.input.idempotent_request(self.client().id),
             context=self.context,
             tag=fields.tag,

@@ -21,7 +21,7 @@ from config.pricing import (
     TRIALS_PER_ADDRESS,
 )
 from storage.errors import InvalidKey
-from storage.tables.email_verification import VALIDITY
+from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
 from web.api.errors import ApiError, NotFound, PublicError, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
@@ -31,6 +31,7 @@ from web.http.responses import TextCache, wants_html
 from web.services.catalogue import format_groups
 from web.services.code_samples import LANGUAGES, Call
 from web.services.container import Services
+from web.services.option_groups import MORE, OPTION_GROUPS
 from web.services.usage_report import describe_price
 
 SIGN_IN_PATH = "/dashboard"
@@ -43,6 +44,9 @@ _POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HTML = "text/html; charset=utf-8"
+JSON = "application/json"
+"""The media type of data for scripts of pages."""
+
 _FOREVER = "public, max-age=31536000, immutable"
 _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
@@ -74,7 +78,12 @@ class PageHandler(BaseHandler):
     )
 
     def get_template_namespace(self) -> dict[str, Any]:
-        own = {"here": self.request.path, "json": json, "operator": self.services.settings.operator}
+        own = {
+            "here": self.request.path,
+            "json": json,
+            "operator": self.services.settings.operator,
+            "signed_in": self.authorization.session,
+        }
         return {**super().get_template_namespace(), **own}
 
     def write_page(self, template: str, **values: Any) -> None:
@@ -82,17 +91,21 @@ class PageHandler(BaseHandler):
         self.set_header("Content-Type", _HTML)
         self.write(self.render_string(template, **values))
 
-    def write_known_page(self, key: Hashable) -> bool:
-        """Responds with a page that was rendered with this key. Returns whether there is one."""
+    def write_known_page(self, key: Hashable, media_type: str = _HTML) -> bool:
+        """Responds with a text that was made with this key. Returns whether there is one."""
         if (text := self._texts.get(key)) is not None:
-            self.set_header("Content-Type", _HTML)
+            self.set_header("Content-Type", media_type)
             text.write(self)
         return text is not None
 
     def write_new_page(self, key: Hashable, template: str, **values: Any) -> None:
         """Responds with the rendered template, and remembers it."""
-        self._texts.add(key, self.render_string(template, **values))
-        self.write_known_page(key)
+        self.write_new_text(key, self.render_string(template, **values))
+
+    def write_new_text(self, key: Hashable, text: bytes, media_type: str = _HTML) -> None:
+        """Responds with the text, and remembers it."""
+        self._texts.add(key, text)
+        self.write_known_page(key, media_type)
 
     @property
     def _texts(self) -> TextCache:
@@ -102,6 +115,20 @@ class PageHandler(BaseHandler):
         """Responds with the rendered template, which shows the error, and with the error's status."""
         self.set_error(error)
         self.write_page(template, error=error, **values)
+
+    def write_sign_in_page(self, error: PublicError | None = None, *, sent: bool = False) -> None:
+        """Responds with the forms to sign in, and with the error's status. After an email was `sent`, it says so."""
+        if error is not None:
+            self.set_error(error)
+        sends_email = self.services.email_queue.enabled
+        self.write_page("sign_in.html", error=error, sends_email=sends_email, sent=sent, minutes=SIGN_IN_VALIDITY // 60)
+
+    def set_private_cookie(self, name: str, value: str, max_age: int) -> None:
+        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
+        secure = self.services.settings.base_url.startswith("https://")
+        self.set_cookie(
+            name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure
+        )
 
     def write_public_error(self, error: BaseException | None) -> None:
         if self.access == "session" and isinstance(error, InvalidKey):
@@ -140,6 +167,9 @@ class Landing(PageHandler):
             groups=format_groups(services.registry),
             formats=services.registry.formats,
             samples=_trial_samples(url),
+            option_groups=[
+                {"name": one.name, "title": one.title, "labels": one.labels} for one in (*OPTION_GROUPS, MORE)
+            ],
             example=LANGUAGES["curl"](example),
             packs=tuple(PACKS.values()),
             describe_price=describe_price,
@@ -274,6 +304,6 @@ class PageNotFound(PageHandler):
 def load_templates() -> Loader:
     """Compiles the templates of all pages, once per process. Reads from disk."""
     loader = Loader(str(_TEMPLATES))
-    for path in _TEMPLATES.glob("*.html"):
-        loader.load(path.name)
+    for path in _TEMPLATES.rglob("*.html"):
+        loader.load(str(path.relative_to(_TEMPLATES)))
     return loader

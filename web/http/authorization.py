@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -77,8 +78,7 @@ class Authorization:
                 if self._is_same_origin() is False:
                     raise _cross_site()
             case "session":
-                self.session = await self.find_session()
-                if self.session is None:
+                if await self.find_session() is None:
                     raise InvalidKey
             case "trial":
                 self.account = await self._services.trials.account(self.address)
@@ -93,14 +93,12 @@ class Authorization:
             self.status = await self._services.limiter.peek(key, limit, RATE_WINDOW)
 
     async def find_session(self) -> Account | None:
-        """The account of the browser's session, if it has one."""
+        """Sets and returns the account of the browser's session, if it has one."""
         cookie = self._request.cookies.get(SESSION_COOKIE)
-        if cookie is None:
-            return None
-        try:
-            return await self._services.accounts.session_account(cookie.value)
-        except InvalidKey:
-            return None
+        if cookie is not None:
+            with suppress(InvalidKey):
+                self.session = await self._services.accounts.session_account(cookie.value)
+        return self.session
 
     async def count_failed_login(self) -> None:
         """Counts an invalid API key for the address. Raises RateLimited."""

@@ -4,9 +4,9 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 
-from engine.outcome import Outcome
+from engine.outcome import Outcome, OutputResult
 from storage.tables.files import File
-from web.api.errors import InvalidParameter, RangeNotSatisfiable
+from web.api.errors import InvalidParameter, NotFound, RangeNotSatisfiable
 from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, warning_codes
 from web.api.operations import ZIP
 from web.http.connections import connection_of
@@ -20,7 +20,7 @@ _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.A
 async def send_file(
     handler: BaseHandler,
     blocks: AsyncIterator[bytes],
-    outcome: Outcome,
+    outcome: Outcome | OutputResult,
     size: int | None = None,
     *,
     inline: bool = False,
@@ -93,17 +93,20 @@ def set_validator(handler: BaseHandler, file_id: str) -> str:
     return etag
 
 
-async def send_stored(handler: BaseHandler, file: File, *, inline: bool = False) -> None:
+async def send_stored(handler: BaseHandler, file: File, *, inline: bool = False, output: int | None = None) -> None:
     """Sends the stored result of a file, or the requested range of it: to be saved, or shown by the browser.
 
-    Raises NotFound, RangeNotSatisfiable, and InvalidParameter unless the result may be shown.
+    Of several results, it is the one with the number `output`, counted from 1, or a ZIP of all. Raises NotFound,
+    RangeNotSatisfiable, and InvalidParameter unless the result may be shown.
     """
-    outcome, blob = result_of(file)
+    whole, blob = result_of(file)
+    outcome: Outcome | OutputResult = whole if output is None else _output_of(whole, output)
+    first = 0 if isinstance(outcome, Outcome) else outcome.offset
     size = outcome.processed_size
     if inline and not _may_be_shown(outcome):
         message = "Only pictures of pixels and PDFs can be shown inline."
         raise InvalidParameter(message, reason="unsupported", param="disposition")
-    etag = set_validator(handler, file.file_id)
+    etag = set_validator(handler, file.file_id if output is None else f"{file.file_id}-{output}")
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
         handler.set_status(304)
         return
@@ -111,11 +114,20 @@ async def send_stored(handler: BaseHandler, file: File, *, inline: bool = False)
     if len(part) < size:
         handler.set_status(206)
         handler.set_header("Content-Range", f"bytes {part.start}-{part.stop - 1}/{size}")
-    blocks = handler.services.files.read(blob, part.start, part.stop)
+    blocks = handler.services.files.read(blob, first + part.start, first + part.stop)
     await send_file(handler, blocks, outcome, len(part), inline=inline)
 
 
-def _may_be_shown(outcome: Outcome) -> bool:
+def _output_of(outcome: Outcome, number: int) -> OutputResult:
+    """The result with this number in a ZIP. Raises NotFound."""
+    outputs = outcome.outputs or ()
+    found = outputs[number - 1] if number <= len(outputs) else None
+    if found is None or found.offset + found.processed_size > outcome.processed_size:  # a job has reported both
+        raise NotFound(f"The file has no output {number}.", param="output")
+    return found
+
+
+def _may_be_shown(outcome: Outcome | OutputResult) -> bool:
     """Whether browsers can show the result without running scripts in it: a picture of pixels, or a PDF."""
     is_picture = outcome.width is not None and outcome.media_type.startswith("image/")
     return is_picture or outcome.media_type == "application/pdf"

@@ -256,6 +256,7 @@ class BaseHandler(RequestHandler):
             self.context,
             self.authorization.account,
             self._error,
+            self.input.shown_options,
             method=str(self.request.method),
             path=self.request.path,
             route=self.route.label,

@@ -78,9 +78,10 @@ def no_file(field: str, found: str) -> InvalidParameter:
 class MultipartBody:
     """The body of a multipart request, parsed incrementally. Its files are closed when the request ends.
 
-    Parts of the fields `files` are files, with a file name or without; parts of the fields `texts` are text. A file has
-    at most `max_file_size` bytes. `length` is the expected size of the body in bytes, 0 if unknown. All methods raise
-    InvalidParameter, InvalidOption and FileTooLarge.
+    Parts of the fields `files` are files, with a file name or without unless they may be text; parts of the fields
+    `texts` are text. A file has at most `max_file_size` bytes, together with the files that may be text. `length` is
+    the expected size of the body in bytes, 0 if unknown. All methods raise InvalidParameter, InvalidOption and
+    FileTooLarge.
     """
 
     def __init__(
@@ -97,9 +98,10 @@ class MultipartBody:
         self._create_file = create_file
         self._registry = registry
         self._file_fields = [name for field in files for name in field.names]
+        self._may_be_text = [name for field in files for name in field.names if field.or_text]
         self._text_fields = texts
         self._max_file_size = max_file_size
-        all_files = max_file_size * sum(field.maximum for field in files)
+        all_files = max_file_size * sum(field.maximum for field in files if not field.or_text)
         self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
         if length > self._max_size:
             raise FileTooLarge(max_file_size)
@@ -189,8 +191,8 @@ class MultipartBody:
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
-        if field in self._file_fields:
-            sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
+        sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
+        if field in self._file_fields and (sent or field not in self._may_be_text):
             filename = sent.decode("utf-8", "replace")[:_MAX_NAME] or field
             part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
             self._files.append(part)

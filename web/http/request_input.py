@@ -15,12 +15,14 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
-from web.api.operations import JSON_FORM, FormFields, Operation
+from web.api.operations import JSON_FORM, FileField, FormFields, Operation
+from web.api.output_fields import KeptFields, TargetFields
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, no_file, parse_header
 from web.services.accounts import Account
 from web.services.container import Services
-from web.services.conversion_request import RemoteFile
+from web.services.conversion_plan import read_outputs
+from web.services.conversion_request import OutputRequest, RemoteFile, Upload
 from web.services.idempotency import IdempotentRequest
 
 _PLAIN_FORMS = (b"application/x-www-form-urlencoded", b"application/json")
@@ -82,7 +84,7 @@ class PlainForm(MemoryBody):
         """The complete form, whose values that are no strings are the text of their JSON."""
         if self.content.lstrip().startswith(b"{"):
             pairs = [
-                (name, value if isinstance(value, str) else json.dumps(value))
+                (name, _as_text(value))
                 for name, value in _read_json(self.content, self._content_type).items()
                 if value is not None
             ]
@@ -128,6 +130,9 @@ class RequestInput:
         self.options: Mapping[str, Option] = {}
         self._request = request
         self._form_fields: FormFields | None = None
+        self._preset: Mapping[str, object] = {}
+        self._given: dict[str, OptionValue] = {}
+        self._further: tuple[FileField, ...] = ()
 
     def expect_body(
         self, operation: Operation | None, max_size: int, account: Account | None, services: Services
@@ -144,16 +149,17 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
-        self._form_fields = operation.form
+        self._form_fields, self._further = operation.form, operation.further_files(services.registry)
         content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
         if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
-            files = [name for file in operation.form.files for name in file.names]
+            sent = (operation.form.file, *self._further)
+            files = [name for file in sent if not file.or_text for name in file.names]
             self.body = PlainForm(content_type, names, files, max_size, length)
             return
         connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(
             content_type,
-            operation.form.files,
+            (operation.form.file, *self._further),
             names,
             max_file_size=account.tier.max_file_size,
             length=length,
@@ -206,11 +212,11 @@ class RequestInput:
     def json_fields(self, model: type[Model]) -> Model:
         """The validated fields of the JSON body. Raises InvalidOption for unknown fields."""
         check_known(self.json_values, (*field_names(model), *self.options))
-        return validate(model, self.json_values)
+        return validate(model, self._values)
 
     def form_fields(self, model: type[Model]) -> Model:
         """The validated text fields of the form."""
-        return validate(model, self.form.texts, from_text=True)
+        return validate(model, self._values, from_text=True)
 
     def remote_files(self) -> tuple[RemoteFile, ...]:
         """The files that the form names by their URLs; none if it has the files. Raises InvalidParameter."""
@@ -233,12 +239,52 @@ class RequestInput:
             for url, host in zip(fields.given, hosts, strict=True)
         )
 
+    @property
+    def _is_form(self) -> bool:
+        return isinstance(self.body, MultipartBody | PlainForm)
+
+    @property
+    def _values(self) -> Mapping[str, object]:
+        """The fields of the form, as text, or of the JSON body; and those of the preset that it does not have."""
+        own: Mapping[str, object] = self.form.texts if self._is_form else self.json_values
+        if not self._preset:
+            return own
+        return {**self._preset, **{name: value for name, value in own.items() if value is not None}}
+
+    def preset_name(self) -> str | None:
+        """The preset that the form or the JSON body names."""
+        return validate(TargetFields, {"preset": self._values.get("preset")}).preset
+
+    def add_preset(self, fields: Mapping[str, object]) -> None:
+        """Adds the fields of a preset where there are no others. Another target replaces that of the preset."""
+        has_target = any(self._values.get(name) is not None for name in field_names(KeptFields))
+        kept = {name: value for name, value in fields.items() if not has_target or name not in field_names(KeptFields)}
+        self._preset = {name: _as_text(value) for name, value in kept.items()} if self._is_form else kept
+
+    def further_files(self) -> dict[str, Upload]:
+        """The files of the form that are options, or parameters of a tool, by name."""
+        sent = {file.name: self.form.uploads(file.name) for file in self._further}
+        if both := [name for name, found in sent.items() if found and name in self.form.texts]:
+            raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
+        return {name: self.form.file(name) for name, found in sent.items() if found}
+
     def options_given(self) -> dict[str, OptionValue]:
         """The validated options of the form or the JSON body. Raises InvalidOption."""
-        is_form = isinstance(self.body, MultipartBody | PlainForm)
-        values: Mapping[str, object] = self.form.texts if is_form else self.json_values
-        given = {name: value for name, value in values.items() if name in self.options}
-        return validate_options(self.options, given, from_text=is_form)
+        given = {name: value for name, value in self._values.items() if name in self.options}
+        self._given = validate_options(self.options, given, from_text=self._is_form)
+        return dict(self._given)
+
+    @property
+    def shown_options(self) -> dict[str, OptionValue]:
+        """The options that `options_given` has returned, without secret ones."""
+        return {name: value for name, value in self._given.items() if not self.options[name].secret}
+
+    def outputs_given(self, outputs: Sequence[Mapping[str, Any]]) -> tuple[OutputRequest, ...]:
+        """The validated outputs of the form or the JSON body, whose options are those of each. Raises InvalidOption.
+
+        An output of several has its own options in addition to those of the request.
+        """
+        return read_outputs(self.options, outputs, self.options_given())
 
     def web_form(self) -> dict[str, str]:
         """The fields of an URL-encoded form. The last of repeated fields counts."""
@@ -272,6 +318,11 @@ def _read_json(body: bytes, content_type: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise malformed("The body must be a JSON object.")
     return value
+
+
+def _as_text(value: object) -> str:
+    """A JSON value as a text field of a form."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _decoded(argument: bytes) -> str:

@@ -24,7 +24,7 @@ log = logging.getLogger("convertd.access")
 
 _JSON = "application/json"
 _WEIGHT = re.compile(r"0(\.\d*)?|1(\.0*)?", re.ASCII)
-_MAX_TEXTS = 16
+_MAX_TEXTS = 64
 _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 
@@ -101,7 +101,7 @@ class Text:
 
 
 class TextCache:
-    """The 16 texts that were used last."""
+    """The 64 texts that were used last."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[Hashable, Text] = OrderedDict()

@@ -1,7 +1,6 @@
 """Metrics of conversions: outcomes, durations, stages, sizes and errors; the properties of a request for them."""
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine.errors import CorruptInput
 from engine.executor import JobResult
-from engine.outcome import Outcome, WarningRecord
+from engine.outcome import Outcome
 from engine.planner import Plan
 from web.api.errors import STATUS, public_error
 from web.api.headers import warning_codes
@@ -45,6 +44,7 @@ class RequestContext:
     """Properties of one request. Contains no text of the client.
 
     `engine` names the external programs of the plan, or is `in_process`. `warnings` are codes, separated by commas.
+    `work_ms` is the duration of the job in milliseconds, without the wait in the queue.
     """
 
     request_id: str = ""
@@ -53,6 +53,7 @@ class RequestContext:
     engine: str | None = None
     warnings: str | None = None
     credits: int | None = None
+    work_ms: int | None = None
 
     def set_plan(self, plan: Plan) -> None:
         """Sets the formats and the engine of the plan."""
@@ -63,9 +64,10 @@ class RequestContext:
         """Adds to the credits charged for the request."""
         self.credits = (self.credits or 0) + credits
 
-    def set_warnings(self, warnings: Iterable[WarningRecord]) -> None:
-        """Sets the codes of the warnings, at most 10."""
-        self.warnings = ",".join(warning_codes(warning.code for warning in warnings)) or None
+    def set_outcome(self, outcome: Outcome) -> None:
+        """Sets the duration of the job, and the codes of its warnings, at most 10."""
+        self.warnings = ",".join(warning_codes(warning.code for warning in outcome.warnings)) or None
+        self.work_ms = outcome.processing_time_ms
 
 
 class ConversionMetrics:

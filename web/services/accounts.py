@@ -15,19 +15,20 @@ from config.settings import Settings
 from storage.database import Database
 from storage.errors import InvalidKey
 from storage.rate_limits import RateLimiter
-from storage.tables import api_keys, email_verification, ledger
+from storage.tables import api_keys, email_verification, ledger, sessions
 from storage.tables.accounts import StoredAccount, mailbox
 from storage.tables.api_keys import IssuedKey, Key, parse_key
 from storage.tables.email_verification import Verified
 from web.api.errors import EmailNotConfigured, KeyNotVerified, RateLimited
+from web.api.values import API
 from web.metrics.service import CreditMetrics
-from web.services.email import EmailQueue, replacement_email, verification_email
+from web.services.email import EmailQueue, replacement_email, sign_in_email, verification_email
 from web.services.fair_queue import Tenant
 from web.services.job_records import PROVING_JOBS
 
 log = logging.getLogger("convertd.accounts")
 
-SESSION_LIFETIME = api_keys.SESSION_LIFETIME  # seconds
+SESSION_LIFETIME = sessions.LIFETIME  # seconds
 
 _BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
 
@@ -111,19 +112,20 @@ class Accounts:
 
         The session ends with `sign_out`, after SESSION_LIFETIME, or when the API key stops working.
         """
-        token, account = await self._database.run(api_keys.begin_session, parse_key(key))
+        token, account = await self._database.run(sessions.begin, parse_key(key))
         if account.verified_at is None:
             await self.sign_out(token)
             raise KeyNotVerified
         return token
 
     async def session_account(self, token: str) -> Account:
-        """Returns the account of a session. Raises InvalidKey."""
-        return Account.from_storage(*await self._database.look_up(api_keys.find_session, token))
+        """Returns the account of a session; its key is empty if an email link began it. Raises InvalidKey."""
+        stored, key_id = await self._database.look_up(sessions.find, token)
+        return Account.with_key(stored, key_id or "")
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""
-        await self._database.run(api_keys.end_session, token)
+        await self._database.run(sessions.end, token)
 
     async def list_keys(self, account_id: str) -> tuple[Key, ...]:
         """Returns the active API keys of the account, oldest first."""
@@ -156,8 +158,12 @@ class Accounts:
         return await self._database.look_up(ledger.balance, account_id)
 
 
+SIGN_IN_LINK = "/dashboard/sign-in-link"
+"""The page that the link of an email to sign in leads to. The token is in the fragment of its URL."""
+
+
 class Registrations:
-    """Registers clients. Only the owner of an email address learns whether it already has an account."""
+    """Registers clients, and signs them in, by email. Only the owner of an address learns whether it has an account."""
 
     def __init__(
         self,
@@ -178,8 +184,6 @@ class Registrations:
 
         Raises EmailNotConfigured and RateLimited.
         """
-        if not self._email_queue.enabled:
-            raise EmailNotConfigured
         await self._check_limits(email, address)
         registration = await self._database.run(email_verification.register, email, name)
         link = f"{self._settings.base_url}/verify?token={registration.token}"
@@ -199,8 +203,28 @@ class Registrations:
             self._metrics.granted.labels("registration").inc(verified.account.credits_remaining)
         return verified
 
+    async def request_sign_in(self, email: str, address: str) -> None:
+        """Sends a link to sign in to a client at the network address `address`, if the email address has an account.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        await self._check_limits(email, address)
+        requested = await self._database.run(email_verification.request_sign_in, email)
+        if requested is not None:
+            link = f"{self._settings.base_url.removesuffix(API)}{SIGN_IN_LINK}#token={requested.token}"
+            self._email_queue.enqueue(sign_in_email(requested.email, link))
+
+    async def sign_in(self, token: str) -> str:
+        """Exchanges the token of a link, once, for the token of a session. Raises NotFound."""
+        return await self._database.run(email_verification.sign_in, token.lower())
+
     async def _check_limits(self, email: str, address: str) -> None:
-        """Counts a registration for the mailbox and the network address, or for neither if one limit is reached."""
+        """Counts an email to the mailbox, asked for by the network address, or none if one limit is reached.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        if not self._email_queue.enabled:
+            raise EmailNotConfigured
         counters = (
             (f"registrations:mailbox:{mailbox(email)}", EMAILS_PER_MAILBOX, HOUR),
             (f"registrations:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY),
@@ -209,5 +233,5 @@ class Registrations:
             for counter in counters:
                 status = await count(*counter)
                 if not status.allowed:
-                    message = "Too many registrations; try again later."
+                    message = "Too many emails were asked for; try again later."
                     raise RateLimited(message, retry_after=status.retry_after, reason="registrations")

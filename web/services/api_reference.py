@@ -97,8 +97,20 @@ class _Reader:
         for parameter in operation.get("parameters", ()):
             type_, place = self._type(parameter["schema"]), parameter["in"]
             yield Field(parameter["name"], type_, place, parameter["required"], parameter["description"])
-        media_type, schema = _body(operation)
+        media_type, schema = self._body(operation)
         yield from self._properties(schema, "form" if media_type == _FORM else "body")
+
+    def _body(self, operation: Schema) -> tuple[str | None, Schema]:
+        """The media type of the request's body and the schema of its fields, with those of the schemas it refers to."""
+        content = operation.get("requestBody", {}).get("content", {})
+        if not content:
+            return None, {}
+        ((media_type, media),) = content.items()
+        parts = [media["schema"], *(self._resolve(part) for part in media["schema"].get("allOf", ()))]
+        return media_type, {
+            "properties": {name: _given(field) for part in parts for name, field in part.get("properties", {}).items()},
+            "required": [name for part in parts for name in part.get("required", ())],
+        }
 
     def _properties(self, schema: Schema, location: str) -> Iterator[Field]:
         required = schema.get("required", ())
@@ -138,7 +150,7 @@ class _Reader:
             yield from (response for response in self._responses(operation) if response.status.startswith("2"))
 
     def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
-        media_type, schema = _body(operation)
+        media_type, schema = self._body(operation)
         required = schema.get("required", ())
         values: dict[str, Any] = {}
         files: list[tuple[str, str]] = []
@@ -147,7 +159,7 @@ class _Reader:
             if _is_file(declared):
                 if name in required or name == next(iter(properties)):  # a URL may be sent instead of the first
                     files += [(name, _sample_file(declared))] * (2 if "items" in declared else 1)
-            elif name in required or name == "quality":
+            elif name in (*required, "output_format", "quality"):
                 values[name] = declared["examples"][0]
         (server,) = self._document["paths"][path].get("servers", self._document["servers"])
         content = operation["responses"]["200"]["content"]
@@ -162,10 +174,13 @@ class _Reader:
         )
 
 
-def _body(operation: Schema) -> tuple[str | None, Schema]:
-    """The media type of the request's body and the schema of its fields."""
-    content = operation.get("requestBody", {}).get("content", {})
-    return next(((media_type, media["schema"]) for media_type, media in content.items()), (None, {}))
+def _given(schema: Schema) -> Schema:
+    """The schema of a field without null, which stands for a field that is not given."""
+    if isinstance(schema.get("type"), list):
+        kinds = [kind for kind in schema["type"] if kind != "null"]
+        values = {"enum": [value for value in schema["enum"] if value is not None]} if "enum" in schema else {}
+        return {**schema, **values, "type": kinds if len(kinds) > 1 else kinds[0]}
+    return schema
 
 
 def _is_file(schema: Schema) -> bool:

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from config.pricing import CREDITS_PER_CONVERSION
 from storage.database import Database, Transaction
 from storage.errors import JobLost, NoCredits
 from storage.tables import job_runs, ledger
@@ -55,9 +54,9 @@ class BatchJob:
 
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion:
         assert request.file is not None
-        async with self._hold() as hold_id:
+        async with self._hold(request.credits) as hold_id:
             with self._job_queue.admit(request.account.tenant, background=True) as admitted:
-                hold = Hold(hold_id, request.account.id, CREDITS_PER_CONVERSION, 0)
+                hold = Hold(hold_id, request.account.id, request.credits, 0)
                 finish = partial(_save_success, self._job, request.file.file_id)
                 converted = await self._conversions.convert_held(request, output, admitted, hold, finish)
         self._changes.tell(self._job.id)
@@ -68,12 +67,12 @@ class BatchJob:
         self._changes.tell(self._job.id)
 
     @asynccontextmanager
-    async def _hold(self) -> AsyncIterator[str]:
+    async def _hold(self, credits: int) -> AsyncIterator[str]:
         """A hold for the block, free again if the block raises. Raises NoCredits if all holds are settled."""
         async with self._freed:
             await self._freed.wait_for(lambda: self._free or not self._used)
             if not self._free:
-                raise NoCredits(0, CREDITS_PER_CONVERSION)
+                raise NoCredits(0, credits)
             hold = self._free.pop()
             self._used += 1
         settled = False

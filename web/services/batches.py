@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ExecutorUnavailable
 from engine.options import OptionValues
 from engine.registry import Registry
@@ -23,8 +22,8 @@ from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
-from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
-from web.services.conversions import Conversions, output_format
+from web.services.conversion_request import ChargedConversion, ConversionRequest, OutputRequest, Upload, price_of
+from web.services.conversions import Conversions, output_format, target_of
 from web.services.files import Files, stored_file
 from web.services.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
 from web.services.releases import LEASE, Releases
@@ -38,7 +37,7 @@ _OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # all conversi
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """A request to convert the files `file_ids` of a batch to the output format `target`."""
+    """A request to convert the files `file_ids` of a batch to the output format `target`, or to several `outputs`."""
 
     account: Account
     batch_id: str
@@ -49,10 +48,17 @@ class BatchRequest:
     context: RequestContext = field(default_factory=RequestContext)
     tag: str | None = None
     webhook_url: str | None = None
+    outputs: tuple[OutputRequest, ...] = ()
+
+    @property
+    def credits(self) -> int:
+        """The price of each file."""
+        return price_of(self.outputs)
 
     def parameters(self, target: str) -> dict[str, Any]:
         """What a repeated request has to be equal in, with the name of its output format."""
-        given = {"tag": self.tag, "webhook_url": self.webhook_url}
+        given: dict[str, Any] = {"tag": self.tag, "webhook_url": self.webhook_url}
+        given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
         always = {"target": target, "files": self.file_ids, "options": dict(self.options)}
         return always | {name: value for name, value in given.items() if value}
 
@@ -135,7 +141,7 @@ class Batches:
     async def check(self, request: BatchRequest) -> str:
         """Returns the canonical name of the output format. Raises NotFound and UnsupportedConversion."""
         await self._database.read(batches.get, request.account.id, request.batch_id)
-        return output_format(self._registry, request.target)
+        return target_of(self._registry, request.target, request.outputs)
 
     async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
@@ -148,8 +154,8 @@ class Batches:
 
         async def work(claim: Claim | None) -> ResponseData:
             response, errors = await self._run(request, target, BatchRun(self._conversions.convert), claim)
-            if balance < CREDITS_PER_CONVERSION and not response.data["successful"]:
-                raise NoCredits(balance, CREDITS_PER_CONVERSION)
+            if balance < request.credits and not response.data["successful"]:
+                raise NoCredits(balance, request.credits)
             await self._record_failures(request, errors)
             return response
 
@@ -266,6 +272,7 @@ class Batches:
                 options=request.options,
                 store_result=True,
                 file=file,
+                outputs=request.outputs,
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )

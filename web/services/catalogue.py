@@ -29,13 +29,18 @@ def formats_catalogue(registry: Registry) -> dict[str, Any]:
 
 
 def format_groups(registry: Registry) -> list[tuple[list[str], list[str]]]:
-    """The names of input formats that convert to the same output formats, and of these; the largest groups first."""
-    groups: dict[tuple[str, ...], list[str]] = {}
+    """Families of formats: the names of input formats that convert to each other and to the same ones, and of these.
+
+    The largest families come first.
+    """
+    outputs = {target for _, target in registry.pairs()}
+    families: dict[tuple[str, ...], list[str]] = {}
     for source in registry.formats.values():
-        targets = tuple(target.name for target in registry.targets(source))
-        groups.setdefault(targets, []).append(source.name)
-    found = [(sources, list(targets)) for targets, sources in groups.items() if targets]
-    return sorted(found, key=lambda group: -len(group[0]))
+        if targets := registry.targets(source):
+            family = {*targets, source} & outputs
+            families.setdefault(tuple(sorted(target.name for target in family)), []).append(source.name)
+    found = [(sources, list(targets)) for targets, sources in families.items()]
+    return sorted(found, key=lambda family: -len(family[0]))
 
 
 def conversion(registry: Registry, source: str, target: str) -> dict[str, Any]:
@@ -132,6 +137,7 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
     pairs = [(plan.source.name, plan.target.name, registry.pair_options(plan)) for plan in registry.catalogue()]
     users = {name: [pair for pair in pairs if name in pair[2]] for name in registry.options}
     sources, targets = {source for source, _, _ in pairs}, {target for _, target, _ in pairs}
+    pictures = {target for _, target, _ in users.get("width", ())}
     return tuple(
         DocumentedOption(
             name,
@@ -139,17 +145,19 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
             registry.default_text(name),
             option.schema.get("description", ""),
             _names_text({source for source, _, _ in users[name]}, sources),
-            _names_text({target for _, target, _ in users[name]}, targets),
+            _names_text({target for _, target, _ in users[name]}, targets, pictures),
         )
         for name, option in registry.options.items()
         if users[name]
     )
 
 
-def _names_text(names: set[str], known: set[str]) -> str:
+def _names_text(names: set[str], known: set[str], pictures: set[str] | None = None) -> str:
     others = sorted(known - names)
     if not others:
         return "any"
+    if names == pictures:
+        return "any picture"
     return f"any but {', '.join(others)}" if len(others) <= _MAX_EXCEPTIONS else ", ".join(sorted(names))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -49,15 +49,20 @@ class Charge:
         self._finish = finish
         self._repeated = repeated
 
-    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
-        """Settles the charge of an operation whose result has `size` bytes and saves the result, in one transaction.
+    async def settle(
+        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None
+    ) -> tuple[int, ResponseData | None]:
+        """Settles the charge of an operation and saves the result, in one transaction.
+
+        `made` are the formats of its outputs and their sizes in bytes, each of which costs the same.
 
         Returns the balance in credits and the response, which `finish` gets if there is one. Raises CommitUnknown if
         the connection to the database is lost during the commit and cannot be restored, and the errors of `finish`.
         """
-        usage, started = replace(self._usage, bytes_out=size), monotonic()
+        first, *others = [replace(self._usage, output_format=name, bytes_out=size) for name, size in made]
+        others, started = [replace(one, bytes_in=0) for one in others], monotonic()
         try:
-            return await self._database.run(_settle, self._hold, usage, save, self._finish)
+            return await self._database.run(_settle, self._hold, first, others, save, self._finish)
         except CommitUnknown as unknown:
             if self._repeated:
                 raise
@@ -127,9 +132,14 @@ def reserve(
 
 
 def _settle(
-    transaction: Transaction, hold: Hold, usage: UsageRecord, save: SaveResult | None, finish: Finish | None
+    transaction: Transaction,
+    hold: Hold,
+    usage: UsageRecord,
+    further: Sequence[UsageRecord],
+    save: SaveResult | None,
+    finish: Finish | None,
 ) -> tuple[int, ResponseData | None]:
-    balance = ledger.settle(transaction, hold, usage)
+    balance = ledger.settle(transaction, hold, usage, *further)
     response = save(transaction) if save else None
     if finish is not None and response is not None:
         finish(transaction, response)

@@ -24,6 +24,7 @@ from web.services.conversions import Conversions
 from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.file_executor import FileExecutor
 from web.services.files import Files
+from web.services.further_files import FurtherFiles
 from web.services.health import Readiness
 from web.services.idempotency import IdempotencyService
 from web.services.job_queue import JobQueue
@@ -33,6 +34,7 @@ from web.services.jobs import Jobs
 from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
 from web.services.outgoing import Outgoing
+from web.services.presets import Presets
 from web.services.processes import ServerProcess
 from web.services.releases import Releases
 from web.services.remote_files import RemoteFiles
@@ -74,6 +76,7 @@ class Services:
         self.releases = releases = Releases(database)
         idempotency = IdempotencyService(database, owner, releases)
         self.webhooks = Webhooks(database, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
+        self.presets = Presets(database)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
@@ -102,12 +105,13 @@ class Services:
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry, metrics.remote_files)
-        used = self.job_queue, self.charges, idempotency, files, self.remote_files
+        further_files = FurtherFiles(files, self.work_files, registry)
+        used = self.job_queue, self.charges, idempotency, files, self.remote_files, further_files
         self.conversions = Conversions(registry, executor, *used, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
         )
-        told = metrics.jobs, self.remote_files, self.webhooks.sender
+        told = metrics.jobs, self.remote_files, further_files, self.webhooks.sender
         self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *told)
         requests = JobRequests(files, self.remote_files, self.work_files, registry)
         conversions = self.conversions, self.batches, files

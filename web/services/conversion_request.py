@@ -1,8 +1,10 @@
 """The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from config.pricing import CREDITS_PER_CONVERSION
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
@@ -67,15 +69,30 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
+class OutputRequest:
+    """One of several results of a conversion: its output format, its options, and its name, which can be empty."""
+
+    target: str
+    options: OptionValues = field(default_factory=dict, repr=False)
+    name: str = ""
+
+
+def price_of(outputs: Sequence[OutputRequest]) -> int:
+    """The price in credits of a conversion with these outputs, or with one result."""
+    return CREDITS_PER_CONVERSION * max(1, len(outputs))
+
+
+@dataclass(frozen=True)
 class ConversionRequest:
     """One chargeable conversion of one file, or of several files with a tool.
 
     `uploads` are the input files, in order; files that are fetched from elsewhere, `remote`, go before them. `target`
-    is the output format and `tool` the name of the tool, if any; the last uploads belong to its parameters
-    `file_names`. `operation` is the name in the usage report. With `store_result` the result is stored for a later
-    download. If `file` is set, the only upload is a working copy of this stored file, and the result is saved with it.
-    `name` replaces the first upload's file name, from which the result's name is derived. The result is sent to
-    `export`, too. `tag` and `webhook_url` are the client's, for a job.
+    is the output format and `tool` the name of the tool, if any; the last uploads belong to the options `file_names`,
+    or to parameters of the tool. `operation` is the name in the usage report. With `store_result` the result is stored
+    for a later download. If `file` is set, the first upload is a working copy of this stored file, and the result is
+    saved with it. `name` replaces the first upload's file name, from which the result's name is derived. The result is
+    sent to `export`, too. `tag` and `webhook_url` are the client's, for a job. With `outputs`, the result is a ZIP of
+    several, `target` is not used, and the options are those that all have, and name the ZIP.
     """
 
     account: Account
@@ -94,6 +111,12 @@ class ConversionRequest:
     export: RemoteFile | None = None
     tag: str | None = None
     webhook_url: str | None = None
+    outputs: tuple[OutputRequest, ...] = ()
+
+    @property
+    def credits(self) -> int:
+        """The price."""
+        return price_of(self.outputs)
 
     @property
     def original_name(self) -> str:
@@ -102,6 +125,7 @@ class ConversionRequest:
     def parameters(self, target: str) -> dict[str, Any]:
         """What a repeated request has to be equal in, with the name of its output format, besides its uploads."""
         given: dict[str, Any] = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
+        given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
         given["urls"] = [file.url for file in self.remote]
         given["export_url"] = None if self.export is None else self.export.url
         if self.file is not None:
@@ -113,6 +137,11 @@ class ConversionRequest:
     def contents(self) -> list[WorkFile]:
         """The uploads, without the working copy of a stored file and without files that were fetched."""
         return [] if self.file is not None else [upload.file for upload in self.uploads if not upload.fetched]
+
+    def with_further(self, uploads: Mapping[str, Upload]) -> "ConversionRequest":
+        """The request with further files by the names of the options that they belong to."""
+        names = (*self.file_names, *uploads)
+        return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=names)
 
     @property
     def is_stored(self) -> bool:
@@ -128,8 +157,9 @@ class ConversionRequest:
 
     @property
     def size(self) -> int:
-        """Size of all uploads in bytes."""
-        return sum(upload.size for upload in self.uploads)
+        """Size of all uploads in bytes, without the files of options."""
+        inputs = len(self.uploads) - (0 if self.tool else len(self.file_names))
+        return sum(upload.size for upload in self.uploads[:inputs])
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
 """The one chargeable operation: every conversion goes through `Conversions`, in a request or in a job."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from time import perf_counter
 
 from config.pricing import CREDITS_PER_CONVERSION
+from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
-from engine.executor import Job, JobLimits, JobResult
+from engine.executor import JobLimits, JobResult
+from engine.executor.several import MIXED, PlannedOutput, job_of, losses
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -17,16 +19,17 @@ from storage.errors import CommitUnknown, HoldLost, JobLost
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
-from web.api.operations import ZIP
-from web.api.schemas.files import PlannedConversion
+from web.api.schemas.files import PlannedConversion, PlannedResult
 from web.metrics import Metrics
 from web.services.charging import Charge, Charges, Finish
-from web.services.conversion_request import ChargedConversion, ConversionRequest, Upload
+from web.services.conversion_plan import ConversionPlan, of_output, plan_request
+from web.services.conversion_request import ChargedConversion, ConversionRequest, OutputRequest, Upload
 from web.services.fair_queue import QueuedJob
 from web.services.file_executor import FileExecutor
 from web.services.files import Files, stem
+from web.services.further_files import FurtherFiles
 from web.services.idempotency import IdempotencyService, Replayed
-from web.services.job_queue import JobQueue, estimate_memory
+from web.services.job_queue import JobQueue
 from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile
 
@@ -45,6 +48,7 @@ class Conversions:
         idempotency: IdempotencyService,
         files: Files,
         remote_files: RemoteFiles,
+        further_files: FurtherFiles,
         metrics: Metrics,
     ) -> None:
         self._registry = registry
@@ -54,6 +58,7 @@ class Conversions:
         self._idempotency = idempotency
         self._files = files
         self._remote_files = remote_files
+        self._further_files = further_files
         self._metrics = metrics
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -75,8 +80,7 @@ class Conversions:
                     self._metrics.conversions.replays.inc()
                     return claim
                 usage = _usage(request, plan)
-                credits = CREDITS_PER_CONVERSION
-                async with self._charges.hold(account.id, account.key_id, credits, usage, claim) as charge:
+                async with self._charges.hold(account.id, account.key_id, request.credits, usage, claim) as charge:
                     return await self._run_and_settle(request, plan, output, admitted, charge)
 
     async def convert_held(
@@ -103,16 +107,30 @@ class Conversions:
 
         Raises ConversionError and RateLimited as `convert` does.
         """
-        plan = self.plan(request)
-        with self._job_queue.admit(request.account.tenant) as admitted:
-            result, _ = await self._run_job(request, plan, output, admitted, dry_run=True)
-        outcome = result.outcome
-        return PlannedConversion(
+        found: list[PlannedResult] = []
+        async with self._further_files.complete(request) as complete:
+            plan = self.plan(complete)
+            for index, one in enumerate(plan.outputs):
+                with of_output(index) if request.outputs else nullcontext():
+                    found.append(await self._foresee_output(complete, one, output))
+        several = bool(request.outputs)
+        return PlannedConversion.of_several(found, plan.output_format) if several else PlannedConversion(found[0])
+
+    async def _foresee_output(self, request: ConversionRequest, one: PlannedOutput, output: WorkFile) -> PlannedResult:
+        """Foresees one output: of several formats, that of the first one that loses least."""
+        outcomes: list[tuple[Plan, Outcome]] = []
+        for plan in one.plans:
+            single = ConversionPlan((replace(one, plans=(plan,)),))
+            with self._job_queue.admit(request.account.tenant) as admitted:
+                result, _ = await self._run_complete(request, single, output, admitted, dry_run=True)
+            outcomes.append((plan, result.outcome))
+        plan, outcome = min(outcomes, key=lambda each: losses(each[1]))
+        return PlannedResult(
             input_format=plan.source.name,
-            output_format=plan.target.name,
+            output_format=plan.target.name if len(one.plans) == 1 else AUTO,
             path=list(plan.step_names),
             losses=list(plan.losses),
-            options=plan.effective_options(request.options),
+            options=plan.effective_options(one.output.options),
             credits=CREDITS_PER_CONVERSION,
             width=outcome.width,
             height=outcome.height,
@@ -122,15 +140,14 @@ class Conversions:
             warnings=outcome.warnings,
         )
 
-    def plan(self, request: ConversionRequest) -> Plan:
+    def plan(self, request: ConversionRequest) -> ConversionPlan:
         """Returns the steps of the conversion. Raises ConversionError if there is none, or an option is invalid."""
         if request.tool is not None:  # tools raise their own error for input formats that they do not support
             inputs = request.uploads[: len(request.uploads) - len(request.file_names)]
             self._registry.tools[request.tool].check([_known_format(upload) for upload in inputs])
-        sources = [upload.format for upload in request.uploads]
-        request.context.input_format = sources[0].name
-        plan = self._registry.plan(sources, request.target, request.tool, request.options, request.file_names)
-        request.context.set_plan(plan)
+        request.context.input_format = request.uploads[0].format.name
+        plan = plan_request(self._registry, request)
+        request.context.set_plan(plan.first)
         return plan
 
     async def find_stored(self, request: ConversionRequest) -> Replayed | None:
@@ -145,7 +162,9 @@ class Conversions:
 
     def target(self, request: ConversionRequest) -> str:
         """Returns the canonical name of the output format, before files are fetched. Raises UnsupportedConversion."""
-        return request.target if request.tool is not None else output_format(self._registry, request.target)
+        return (
+            request.target if request.tool is not None else target_of(self._registry, request.target, request.outputs)
+        )
 
     @contextmanager
     def _recorded_failure(self, request: ConversionRequest) -> Iterator[None]:
@@ -158,29 +177,31 @@ class Conversions:
                 _log_failure(request, error)
             raise
 
-    async def _claim(self, request: ConversionRequest, plan: Plan) -> Claim | Replayed | None:
+    async def _claim(self, request: ConversionRequest, plan: ConversionPlan) -> Claim | Replayed | None:
         if request.idempotency is None:
             return None
-        parameters = request.parameters(plan.target.name)
+        parameters = request.parameters(plan.output_format)
         return await self._idempotency.claim(request.idempotency, parameters, request.contents)
 
     async def _run_and_settle(
-        self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, charge: Charge
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob, charge: Charge
     ) -> ChargedConversion:
         outcome = await self._run(request, plan, output, admitted)
         converted = await self._settle(request, plan, outcome, output, charge)
-        request.context.add_credits(CREDITS_PER_CONVERSION)
-        self._metrics.credits.charged.labels(request.operation).inc(CREDITS_PER_CONVERSION)
+        request.context.add_credits(request.credits)
+        self._metrics.credits.charged.labels(request.operation).inc(request.credits)
         self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
         return converted
 
-    async def _run(self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob) -> Outcome:
+    async def _run(
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob
+    ) -> Outcome:
         """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
         if request.is_stored and not admitted.background:  # that was checked when the job was accepted
             await self._files.check_not_full(request.account)
         try:
             result, seconds = await self._run_job(request, plan, output, admitted)
-            outcome = _describe(request, plan, result.outcome, seconds)
+            outcome = plan.describe(request, result.outcome, seconds)
             if request.export is not None:
                 await self._files.load(output)
                 await self._remote_files.send(request.export, output, outcome)
@@ -190,16 +211,30 @@ class Conversions:
             raise
         self._metrics.conversions.record_stages(result)
         self._metrics.workers.record_peak_memory(result.peak_memory)
-        request.context.set_warnings(outcome.warnings)
+        request.context.set_outcome(outcome)
         return outcome
 
     async def _run_job(
-        self, request: ConversionRequest, plan: Plan, output: WorkFile, admitted: QueuedJob, *, dry_run: bool = False
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob
     ) -> tuple[JobResult, float]:
-        """Waits in the queue and runs the job. Returns its result and its duration in seconds."""
-        tenant, memory, queued = admitted.tenant, estimate_memory(plan, request.size, request.options), perf_counter()
+        """Runs the job with the files of its options. Returns its result and its duration in seconds."""
+        async with self._further_files.complete(request) as complete:
+            plan = plan if complete.file_names == request.file_names else self.plan(complete)
+            return await self._run_complete(complete, plan, output, admitted)
+
+    async def _run_complete(
+        self,
+        request: ConversionRequest,
+        plan: ConversionPlan,
+        output: WorkFile,
+        admitted: QueuedJob,
+        *,
+        dry_run: bool = False,
+    ) -> tuple[JobResult, float]:
+        """Waits in the queue and runs the job."""
+        tenant, memory, queued = admitted.tenant, plan.estimate_memory(request.size), perf_counter()
         name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
-        job = Job.of(plan, request.options, name, dry_run=dry_run, memory=memory, input_names=names)
+        job = job_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
             job = replace(job, isolated=True)
@@ -209,7 +244,7 @@ class Conversions:
             limits = JobLimits(
                 seconds=request.account.tier.job_seconds
                 if admitted.background
-                else self._job_queue.deadline(tenant, plan, request.size)
+                else max(self._job_queue.deadline(tenant, one, request.size) for one in plan.plans)
             )
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
@@ -222,17 +257,18 @@ class Conversions:
         return result, perf_counter() - started
 
     async def _settle(
-        self, request: ConversionRequest, plan: Plan, outcome: Outcome, output: WorkFile, charge: Charge
+        self, request: ConversionRequest, plan: ConversionPlan, outcome: Outcome, output: WorkFile, charge: Charge
     ) -> ChargedConversion:
         """Stores the result if the request requires it, and settles the charge. Raises StorageFull."""
         started = perf_counter()
+        made = [(one.output_format, one.processed_size) for one in outcome.outputs or (outcome,)]
         if not request.stores(outcome.processed_size):
-            balance, response = await charge.settle(outcome.processed_size)
+            balance, response = await charge.settle(made)
         else:
             blob = await self._files.put(output)
             save = self._files.result_saver(request, plan.source, outcome, blob)
             try:
-                balance, response = await charge.settle(outcome.processed_size, save)
+                balance, response = await charge.settle(made, save)
             except CommitUnknown:
                 raise  # it may be the result of a charge; if not, the orphan sweep deletes it
             except (HoldLost, JobLost):
@@ -247,8 +283,16 @@ class Conversions:
         return ChargedConversion(output, outcome, response, balance)
 
 
+def target_of(registry: Registry, name: str, outputs: Sequence[OutputRequest]) -> str:
+    """The canonical name of an output format, or MIXED of several ones. Raises UnsupportedConversion."""
+    names = {output_format(registry, one) for one in ([each.target for each in outputs] or [name])}
+    return names.pop() if len(names) == 1 else MIXED
+
+
 def output_format(registry: Registry, name: str) -> str:
-    """The canonical name of an output format. Raises UnsupportedConversion if no conversion has this output."""
+    """Returns the canonical name of an output format, or AUTO. Raises UnsupportedConversion for any other."""
+    if name.lower() == AUTO:
+        return AUTO
     fmt = registry.format(name)
     available = sorted({target.name for _, target in registry.pairs()})
     if fmt is not None and fmt.name in available:
@@ -257,20 +301,8 @@ def output_format(registry: Registry, name: str) -> str:
     raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
 
 
-def _describe(request: ConversionRequest, plan: Plan, outcome: Outcome, seconds: float) -> Outcome:
-    """The outcome of a job, with what the job does not know."""
-    is_archive = outcome.container is not None
-    return replace(
-        outcome,
-        output_format=plan.target.name,
-        media_type=ZIP if is_archive else plan.target.media_type,
-        filename=f"{stem(request.original_name)}.{'zip' if is_archive else plan.target.extensions[0]}",
-        processing_time_ms=round(seconds * 1000),
-    )
-
-
-def _usage(request: ConversionRequest, plan: Plan) -> UsageRecord:
-    return UsageRecord(request.operation, plan.source.name, plan.target.name, request.size)
+def _usage(request: ConversionRequest, plan: ConversionPlan) -> UsageRecord:
+    return UsageRecord(request.operation, plan.source.name, plan.output_format, request.size)
 
 
 def _known_format(upload: Upload) -> FileFormat | None:

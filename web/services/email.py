@@ -58,6 +58,17 @@ If you did not ask for an API key, ignore this email.
 """
 
 
+_SIGN_IN = """\
+Open this link to sign in to the dashboard of your convertd account:
+
+{link}
+
+The link works once, within 15 minutes.
+
+If you did not ask for it, ignore this email: nobody can sign in
+without the link.
+"""
+
 _DISABLED_WEBHOOK = """\
 The webhook of your convertd account at
 
@@ -95,6 +106,11 @@ def verification_email(to: str, link: str) -> Email:
 def replacement_email(to: str, link: str) -> Email:
     """The email that offers a new API key to the owner of an existing account."""
     return Email(to, "Your convertd account", _REPLACEMENT.format(link=link), link)
+
+
+def sign_in_email(to: str, link: str) -> Email:
+    """The email with which the owner of an account signs in to the dashboard."""
+    return Email(to, "Sign in to convertd", _SIGN_IN.format(link=link), link)
 
 
 def disabled_webhook_email(to: str, host: str, reason: DisabledReason, link: str) -> Email:

@@ -5,12 +5,15 @@ import json
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from anyascii import anyascii
 
 from engine.errors import UnknownFormat
+from engine.file_names import FILENAME, file_name
 from engine.formats import FileFormat
+from engine.options import OptionValues
 from engine.outcome import Outcome
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
@@ -209,7 +212,7 @@ class Files:
                     name = request.original_name
                     original = SourceFile(safe_name(name), extension(source, name), source.name, request.size)
                     made = files.add_processed(transaction, account, original, result, self.retention)
-            return ResponseData(to_json(ConversionResult(made, outcome)), made.file_id)
+            return ResponseData(to_json(conversion_result(made, outcome)), made.file_id)
 
         return save
 
@@ -221,8 +224,18 @@ class Files:
 
 def stored_file(file: File) -> StoredFile:
     """A file as the API describes it."""
-    result = None if file.outcome is None else ConversionResult(file, read_outcome(file.outcome))
+    result = None if file.outcome is None else conversion_result(file, read_outcome(file.outcome))
     return StoredFile(file, result, None if file.failure is None else from_json(Failure, file.failure))
+
+
+def conversion_result(file: File, outcome: Outcome) -> ConversionResult:
+    """The result of a conversion as the API describes it, each of several with the path to download it."""
+    whole = ConversionResult(file, outcome)
+    if outcome.outputs is None:
+        return whole
+    numbered = enumerate(outcome.outputs, 1)
+    outputs = [replace(one, download_url=f"{whole.download_url}?output={number}") for number, one in numbered]
+    return ConversionResult(file, replace(outcome, outputs=tuple(outputs)))
 
 
 def result_of(file: File) -> tuple[Outcome, str]:
@@ -302,6 +315,14 @@ def stem(client_name: str) -> str:
     stem, dot, _ = name.rpartition(".")
     stem = (stem if dot else name).rstrip(" .")
     return stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore") or "file"
+
+
+def result_name(client_name: str, options: OptionValues, target: FileFormat, outcome: Outcome) -> str:
+    """The name of a result: that of the client's file, unless the option `filename` gives another one."""
+    template = str(options.get(FILENAME.name, "{name}.{ext}"))
+    size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
+    name = file_name(template, stem(client_name), target, size, container=outcome.container)
+    return f"{stem(name)}.{extension_of(name)}"
 
 
 def content_disposition(name: str, kind: str = "attachment") -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.errors import UnknownFormat
 from engine.options import OptionValue
@@ -13,7 +13,7 @@ from web.api.values import from_json, to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.batches import BatchRequest
-from web.services.conversion_request import ConversionRequest, RemoteFile, Upload
+from web.services.conversion_request import ConversionRequest, OutputRequest, RemoteFile, Upload, price_of
 from web.services.files import Files
 from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile, WorkFiles
@@ -48,6 +48,12 @@ class StoredRequest:
     file_ids: tuple[str, ...] = ()
     remote: tuple[RemoteFile, ...] = field(default=(), repr=False)
     export: RemoteFile | None = field(default=None, repr=False)
+    outputs: tuple[OutputRequest, ...] = ()
+
+    @property
+    def credits(self) -> int:
+        """The price of the request, or of each file of a batch."""
+        return price_of(self.outputs)
 
     @classmethod
     def of(cls, request: ConversionRequest | BatchRequest) -> "StoredRequest":
@@ -55,7 +61,8 @@ class StoredRequest:
         options, request_id, key_id = dict(request.options), request.context.request_id, request.account.key_id
         if isinstance(request, BatchRequest):
             files = request.file_ids
-            return cls(request_id, key_id, request.target, options, batch_id=request.batch_id, file_ids=files)
+            stored = cls(request_id, key_id, request.target, options, batch_id=request.batch_id, file_ids=files)
+            return replace(stored, outputs=request.outputs)
         uploads = [StoredUpload(upload.filename, upload.size, upload.format.name) for upload in request.uploads]
         return cls(
             request_id,
@@ -69,6 +76,7 @@ class StoredRequest:
             file_id=None if request.file is None else request.file.file_id,
             remote=request.remote,
             export=request.export,
+            outputs=request.outputs,
         )
 
     def to_text(self) -> str:
@@ -83,7 +91,8 @@ class StoredRequest:
     def batch(self, account: Account) -> BatchRequest:
         """Returns the request to convert files of a batch."""
         context = RequestContext(self.request_id)
-        return BatchRequest(account, self.batch_id, self.file_ids, self.target, self.options, context=context)
+        files = self.batch_id, self.file_ids
+        return BatchRequest(account, *files, self.target, self.options, context=context, outputs=self.outputs)
 
 
 class JobRequests:
@@ -129,6 +138,7 @@ class JobRequests:
                 context=RequestContext(stored.request_id),
                 remote=stored.remote,
                 export=stored.export,
+                outputs=stored.outputs,
             )
             async with self._remote_files.complete(request, FETCH_SECONDS) as complete:
                 yield complete, stack.enter_context(self._work_files.create(account.tenant.id))

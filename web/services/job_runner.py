@@ -10,7 +10,6 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from config.pricing import CREDITS_PER_CONVERSION
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
 from storage.database import Database, Transaction
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StoreUnavailable
@@ -207,7 +206,7 @@ class JobRunner:
         async with self._requests.load(job, request, account) as (conversion, output):
             if request.remote:
                 admitted = await self._place_after_fetch(account, place)
-            hold = Hold(job.hold_ids[0], account.id, CREDITS_PER_CONVERSION, 0)
+            hold = Hold(job.hold_ids[0], account.id, request.credits, 0)
             completion = _Completion(job, retention, request.file_id)
             await self._conversions.convert_held(conversion, output, admitted, hold, completion)
             return completion.messages

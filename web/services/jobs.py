@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from config.pricing import CREDITS_PER_CONVERSION
 from storage.database import Database, Transaction
 from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
@@ -24,6 +23,7 @@ from web.services.conversion_request import ConversionRequest, RemoteFile
 from web.services.conversions import Conversions
 from web.services.deliveries import Deliveries
 from web.services.files import Files, check_quota
+from web.services.further_files import FurtherFiles
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.job_changes import JobChanges
 from web.services.job_messages import CANCELLED, QUEUED, JobMessages
@@ -76,6 +76,7 @@ class Jobs:
         idempotency: IdempotencyService,
         metrics: JobMetrics,
         remote_files: RemoteFiles,
+        further_files: FurtherFiles,
         sender: Deliveries,
     ) -> None:
         self._database = database
@@ -85,6 +86,7 @@ class Jobs:
         self._idempotency = idempotency
         self._metrics = metrics
         self._remote_files = remote_files
+        self._further_files = further_files
         self._sender = sender
         self._messages = JobMessages(database)
         self.changes = JobChanges(database, self._messages)
@@ -94,20 +96,23 @@ class Jobs:
     async def accept(self, request: ConversionRequest | BatchRequest) -> AcceptedJob | Replayed:
         """Accepts a request, whose response describes the job, or returns the response of an earlier request.
 
-        Everything is checked that can be without running the conversion. Raises ConversionError, StorageError and
-        StorageFull.
+        Everything is checked that can be without running the conversion. Raises ConversionError, StorageError,
+        InvalidParameter and StorageFull.
         """
         if request.webhook_url is not None:
             self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
         if isinstance(request, BatchRequest):
+            await self._further_files.find(request.account.id, request.options)
             job, contents = await self._batch_job(request), list[WorkFile]()
         else:
+            if request.tool is None:
+                await self._further_files.find(request.account.id, request.options, request.file_names)
             job, contents = self._conversion_job(request), request.contents
         attempt = None
         if request.idempotency is not None:
             parameters = request.parameters(job.output_format)
             attempt = _Attempt(*await self._idempotency.prepare(request.idempotency, parameters, contents))
-        return await self._accept(request.account, job, contents, attempt)
+        return await self._accept(request, job, contents, attempt)
 
     async def find(self, account_id: str, job_id: str) -> Job:
         """Returns a job of the account. Raises NotFound."""
@@ -184,7 +189,7 @@ class Jobs:
             target = self._conversions.target(request)
         else:
             plan = self._conversions.plan(request)
-            source, target = plan.source.name, plan.target.name
+            source, target = plan.source.name, plan.output_format
         is_stored = request.file is not None
         return NewJob(
             **_common(request),
@@ -203,12 +208,16 @@ class Jobs:
         )
 
     async def _accept(
-        self, account: Account, job: NewJob, contents: Sequence[WorkFile], attempt: _Attempt | None
+        self,
+        request: ConversionRequest | BatchRequest,
+        job: NewJob,
+        contents: Sequence[WorkFile],
+        attempt: _Attempt | None,
     ) -> AcceptedJob | Replayed:
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents)
         try:
-            accepted = await self._database.run(_accept, account, job, attempt)
+            accepted = await self._database.run(_accept, request.account, job, request.credits, attempt)
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
@@ -252,9 +261,12 @@ def _announce(transaction: Transaction, job: Job) -> EndedJob:
 
 
 def _accept(
-    transaction: Transaction, account: Account, job: NewJob, attempt: _Attempt | None
+    transaction: Transaction, account: Account, job: NewJob, credits: int, attempt: _Attempt | None
 ) -> AcceptedJob | InProgress | Replay | KeyMismatch:
-    """Holds the credits of the job, or as many as the account has, at least one, and queues it."""
+    """Holds the credits of the job, which each of its holds has, or as many as the account has, and queues it.
+
+    Raises NoCredits if the account has none for the first hold.
+    """
     if attempt is not None:
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
@@ -263,7 +275,6 @@ def _accept(
     held = balance = 0
     for hold in hold_ids(job.id, job.holds):
         try:
-            credits = CREDITS_PER_CONVERSION
             balance = reserve(
                 transaction, job.account, credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
             ).balance

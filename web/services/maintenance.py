@@ -15,7 +15,6 @@ from storage.database import Database
 from storage.errors import StoreUnavailable
 from storage.ids import new_id
 from storage.tables import (
-    api_keys,
     backfills,
     batches,
     deliveries,
@@ -25,6 +24,7 @@ from storage.tables import (
     jobs,
     ledger,
     purchases,
+    sessions,
     totals,
     webhooks,
 )
@@ -127,7 +127,7 @@ class Maintenance:
         await self._database.run(idempotency.delete_expired)
         await self._database.run(email_verification.delete_expired)
         await self._database.run(purchases.delete_abandoned)
-        await self._database.run(api_keys.delete_expired_sessions)
+        await self._database.run(sessions.delete_expired)
         await self._database.run(webhooks.delete_expired_secrets)
         await self._files.sweep()
         for delete_expired in (batches.delete_expired, deliveries.delete_expired):

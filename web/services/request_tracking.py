@@ -1,10 +1,12 @@
 """Requests in progress, so that a shutdown can wait for them, and the logs of completed requests."""
 
 import asyncio
+import json
 import logging
 import time
 from contextlib import suppress
 
+from engine.options import NO_OPTIONS, OptionValues
 from storage.database import Database
 from storage.tables import request_log
 from storage.tables.request_log import LoggedRequest
@@ -20,6 +22,7 @@ _INTERVAL = 1.0  # seconds
 _CAPACITY = 20_000  # unwritten requests; further ones are not logged
 _BATCH_SIZE = 500  # rows
 _PATH_LENGTH = 120  # characters that are stored; the API's paths are shorter
+_TEXT_LENGTH = 300  # characters of a message or an option that are stored
 
 
 class InFlightRequests:
@@ -72,6 +75,7 @@ class RequestLog:
         context: RequestContext,
         account: Account | None,
         error: PublicError | None,
+        options: OptionValues = NO_OPTIONS,
         *,
         method: str,
         path: str,
@@ -81,9 +85,9 @@ class RequestLog:
         received: int,
         sent: int,
     ) -> None:
-        """Adds a request. `route` is the pattern of its path; `received` and `sent` are body sizes in bytes."""
+        """Adds a request with its public options. `route` is the pattern of its path; body sizes are in bytes."""
         code, milliseconds = error.code if error else None, round(seconds * 1000)
-        # Paths and file names are private.
+        # Paths, options and file names are private.
         fields = {
             "status": status,
             "ms": milliseconds,
@@ -96,17 +100,9 @@ class RequestLog:
         access_log.info("%s %s", method, route, extra={"fields": fields})
         self._metrics.record_request(method, route, status, seconds, error, authenticated=bool(account))
         if account and len(self._unwritten) < _CAPACITY:
-            logged = LoggedRequest(
-                id=context.request_id,
-                account=account.id,
-                method=method,
-                path=path[:_PATH_LENGTH],
-                status=status,
-                code=code,
-                milliseconds=milliseconds,
-                at_milliseconds=round(time.time() * 1000),
-            )
-            self._unwritten.append(logged)
+            at, details = round(time.time() * 1000), _details(context, error, options)
+            row = (context.request_id, account.id, method, path[:_PATH_LENGTH], status, code, milliseconds, at, details)
+            self._unwritten.append(LoggedRequest(*row))
 
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
@@ -135,3 +131,20 @@ class RequestLog:
             await self.write()
         except Exception:
             log.warning("the request log could not be written", exc_info=True)
+
+
+def _details(context: RequestContext, error: PublicError | None, options: OptionValues) -> str | None:
+    """What the dashboard shows of a request besides its row, as JSON; None if there is nothing."""
+    texts = {name: value[:_TEXT_LENGTH] if isinstance(value, str) else value for name, value in options.items()}
+    shown = {
+        "input_format": context.input_format,
+        "output_format": context.output_format,
+        "options": texts,
+        "warnings": context.warnings.split(",") if context.warnings else [],
+        "work_ms": context.work_ms,
+        "credits": context.credits,
+    }
+    if error is not None:
+        shown |= {"message": str(error)[:_TEXT_LENGTH], "reason": error.reason, "param": error.param}
+    found = {name: value for name, value in shown.items() if value}
+    return json.dumps(found) if found else None

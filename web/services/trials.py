@@ -20,6 +20,7 @@ from storage.database import Database, Transaction
 from storage.errors import EmailTaken
 from storage.rate_limits import RateLimiter, RateLimitStatus
 from storage.tables import accounts, api_keys, ledger
+from storage.tables.accounts import TRIAL_EMAIL
 from storage.tables.api_keys import Key
 from web.api.errors import RateLimited
 from web.api.schemas.files import reduction_percent
@@ -27,7 +28,6 @@ from web.api.values import Flat, Inline
 from web.services.accounts import Account
 from web.services.conversion_request import ConversionRequest
 
-TRIAL_EMAIL = "trials@convertd.invalid"  # the domain cannot exist, and registration refuses it
 _MAX_WARNINGS, _MAX_MESSAGE = 10, 300  # warnings and characters of their messages in a header
 
 

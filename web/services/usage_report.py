@@ -2,11 +2,13 @@
 
 import csv
 import io
+import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from config.pricing import Pack
 from storage.tables.request_log import LoggedRequest
@@ -131,6 +133,16 @@ def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int
     return [
         (code, latest[code].status, count, latest[code].at_milliseconds // 1000) for code, count in counts.most_common()
     ]
+
+
+def request_facts(request: LoggedRequest, details: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What to show of a request besides its row, its warnings and its error: names and values."""
+    formats = " → ".join(details[name] for name in ("input_format", "output_format") if name in details)
+    options = {name: json.dumps(value, ensure_ascii=False) for name, value in details.get("options", {}).items()}
+    times = f"{details['work_ms']} of {request.milliseconds} ms" if "work_ms" in details else ""
+    others = {name: str(details[name]) for name in ("credits", "param", "reason") if name in details}
+    facts = {"formats": formats, **options, "conversion": times, **others}
+    return [(name, value) for name, value in facts.items() if value]
 
 
 def usage_csv(days: Sequence[DayUsage]) -> str:

@@ -1,57 +1,123 @@
-// Full-text search over the sections of all pages of the docs.
+// The docs: search over all pages, contents that show where the reader is, and entries that open when they are named.
 
 const byId = (id) => document.getElementById(id);
-const SECTIONS = "article > section[id], .endpoint";
-const sections = [...document.querySelectorAll(SECTIONS)];
-const links = [...document.querySelectorAll(".contents-list a")];
-const pages = new Set(links.map((link) => link.pathname));
-pages.delete(location.pathname);
-const texts = new Map(); // by the id of the section
-let loading = null;
-const isVisible = (element) => !element.hidden;
+const IGNORED = new Set("a an and do for from how i in is my of on the to with".split(" "));
+const article = document.querySelector("article");
+const wide = matchMedia("(min-width: 62rem)");
+let index = null; // [page path, page title, anchor, title, text][]
 
-function read(found) {
-  for (const section of found) texts.set(section.id, section.textContent.toLowerCase());
+async function loadIndex() {
+  index ??= fetch("/docs/index.json").then((response) => (response.ok ? response.json() : []));
+  return index;
 }
 
-async function readPage(path) {
-  const response = await fetch(path);
-  if (response.ok) read(new DOMParser().parseFromString(await response.text(), "text/html").querySelectorAll(SECTIONS));
+// The words to look for, without an s of the plural. Numbers, as in "under 200 kB", say nothing about the subject.
+function wordsOf(text) {
+  const stem = (word) => word.replace(/^\d+(?=[a-z])/, "").replace(/(?<=...[^s])s$/, "");
+  const words = text.toLowerCase().split(/[\s,;:"'()]+/).map(stem).filter(Boolean);
+  const telling = words.filter((word) => !IGNORED.has(word) && !/^\d+$/.test(word));
+  return telling.length ? telling : words;
 }
 
-function describe(here, there, text) {
-  if (here + there === 0) return `Nothing found for “${text}”. Try fewer or shorter words.`;
-  const found = here + there === 1 ? "1 section found" : `${here + there} sections found`;
-  return there === 0 ? `${found}.` : `${found}, ${there} of them on other pages: see the contents.`;
+function pattern(words) {
+  return new RegExp(`(${words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|")})`, "i");
 }
 
-function search() {
-  loading ??= Promise.allSettled([...pages].map(readPage)).then(search);
-  const text = byId("search").value.trim();
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-  const matches = new Set([...texts.keys()].filter((id) => words.every((word) => texts.get(id).includes(word))));
-  for (const section of sections) section.hidden = !matches.has(section.id);
-  for (const group of document.querySelectorAll("article > section:not([id])")) {
-    group.hidden = ![...group.querySelectorAll(".endpoint")].some(isVisible);
+// Appends the text, with the words marked.
+function appendMarked(element, text, words) {
+  text.split(pattern(words)).forEach((part, place) => {
+    element.append(place % 2 ? Object.assign(document.createElement("mark"), { textContent: part }) : part);
+  });
+}
+
+// The part of the text around the first word that is found.
+function excerpt(text, words) {
+  const start = Math.max(0, text.search(pattern(words)) - 60);
+  return `${start ? "…" : ""}${text.slice(start, start + 180)}${start + 180 < text.length ? "…" : ""}`;
+}
+
+// Entries that have all the words, those first whose titles have them.
+function find(entries, words) {
+  const rank = ([, , id, title, text]) => {
+    const places = [`${title} ${id}`.toLowerCase(), text.toLowerCase()];
+    if (!words.every((word) => places.some((place) => place.includes(word)))) return 0;
+    return 1 + words.filter((word) => places[0].includes(word)).length + (text.includes(" Also: ") ? 0.5 : 0);
+  };
+  return entries.map((entry) => [rank(entry), entry]).filter(([found]) => found).sort(([one], [other]) => other - one).map(([, entry]) => entry);
+}
+
+function createResult([path, page, id, title, text], query, words) {
+  const item = document.createElement("li");
+  const link = Object.assign(document.createElement("a"), { href: `${path}?q=${encodeURIComponent(query)}#${id}` });
+  appendMarked(link, title, words);
+  const shown = document.createElement("p");
+  appendMarked(shown, excerpt(text, words), words);
+  item.append(link, Object.assign(document.createElement("span"), { className: "muted small", textContent: ` ${page}` }), shown);
+  return item;
+}
+
+async function search() {
+  const query = byId("search").value.trim(), words = wordsOf(query);
+  const found = words.length ? find(await loadIndex(), words) : [];
+  if (query !== byId("search").value.trim()) return; // more has been typed meanwhile
+  byId("results").hidden = !words.length;
+  article.hidden = words.length > 0;
+  byId("results-list").replaceChildren(...found.slice(0, 40).map((entry) => createResult(entry, query, words)));
+  byId("search-status").textContent = found.length ? `${found.length} ${found.length === 1 ? "entry" : "entries"} found.` : `Nothing found for “${query}”. Try fewer or shorter words.`;
+}
+
+// Marks the words of the search that led here.
+function markHits(words) {
+  const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) {
+    if (pattern(words).test(texts.currentNode.data) && !texts.currentNode.parentElement.closest("pre, svg, label, button")) found.push(texts.currentNode);
   }
-  for (const link of links) link.parentElement.hidden = words.length > 0 && !matches.has(link.hash.slice(1));
-  for (const group of document.querySelectorAll(".contents-list > div")) {
-    group.hidden = ![...group.querySelectorAll("li")].some(isVisible);
+  for (const text of found) {
+    const marked = document.createDocumentFragment();
+    appendMarked(marked, text.data, words);
+    text.replaceWith(marked);
   }
-  const here = sections.filter(isVisible).length;
-  if (words.length && matches.size > here) byId("contents").open = true;
-  byId("search-status").hidden = words.length === 0;
-  byId("search-status").textContent = words.length ? describe(here, matches.size - here, text) : "";
 }
 
-read(sections);
+// Opens the element that the address names, or goes to the page that it has moved to.
+async function showNamed() {
+  const id = decodeURIComponent(location.hash.slice(1)), element = id && byId(id);
+  if (!id) return;
+  if (element) {
+    for (let one = element; one; one = one.parentElement) if (one.localName === "details") one.open = true;
+    element.scrollIntoView();
+    return;
+  }
+  const moved = (await loadIndex()).find(([, , anchor]) => anchor === id);
+  if (moved) location.replace(`${moved[0]}#${id}`);
+}
+
+// Marks the entry of the contents whose section is being read: the last one that begins in the upper part of the window.
+function showPlace() {
+  const links = [...document.querySelectorAll('.contents-list a[href^="#"]')];
+  const passed = links.filter((link) => byId(link.hash.slice(1)).getBoundingClientRect().top < innerHeight / 3);
+  const current = passed.at(-1) ?? links[0];
+  for (const link of links) {
+    if (link === current) link.setAttribute("aria-current", "location");
+    else link.removeAttribute("aria-current");
+  }
+  if (current && wide.matches) keepVisible(current);
+}
+
+function keepVisible(link) {
+  const box = document.querySelector(".contents"), { top, bottom } = link.getBoundingClientRect(), frame = box.getBoundingClientRect();
+  if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
+}
+
 byId("search").addEventListener("input", search);
 byId("search-field").hidden = false;
+const query = new URLSearchParams(location.search).get("q");
+if (query) markHits(wordsOf(query));
+addEventListener("hashchange", showNamed);
+showNamed();
+addEventListener("scroll", showPlace, { passive: true });
+showPlace();
 // On a phone, the list of contents would be several screens long.
-const wide = matchMedia("(min-width: 62rem)");
 const adjust = () => { byId("contents").open = wide.matches; };
 wide.addEventListener("change", adjust);
 adjust();
-// Sections have moved between the pages.
-const moved = location.hash && !byId(location.hash.slice(1)) && links.find((link) => link.hash === location.hash);
-if (moved) location.replace(moved.href);

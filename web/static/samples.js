@@ -1,4 +1,6 @@
-// Code samples: a copy button for each, and the selected language is remembered.
+// Code samples: a copy button and colors for each, and the selected language is remembered.
+
+import { highlight } from "./highlight.js";
 
 const LANGUAGE = "convertd_language";
 
@@ -13,6 +15,7 @@ for (const option of document.querySelectorAll('[name="language"]')) {
 }
 
 for (const sample of document.querySelectorAll("pre")) {
+  highlight(sample.querySelector("code"));
   const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Copy", className: "copy" });
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(sample.querySelector("code").textContent);

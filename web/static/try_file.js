@@ -1,24 +1,23 @@
-// A chosen file of the try-it form: its format, options and previews, its conversion, and the result.
+// A chosen file of the try-it form: its format, its own options, its conversion, and the result.
 
-import { OptionFields, isSecret } from "./try_options.js";
-import { showNoPicture, showPicture } from "./try_pictures.js";
+import { createComparison, createCropper } from "./try_compare.js";
+import { OptionFields, givenOptions, isSecret } from "./try_options.js";
+import { copyMiddle, loadPicture, showPicture } from "./try_pictures.js";
 import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
 
 const API = "/api/v1";
-const LOSSES = {
-  detail: "the output format does not keep every detail",
-  structure: "text, vectors, layers or pages become pixels",
-};
 const STATES = { waiting: "Waiting…", uploading: "Uploading…", converting: "Converting…", downloading: "Downloading…" };
+const HEAD = 65536; // bytes at the beginning of a large file that show its format
 
-const formatSize = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
-const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+export const formatSize = (size) => size < 1024 ? `${size} B` : size < 1048576 ? `${(size / 1024).toFixed(1)} kB` : `${(size / 1048576).toFixed(2)} MB`;
+export const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+export const saving = (before, after) => `${Math.abs(Math.round(1000 * (1 - after / before)) / 10)} % ${after > before ? "larger" : "smaller"}`;
 export const safeName = (name) => name.replace(/[^\p{L}\p{N} ._()-]/gu, "_");
 
 let count = 0;
 
-// One entry of the list. `page` has the catalogue, the access (key and limit), the queue of conversions, and the
-// callbacks `announce`, `finished` and `removed`.
+// One entry of the list. `page` has the catalogue, the access (key and limit), the queue of conversions, the options of
+// all files, and the callbacks `announce`, `changed`, `finished` and `removed`.
 export class FileEntry {
   constructor(file, page) {
     this.file = file;
@@ -27,11 +26,21 @@ export class FileEntry {
     this.removal = new AbortController();
     this.facts = [];
     this.messages = [];
-    this.result = null; // { blob, url, name, data, options }
+    this.schemas = {}; // of the options of the pair of formats
+    this.losses = [];
+    this.picture = null; // the image of the file, once it has been loaded
+    this.isRefused = false; // no format matches the content
+    this.result = null; // { blob, url, name, data, options, request }
     this.element = document.getElementById("file-template").content.firstElementChild.cloneNode(true);
     this.id = `file-${++count}`;
-    this.options = new OptionFields(this.part("option-list"), this.id);
     this.source = page.formatOf(file.name);
+    this.own = new OptionFields(this.part("own-options"), {
+      prefix: this.id,
+      groups: page.groups,
+      open: ["size"],
+      changed: () => this.page.changed(),
+      base: () => page.options.values,
+    });
     this.build();
   }
 
@@ -45,18 +54,95 @@ export class FileEntry {
     name.id = `${this.id}-name`;
     this.part("file").setAttribute("aria-labelledby", name.id);
     this.part("upload").setAttribute("aria-label", `Upload of ${this.file.name}`);
-    this.part("before-size").textContent = formatSize(this.file.size);
-    showNoPicture(this.part("after"), "The result appears here");
-    this.part("target").addEventListener("change", () => this.selectTarget(this.target));
-    this.part("remove").addEventListener("click", () => this.remove());
-    this.part("controls").addEventListener("submit", (event) => {
-      event.preventDefault();
-      if (this.controller) this.controller.abort();
-      else this.convert();
+    for (const [part, action] of [["remove", "remove"], ["cancel", "cancel"], ["compare", "toggleComparison"], ["crop", "toggleCropper"]]) {
+      this.part(part).addEventListener("click", () => this[action]());
+    }
+    this.part("own-target").addEventListener("change", () => this.changeTarget());
+    this.part("own").addEventListener("toggle", () => { if (this.part("own").open) this.own.show(this.schemas); });
+    this.part("password").addEventListener("input", () => {
+      this.own.set("password", this.part("password").value);
+      this.page.changed();
     });
     this.setSource(this.source);
+    this.identified = this.identify();
     this.showBefore();
     this.queueInspection();
+  }
+
+  get targets() {
+    return this.page.catalogue.targets[this.source] ?? this.page.allTargets;
+  }
+
+  // The format to convert to; undefined if the file does not convert to that of all files.
+  get target() {
+    return this.part("own-target").value || (this.targets.includes(this.page.target) ? this.page.target : undefined);
+  }
+
+  get options() {
+    return givenOptions({ ...this.page.options.values, ...this.own.values }, this.schemas);
+  }
+
+  // What a conversion would be now. The result of an equal one is there already.
+  get request() {
+    const given = Object.entries(this.options).map(([name, value]) => [name, value instanceof File ? [value.name, value.size, value.lastModified] : value]);
+    return JSON.stringify([this.target, given.sort()]);
+  }
+
+  get isPending() {
+    return !this.controller && !this.isRefused && this.target !== undefined && this.result?.request !== this.request;
+  }
+
+  // Sets the input format; undefined if it is not known.
+  setSource(source) {
+    this.source = source;
+    const chosen = this.part("own-target").value;
+    this.part("own-target").replaceChildren(new Option("as all files", ""), ...this.targets.map((name) => new Option(name, name, false, name === chosen)));
+    this.loadPair();
+  }
+
+  // The visitor or the page has chosen another format.
+  changeTarget() {
+    this.facts = [];
+    this.messages = [];
+    this.loadPair();
+    if (this.page.count <= 3) this.queueInspection();
+  }
+
+  // Loads the options and the losses of the pair of formats.
+  async loadPair() {
+    const { source, target } = this;
+    const pair = source && target ? await this.page.loadPair(source, target) : null;
+    if (source !== this.source || target !== this.target || this.removal.signal.aborted) return; // a later choice is being loaded
+    this.losses = pair?.losses ?? [];
+    this.schemas = pair?.options.properties ?? {};
+    if (this.part("own").open) this.own.show(this.schemas);
+    this.showFacts();
+    this.page.changed();
+  }
+
+  async showBefore() {
+    await this.identified;
+    if (this.isRefused) return;
+    this.picture = await showPicture(this.part("before"), this.file, this.pictureOptions(this.file.name));
+    this.part("crop").hidden = !this.picture;
+    if (this.picture) this.page.pictureLoaded();
+  }
+
+  pictureOptions(alt) {
+    const { key, limit } = this.page.access;
+    return { alt, key, limit, password: this.options.password, signal: this.removal.signal };
+  }
+
+  // Identifies a large file by its beginning, before any of it is sent in whole.
+  async identify() {
+    if (this.file.size <= HEAD) return;
+    const head = new File([this.file.slice(0, HEAD)], this.file.name);
+    try {
+      const { data } = await sendForJson("/try/identify", { form: createForm({ file: head }), signal: this.removal.signal });
+      if (data.input_format && data.input_format !== this.source) this.setSource(data.input_format);
+    } catch (error) {
+      if (error.code === "invalid_file_type") this.refuse(error);
+    }
   }
 
   queueInspection() {
@@ -64,68 +150,14 @@ export class FileEntry {
     this.page.inspections.add(() => this.inspect(), signal).catch((error) => { if (!signal.aborted) throw error; });
   }
 
-  get target() {
-    return this.part("target").value;
-  }
-
-  get targets() {
-    return this.page.catalogue.targets[this.source] ?? this.page.allTargets;
-  }
-
-  get password() {
-    return this.options.controls.password?.value;
-  }
-
-  // Sets the input format; undefined if it is not known.
-  setSource(source) {
-    this.source = source;
-    this.part("before-format").textContent = source ?? "unknown format";
-    const { preferred } = this.page, { targets } = this;
-    const target = targets.includes(preferred) && preferred !== source ? preferred : targets.find((name) => name !== source) ?? targets[0];
-    this.part("target").replaceChildren(...targets.map((name) => new Option(name, name, name === target, name === target)));
-    this.loadPair();
-  }
-
-  selectTarget(target) {
-    if (!this.targets.includes(target)) return;
-    this.part("target").value = target;
-    this.page.preferred = target;
-    this.facts = [];
-    this.messages = [];
-    this.loadPair();
-    this.queueInspection();
-  }
-
-  // Shows the options and the losses of the pair of formats.
-  async loadPair() {
-    const pair = `${API}/formats/${this.source}/${this.target}`;
-    let conversion = null;
-    try {
-      if (this.source) conversion = (await sendForJson(pair)).data;
-    } catch (error) {
-      if (!(error instanceof RequestError)) throw error;
-    }
-    if (this.source && pair !== `${API}/formats/${this.source}/${this.target}`) return; // a later choice is being loaded
-    this.losses = conversion?.losses.map((loss) => LOSSES[loss] ?? loss);
-    this.options.show(conversion?.options.properties ?? {});
-    this.showPassword();
-    this.showInspection();
-  }
-
-  showBefore() {
-    showPicture(this.part("before"), this.file, this.pictureOptions(this.file.name));
-  }
-
-  pictureOptions(alt) {
-    const { key, limit } = this.page.access;
-    return { alt, key, limit, password: this.password, signal: this.removal.signal };
-  }
-
   // Asks the server what the result would be.
   async inspect() {
+    await this.identified;
+    if (this.isRefused) return;
     const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal, { target } = this;
-    if (this.file.size > Math.min(limit, inspectionLimit)) return;
-    const form = createForm({ file: this.file, output_format: target, dry_run: "true", ...this.secrets() });
+    if (this.file.size > Math.min(limit, inspectionLimit) || !target) return;
+    const { password } = this.options;
+    const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), file: this.file });
     try {
       const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
       if (target !== this.target) return; // another one was chosen, for which an inspection is queued
@@ -136,9 +168,10 @@ export class FileEntry {
       if (!(error instanceof RequestError)) return; // removed
       this.correctSource(error.details.input_format);
       if (error.reason === "trials") this.page.setTrialsLeft(0);
-      if (error.code === "invalid_file_type") this.showError(error); // other errors appear when the file is converted
+      if (error.reason === "pdf_encrypted") this.showError(error);
+      if (error.code === "invalid_file_type" && error.reason !== "pdf_encrypted") this.refuse(error); // other errors appear when the file is converted
     }
-    this.showInspection();
+    this.showFacts();
   }
 
   correctSource(source) {
@@ -147,30 +180,34 @@ export class FileEntry {
     this.queueInspection();
   }
 
-  secrets() {
-    return this.password ? { password: this.password } : {};
+  refuse(error) {
+    this.isRefused = true;
+    this.showError(error);
+    this.page.changed();
   }
 
-  showInspection() {
-    const sentences = [];
-    if (this.facts.length) sentences.push(`${this.source} to ${this.target}: ${this.facts.join(", ")}.`);
-    if (this.losses) sentences.push(this.losses.length ? `To ${this.target}: ${this.losses.join("; ")}.` : `To ${this.target}, nothing is lost.`);
-    sentences.push(...this.messages);
-    this.part("inspection").textContent = sentences.join(" ");
+  showFacts() {
+    const { source, target, result } = this;
+    const before = `${source ?? "unknown format"}, ${formatSize(this.file.size)}`;
+    const after = result ? `${result.data.output_format}, ${formatSize(result.data.processed_size)}, ${saving(this.file.size, result.data.processed_size)}` : target;
+    this.part("sizes").textContent = `${before} → ${after ?? "?"}`;
+    const missing = target ? [] : [`${source} does not convert to ${this.page.target}. Choose another format for this file.`];
+    this.part("inspection").textContent = [...missing, ...this.facts.map((fact) => `${fact}.`), ...(result ? [] : this.messages)].join(" ");
+    if (!target) this.part("own").open = true;
   }
 
   // Queues the conversion with the options that are set now.
   async convert() {
     const { signal } = (this.controller = new AbortController());
-    const options = this.options.values(), { target } = this;
+    const { target, options, request } = this;
     this.part("error").hidden = true;
-    this.part("times").textContent = "";
+    this.part("cancel").hidden = false;
     this.setState("waiting");
-    this.updateButtons();
+    this.page.changed();
     try {
       const { key, limit } = this.page.access;
       if (this.file.size > limit) throw describeError({ code: "file_too_large", reason: "bytes", message: `The file is larger than ${limit / 1048576} MB.` }, Boolean(key));
-      await this.page.conversions.add(() => this.run(target, options, key, signal), signal);
+      await this.page.conversions.add(() => this.run(target, options, request, key, signal), signal);
       this.setState("done", `Done: ${this.result.data.input_format} to ${this.result.data.output_format}.`);
     } catch (error) {
       if (error instanceof RequestError) this.showError(error);
@@ -178,21 +215,18 @@ export class FileEntry {
       else if (!this.removal.signal.aborted) this.setState("cancelled", "Cancelled.");
     } finally {
       this.controller = null;
-      this.updateButtons();
+      this.part("cancel").hidden = true;
+      this.page.changed();
     }
   }
 
-  // One button converts and cancels, so that it keeps the focus.
-  updateButtons() {
-    const button = this.part("convert");
-    button.textContent = this.controller ? "Cancel" : "Convert";
-    button.classList.toggle("quiet", Boolean(this.controller || this.result));
-    this.part("save").hidden = !this.result;
+  cancel() {
+    this.controller?.abort();
+    this.part("remove").focus(); // the button has gone
   }
 
-  async run(target, options, key, signal) {
+  async run(target, options, request, key, signal) {
     const form = createForm({ output_format: target, ...options, file: this.file });
-    const started = performance.now();
     const onUpload = (share) => this.setState(share < 1 ? "uploading" : "converting", undefined, share);
     const onWait = (seconds) => this.setState("waiting", `Too many requests, waiting ${seconds} s…`);
     this.setState("uploading");
@@ -209,7 +243,7 @@ export class FileEntry {
       this.page.setTrialsLeft(data.trials_remaining);
       blob = response.response;
     }
-    this.showResult(data, blob, options, Math.round(performance.now() - started));
+    this.showResult(data, blob, options, request);
   }
 
   setState(state, text = STATES[state], share = 0) {
@@ -230,42 +264,73 @@ export class FileEntry {
     box.querySelector(".reference").textContent = error.reference && `(${error.reference})`;
     link.hidden = !error.link;
     if (error.link) Object.assign(link, { href: error.link.href, textContent: error.link.text });
-    if (error.reason === "pdf_encrypted") this.encrypted = true;
+    if (error.reason === "pdf_encrypted") this.part("password-field").hidden = false;
     if (error.reason === "trials") this.page.setTrialsLeft(0);
-    this.showPassword();
     this.setState("failed", "");
     this.page.announce(`${this.file.name}: ${error.message}`);
   }
 
-  // Shows the password of an encrypted file outside of the list of options.
-  showPassword() {
-    const control = this.encrypted && this.options.controls.password;
-    this.part("password").replaceChildren(...(control ? [control.closest(".field")] : []));
-    if (control) control.required = true;
-  }
-
-  showResult(data, blob, options, milliseconds) {
+  showResult(data, blob, options, request) {
     const zipped = data.container === "zip", { catalogue } = this.page;
     if (this.result) URL.revokeObjectURL(this.result.url);
     const stem = this.file.name.replace(/\.[^.]*$/, "") || "file";
     const name = safeName(`${stem}.${zipped ? "zip" : catalogue.extensions[data.output_format]?.[0] ?? data.output_format}`);
     const typed = new Blob([blob], { type: zipped ? "application/zip" : catalogue.media[data.output_format] });
-    if (zipped) showNoPicture(this.part("after"), `A ZIP archive of ${plural(data.file_count, "file")}`);
-    else showPicture(this.part("after"), typed, this.pictureOptions(name));
-    if (this.encrypted) this.showBefore(); // with the password
-    this.part("after-format").textContent = data.output_format;
-    this.part("after-size").textContent = formatSize(data.processed_size);
-    const reduction = data.reduction_percent, change = `${Math.abs(reduction)} % ${reduction < 0 ? "larger" : "smaller"}`;
-    const quality = data.quality_used ? ` Quality ${data.quality_used}.` : "";
-    this.part("times").textContent = `${change}; ${data.processing_time_ms} ms, with the transfer ${milliseconds} ms.${quality}`;
+    const textOf = (option, value) => isSecret(this.schemas[option]) ? "…" : value instanceof File ? "FILE_ID" : value;
+    const shown = Object.entries(options).map(([option, value]) => [option, textOf(option, value)]);
+    const url = URL.createObjectURL(typed);
+    this.result = { blob: typed, url, name, data, request, options: shown };
+    Object.assign(this.part("save"), { href: url, download: name, hidden: false });
+    const files = zipped ? [`A ZIP archive of ${plural(data.file_count, "file")}.`] : [];
+    const quality = data.quality_used ? [`Quality ${data.quality_used}.`] : [];
+    this.part("times").textContent = [...files, ...quality].join(" ");
     const items = data.warnings.map(({ code, message }) => Object.assign(document.createElement("li"), { textContent: `${message} (${code})` }));
     this.part("warnings").hidden = !items.length;
     this.part("warnings").lastElementChild.replaceChildren(...items);
-    const url = URL.createObjectURL(typed);
-    Object.assign(this.part("save"), { href: url, download: name });
-    const shown = Object.entries(options).map(([option, value]) => [option, isSecret(this.options.schemas[option]) ? "…" : value]);
-    this.result = { url, name, data, options: shown };
+    this.showFacts();
+    if (options.password) this.showBefore();
+    this.part("compare").hidden = zipped;
+    const isOpen = !this.part("view").hidden || this.page.count === 1;
+    this.closeView();
+    if (isOpen && !zipped) this.toggleComparison();
     this.page.finished(this);
+  }
+
+  closeView() {
+    this.part("view").hidden = true;
+    this.part("view").replaceChildren();
+    for (const part of ["compare", "crop"]) this.part(part).setAttribute("aria-expanded", "false");
+  }
+
+  // Shows the file and its result under one slider, or hides them.
+  async toggleComparison() {
+    const isOpen = this.part("compare").getAttribute("aria-expanded") === "true", { result, file } = this;
+    this.closeView();
+    if (isOpen) return;
+    this.part("compare").setAttribute("aria-expanded", "true");
+    try {
+      const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadPicture(blob, this.pictureOptions(name))));
+      if (result !== this.result) return;
+      const captions = [`before: ${formatSize(file.size)}`, `after: ${formatSize(result.blob.size)}, ${saving(file.size, result.blob.size)}`];
+      this.part("view").replaceChildren(createComparison(...images, { label: `Before and after of ${file.name}`, captions, zoom: !images[1].isPreview }));
+      this.part("view").hidden = false;
+    } catch {
+      if (!this.removal.signal.aborted) this.part("compare").hidden = true; // one of them is no picture
+    }
+  }
+
+  // Shows the picture, on which a part can be chosen, or hides it.
+  toggleCropper() {
+    const isOpen = this.part("crop").getAttribute("aria-expanded") === "true";
+    this.closeView();
+    if (isOpen) return;
+    const cropper = createCropper(copyMiddle(this.picture), (crop) => {
+      this.own.set("crop", crop);
+      this.page.changed();
+    });
+    this.part("crop").setAttribute("aria-expanded", "true");
+    this.part("view").replaceChildren(cropper);
+    this.part("view").hidden = false;
   }
 
   remove() {

@@ -1,18 +1,33 @@
-// The options of a conversion: a form control for each, made from the JSON Schema of the pair of formats.
+// The options of conversions: form controls made from the JSON Schema of a pair of formats, in groups.
 
+const MAIN = 3; // options of a group that are shown first
 const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const defaultOf = (schema) => schema.type === "boolean" ? String(schema.default ?? false) : String(schema.default ?? "");
 const choicesOf = (schema) => schema.enum ?? (schema.const === undefined ? null : [schema.const]);
 const placeholderOf = ({ default: value, examples }) => value ?? (examples ? `e.g. ${examples[0]}` : "");
 const isSlider = ({ type, minimum, maximum, default: value }) => type === "integer" && value !== undefined && maximum - minimum < 100;
-const valueOf = (control) => control.type === "checkbox" ? String(control.checked) : control.value.trim();
+const isFile = (schema) => schema["x-file"] && !schema.examples.some((one) => !one.startsWith("file_")); // a name is no value
 export const isSecret = (schema) => schema?.format === "password";
+
+// The value of a control: text, or a file.
+function readControl(control) {
+  if (control.type === "file") return control.files[0] ?? "";
+  return control.type === "checkbox" ? String(control.checked) : control.value.trim();
+}
+
+function writeControl(control, value) {
+  if (control.type === "file") {
+    const chosen = new DataTransfer();
+    if (value) chosen.items.add(value);
+    control.files = chosen.files;
+  } else if (control.type === "checkbox") control.checked = value === "true";
+  else control.value = value;
+}
 
 function createSelect(schema, choices) {
   const control = create("select", {});
   const values = schema.default === undefined ? ["", ...choices] : choices;
   control.append(...values.map((value) => new Option(value === "" ? "not set" : value, value)));
-  control.value = defaultOf(schema);
   return control;
 }
 
@@ -30,66 +45,128 @@ function createNumber(schema) {
     if (value !== undefined) control.setAttribute(attribute, value);
   }
   control.step = schema.type === "integer" ? 1 : "any";
-  if (isSlider(schema)) control.value = defaultOf(schema);
-  else control.placeholder = placeholderOf(schema);
+  if (!isSlider(schema)) control.placeholder = placeholderOf(schema);
   return control;
 }
 
 function createControl(schema) {
   const choices = choicesOf(schema);
+  if (isFile(schema)) return create("input", { type: "file" });
   if (choices) return createSelect(schema, choices);
-  if (schema.type === "boolean") return create("input", { type: "checkbox", checked: schema.default ?? false });
+  if (schema.type === "boolean") return create("input", { type: "checkbox" });
   return schema.type === "string" ? createText(schema) : createNumber(schema);
 }
 
-// The fields of the options in `container`, a <details>. `prefix` makes their ids unique on the page.
+// The schemas by group: [group, [name, schema][]][]. Those that no group names are in the last one.
+function grouped(groups, schemas) {
+  const left = new Map(Object.entries(schemas));
+  const found = groups.map((group) => [group, Object.keys(group.labels).filter((name) => left.has(name)).map((name) => {
+    const schema = left.get(name);
+    left.delete(name);
+    return [name, schema];
+  })]);
+  found.at(-1)[1].push(...left);
+  return found.filter(([, own]) => own.length);
+}
+
+// The fields of the options in `container`. `prefix` makes their ids unique on the page. `open` names the groups that
+// are open, and `changed` is called after each change by the visitor. `base` has the values that hold where nothing
+// is entered; without it, the defaults hold.
 export class OptionFields {
-  constructor(container, prefix) {
-    this.container = container;
-    this.prefix = prefix;
+  constructor(container, { prefix, groups, open = [], changed = () => {}, base = () => ({}) }) {
+    Object.assign(this, { container, prefix, groups, open, base });
     this.schemas = {};
     this.controls = {};
-    container.addEventListener("input", () => this.update());
-    container.addEventListener("invalid", () => { container.open = true; }, true); // to show the field's message
+    this.entered = new Map(); // values by name, text or files, where the visitor has changed them
+    container.addEventListener("input", ({ target }) => {
+      if (this.controls[target.name] !== target) return;
+      this.enter(target.name, readControl(target));
+      changed(target.name);
+    });
+    container.addEventListener("invalid", ({ target }) => { // to show the field's message
+      for (let one = target; one !== container; one = one.parentElement) if (one.localName === "details") one.open = true;
+    }, true);
   }
 
-  // Shows other options. Values of options that were there before are kept.
+  // Shows other options. Values of options that were there before are kept, and so is the focus.
   show(schemas) {
-    const kept = this.values();
+    const focused = this.container.contains(document.activeElement) ? document.activeElement.id : null;
+    const unfolded = new Set([...this.container.querySelectorAll("details[open]")].map((one) => one.dataset.name));
+    const opened = this.container.childElementCount ? (name) => unfolded.has(name) : (name) => this.open.includes(name);
     this.schemas = schemas;
     this.controls = {};
-    const fields = Object.entries(schemas).map(([name, schema]) => this.createField(name, schema));
-    this.container.querySelector(".options").replaceChildren(...fields);
-    for (const [name, value] of Object.entries(kept)) {
-      const control = this.controls[name];
-      if (control?.type === "checkbox") control.checked = value === "true";
-      else if (control) control.value = value;
-    }
-    this.container.hidden = !fields.length;
-    this.update();
+    this.container.replaceChildren(...grouped(this.groups, schemas).map(([group, own]) => this.createGroup(group, own)));
+    for (const one of this.container.querySelectorAll("details")) one.open = opened(one.dataset.name);
+    this.refresh();
+    if (focused) document.getElementById(focused)?.focus();
   }
 
-  createField(name, schema) {
+  createGroup({ name, title, labels }, own) {
+    const group = create("details", { className: "group" });
+    group.dataset.name = name;
+    const summary = create("summary", { textContent: `${title} ` });
+    summary.append(create("span", { className: "options-set" }));
+    const fields = own.map(([option, schema]) => this.createField(option, schema, labels[option]));
+    const first = create("div", { className: "options" });
+    first.append(...fields.splice(0, fields.length === MAIN + 1 ? MAIN + 1 : MAIN));
+    group.append(summary, first);
+    if (fields.length) {
+      const further = create("details", { className: "further" }), rest = create("div", { className: "options" });
+      further.dataset.name = `${name}, further`;
+      rest.append(...fields);
+      further.append(create("summary", { textContent: `${fields.length} more` }), rest);
+      group.append(further);
+    }
+    return group;
+  }
+
+  createField(name, schema, label = name.replaceAll("_", " ")) {
     const field = create("div", { className: "field" }), id = `${this.prefix}-${name}`;
     const control = this.controls[name] = Object.assign(createControl(schema), { id, name });
-    const label = create("label", { htmlFor: id, textContent: name.replaceAll("_", " ") });
+    const title = create("label", { htmlFor: id, textContent: label });
     const hint = create("span", { id: `${id}-hint`, className: "hint", textContent: (schema.description ?? "").replaceAll("`", "") });
     control.setAttribute("aria-describedby", hint.id);
-    if (control.type === "checkbox") label.prepend(control);
-    if (control.type === "range") label.append(create("output", { htmlFor: id }));
-    field.append(...(control.type === "checkbox" ? [label, hint] : [label, control, hint]));
+    if (control.type === "checkbox") title.prepend(control);
+    if (control.type === "range") title.append(create("output", { htmlFor: id }));
+    field.append(...(control.type === "checkbox" ? [title, hint] : [title, control, hint]));
     return field;
   }
 
-  // The options whose values are not the defaults, as text.
-  values() {
-    const values = Object.entries(this.schemas).map(([name, schema]) => [name, valueOf(this.controls[name]), defaultOf(schema)]);
-    return Object.fromEntries(values.filter(([, value, standard]) => value !== "" && value !== standard));
+  // What the visitor has entered, by name.
+  get values() {
+    return Object.fromEntries(this.entered);
+  }
+
+  enter(name, value) {
+    if (value === "") this.entered.delete(name);
+    else this.entered.set(name, value);
+    this.update();
+  }
+
+  set(name, value) {
+    this.enter(name, value);
+    if (this.controls[name]) writeControl(this.controls[name], value);
+  }
+
+  // Shows the values that hold where the visitor has entered nothing.
+  refresh() {
+    const values = { ...this.base(), ...this.values };
+    for (const [name, control] of Object.entries(this.controls)) writeControl(control, values[name] ?? defaultOf(this.schemas[name]));
+    this.update();
   }
 
   update() {
-    const count = Object.keys(this.values()).length;
-    this.container.querySelector(".options-set").textContent = count ? `(${count} set)` : "";
+    const base = this.base();
+    const isSet = (name) => this.entered.has(name) && this.entered.get(name) !== (base[name] ?? defaultOf(this.schemas[name]));
+    for (const group of this.container.querySelectorAll(".group")) {
+      const count = Object.keys(this.controls).filter((name) => isSet(name) && group.contains(this.controls[name])).length;
+      group.querySelector(".options-set").textContent = count ? `(${count} set)` : "";
+    }
     for (const output of this.container.querySelectorAll("output")) output.value = document.getElementById(output.htmlFor.value).value;
   }
+}
+
+// The values that a request has to send for a pair with these schemas: those that differ from the defaults.
+export function givenOptions(values, schemas) {
+  return Object.fromEntries(Object.entries(values).filter(([name, value]) => schemas[name] && value !== defaultOf(schemas[name])));
 }

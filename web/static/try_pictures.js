@@ -4,10 +4,6 @@ import { Queue, createForm, send } from "./try_requests.js";
 
 const previews = new Queue(1);
 
-function showText(frame, text) {
-  frame.replaceChildren(Object.assign(document.createElement("p"), { textContent: text }));
-}
-
 // Resolves to an image of the blob, or rejects if the browser cannot show it.
 function loadImage(blob, alt) {
   const url = URL.createObjectURL(blob);
@@ -17,30 +13,52 @@ function loadImage(blob, alt) {
   }).finally(() => URL.revokeObjectURL(url));
 }
 
-// Shows a picture of the blob in the frame, unless the frame has been given another one in the meantime. `limit` is the
-// largest file, in bytes, of which the server makes a preview.
-export async function showPicture(frame, blob, { alt, limit, key, password, signal }) {
-  const isCurrent = () => frame.shown === blob && !signal.aborted;
+// Resolves to an image of the file, which can be a small preview that the server makes, or rejects if there is none.
+// `limit` is the largest file, in bytes, of which the server makes one.
+export async function loadPicture(blob, { alt, limit, key, password, signal }) {
+  try {
+    return await loadImage(blob, alt);
+  } catch (error) {
+    if (blob.size > limit) throw error;
+  }
+  const form = createForm({ file: blob, ...(password && { password }) });
+  const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
+  return Object.assign(await loadImage(response, `Preview of ${alt}`), { isPreview: true });
+}
+
+export function showText(frame, text) {
+  frame.shown = null;
+  frame.replaceChildren(Object.assign(document.createElement("p"), { textContent: text }));
+}
+
+// Shows a picture of the blob in the frame, unless the frame has been given another one in the meantime.
+export async function showPicture(frame, blob, options) {
+  const isCurrent = () => frame.shown === blob && !options.signal.aborted;
+  showText(frame, "…");
   frame.shown = blob;
   try {
-    const image = await loadImage(blob, alt);
+    const image = await loadPicture(blob, options);
     if (isCurrent()) frame.replaceChildren(image);
-    return;
-  } catch {
-    if (isCurrent()) showText(frame, blob.size > limit ? "No preview" : "Loading a preview…");
-  }
-  if (blob.size > limit) return;
-  try {
-    const form = createForm({ file: blob, ...(password && { password }) });
-    const preview = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
-    const image = await loadImage(preview.response, `Preview of ${alt}`);
-    if (isCurrent()) frame.replaceChildren(image);
+    return image;
   } catch {
     if (isCurrent()) showText(frame, "No preview");
+    return null;
   }
 }
 
-export function showNoPicture(frame, text) {
-  frame.shown = null;
-  showText(frame, text);
+// A copy of the middle of an image, at most so many pixels wide and high.
+export function copyMiddle(image, size = Infinity) {
+  const { naturalWidth, naturalHeight } = image;
+  const width = Math.min(size, naturalWidth), height = Math.min(size, naturalHeight);
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  canvas.getContext("2d").drawImage(image, (naturalWidth - width) >> 1, (naturalHeight - height) >> 1, width, height, 0, 0, width, height);
+  return canvas;
+}
+
+// What an encoding of a small picture looks like: resolves to { image, size }. Free of charge; the server limits previews.
+export async function encodeSample(canvas, options, { key, signal }) {
+  const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+  const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
+  const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
+  return { image: await loadPicture(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
 }

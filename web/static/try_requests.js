@@ -19,7 +19,7 @@ export class RequestError extends Error {
 
 const LINKS = {
   no_credits: { href: "/dashboard#credits-section", text: "Buy credits" },
-  bytes: { href: "/docs#limits", text: "Limits" },
+  bytes: { href: "/docs/limits", text: "Limits" },
   trials: { href: "/register", text: "Get an API key" },
 };
 const ADVICE = {
@@ -32,7 +32,7 @@ const ADVICE = {
 export function describeError(error, hasKey, retryAfter) {
   const name = error.reason ?? error.code;
   let advice = ADVICE[name];
-  let link = LINKS[name] ?? { href: `/docs#${error.code}`, text: "About this error" };
+  let link = LINKS[name] ?? { href: `/docs/errors#${error.code}`, text: "About this error" };
   if (name === "bytes" && !hasKey) {
     advice = "With an API key, files may be larger.";
     link = LINKS.trials;

@@ -1,3 +1,5 @@
+import { offerKey } from "./new_key.js";
+
 // Exchanges the token in the URL fragment for the API key when the button is clicked.
 
 const byId = (id) => document.getElementById(id);
@@ -9,12 +11,10 @@ function showKey(data) {
   byId("key-section").hidden = byId("next").hidden = false;
   byId("key").value = data.api_key;
   byId("account").textContent = `${data.name} (${data.email}) has ${data.credits_remaining} credits.`;
-  byId("env").href = URL.createObjectURL(new Blob([`CONVERTD_API_KEY=${data.api_key}\n`], { type: "text/plain" }));
   const url = byId("key-section").dataset.url;
   byId("test").textContent = `export CONVERTD_API_KEY=${data.api_key}\ncurl -H "Authorization: Bearer $CONVERTD_API_KEY" ${url}/account`;
   byId("try").addEventListener("click", () => sessionStorage.setItem("convertd_key", data.api_key));
-  byId("key").focus();
-  byId("key").select();
+  offerKey();
   setStatus("");
 }
 
@@ -40,18 +40,7 @@ async function fetchKey() {
   byId("show-key").disabled = false;
 }
 
-async function copyKey() {
-  byId("key").select();
-  try {
-    await navigator.clipboard.writeText(byId("key").value);
-    setStatus("Copied.");
-  } catch {
-    setStatus("The key is selected. Copy it with your keyboard.");
-  }
-}
-
 byId("show-key").addEventListener("click", fetchKey);
-byId("copy").addEventListener("click", copyKey);
 addEventListener("hashchange", () => location.reload());
 if (!fragment) {
   byId("intro").textContent = "To see your API key, open the link in the email that we sent you.";

@@ -7,8 +7,10 @@ files. Jobs run in forks of a process that has imported only these modules and t
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,6 +23,9 @@ from engine.registry import Registry, load_registry
 
 Imports: TypeAlias = dict[str, list[str]]
 """The modules that jobs import, or the errors that they end with, by job."""
+
+Jobs: TypeAlias = list[tuple[Path, Plan]]
+"""The file and the plan of each job."""
 
 _TARGETS = ("bmp", "png")  # BMP has 8 bits per sample, PNG can have more
 _BOOKS = ("fb2", "mobi", "xps")  # one function opens them and epub
@@ -38,16 +43,39 @@ _WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
 
 def main(kind: str, folder: Path) -> None:
     registry = load_registry()
-    if kind == "all":
-        preload.preload()
-    jobs: dict[frozenset[str] | str, list[tuple[Path, Plan]]] = {}  # by the modules or the template
+    by_modules: dict[frozenset[str], Jobs] = {}
+    by_template: dict[str, Jobs] = {}
     for path in sorted(folder.iterdir()):
         for plan in _plans(registry, path.stem):
-            jobs.setdefault(plan.modules if kind == "plan" else plan.template, []).append((path, plan))
+            by_modules.setdefault(plan.modules, []).append((path, plan))
+            by_template.setdefault(plan.template, []).append((path, plan))
+    print(json.dumps(_with_modules(registry, by_modules) if kind == "plan" else _with_templates(registry, by_template)))
+
+
+def _with_templates(registry: Registry, groups: dict[str, Jobs]) -> Imports:
+    preload.preload()
     found: Imports = {}
-    for imported, group in jobs.items():
-        found |= _in_fork(str(imported), partial(_run_group, registry, group, imported))
-    print(json.dumps(found))
+    for template, jobs in groups.items():
+        found |= _in_fork(template, partial(_with_template, template, registry, jobs))
+    return found
+
+
+def _with_template(template: str, registry: Registry, jobs: Jobs) -> Imports:
+    preload.preload_template(template)
+    return _run_group(registry, jobs)
+
+
+def _with_modules(registry: Registry, groups: dict[frozenset[str], Jobs]) -> Imports:
+    """Runs jobs by the modules that are imported for them. Those that share modules run in forks of one process."""
+    common = frozenset.intersection(*groups)
+    preload.import_modules(common)
+    groups = {modules - common: jobs for modules, jobs in groups.items()}
+    found = _run_group(registry, groups.pop(frozenset(), []))
+    while groups:
+        ((module, _),) = Counter(chain.from_iterable(groups)).most_common(1)
+        needing = {modules: groups.pop(modules) for modules in [*groups] if module in modules}
+        found |= _in_fork(module, partial(_with_modules, registry, needing))
+    return found
 
 
 def _plans(registry: Registry, name: str) -> Iterator[Plan]:
@@ -62,11 +90,7 @@ def _plans(registry: Registry, name: str) -> Iterator[Plan]:
             yield registry.plan([source] * tool.inputs[0], tool.target, tool.name)
 
 
-def _run_group(registry: Registry, group: list[tuple[Path, Plan]], imported: frozenset[str] | str) -> Imports:
-    if isinstance(imported, str):
-        preload.preload_template(imported)
-    else:
-        preload.import_modules(imported)
+def _run_group(registry: Registry, group: Jobs) -> Imports:
     found: Imports = {}
     while len(found) < len(group):
         rest = group[len(found) :]
@@ -74,7 +98,7 @@ def _run_group(registry: Registry, group: list[tuple[Path, Plan]], imported: fro
     return found
 
 
-def _run_jobs(registry: Registry, group: list[tuple[Path, Plan]]) -> Imports:
+def _run_jobs(registry: Registry, group: Jobs) -> Imports:
     """Runs jobs up to the first that imports a module, which the others would then find imported."""
     found: Imports = {}
     for path, plan in group:

@@ -1,5 +1,6 @@
 """Conversions of bytes in this process, and a look at their results."""
 
+from collections.abc import Mapping
 from io import BytesIO
 
 from PIL import Image
@@ -16,6 +17,13 @@ def convert(data: bytes, target: str, name: str = "", /, **options: OptionValue)
     """Converts a file whose format is identified by its content, or the extension of its name."""
     source = _REGISTRY.identify_content(data, name)
     return pipeline.run(_REGISTRY.plan([source], target, options=options), [data], options)
+
+
+def convert_with(data: bytes, target: str, files: Mapping[str, bytes], **options: OptionValue) -> PipelineResult:
+    """Converts a file with further files, by the names of the options that they belong to."""
+    sources = [_REGISTRY.identify_content(one) for one in (data, *files.values())]
+    plan = _REGISTRY.plan(sources, target, options=options, file_names=tuple(files))
+    return pipeline.run(plan, [data, *files.values()], options)
 
 
 def codes(result: PipelineResult) -> set[str]:

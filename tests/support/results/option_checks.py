@@ -1,9 +1,10 @@
 """Checks of options that change pictures in memory, animations and palettes, for any pair of formats."""
 
 from engine import OptionValues
+from plugins import _profiles
 from tests.support.results.conversions import codes, opened
 from tests.support.results.facts import facts
-from tests.support.results.pairs import Check, Pair, expect
+from tests.support.results.pairs import Check, Pair, changes, expect
 
 
 def check_trim(pair: Pair) -> None:
@@ -52,3 +53,31 @@ def palette_check(options: OptionValues) -> tuple[OptionValues, Check]:
         assert (opened(result.data).mode == "P") == (pair.base.get("count", 1) == 1)
 
     return options, check
+
+
+def _check_profile(pair: Pair) -> None:
+    """Pixels that are in sRGB stay as they are; others become sRGB."""
+    found = facts(pair.target.name, pair.convert({"output_profile": "srgb", "intent": "perceptual"}).data)
+    corners = "rgb-" if pair.base["corners"] == "rgb-" else "----"
+    assert (found["size"], found["corners"]) == (pair.base["size"], corners)
+    assert "profile" not in found or found["profile"] == _profiles.named("srgb").data
+
+
+PROFILE_CHECKS: dict[str, tuple[OptionValues, Check]] = {
+    "output_profile": ({"output_profile": "srgb"}, _check_profile),
+    "intent": ({"output_profile": "srgb", "intent": "perceptual"}, _check_profile),
+}
+"""Values that use the options of profiles, and checks, by option."""
+
+_MARK: OptionValues = {"watermark_text": "A", "watermark_position": "center", "watermark_size": 10}
+_MARKS: dict[str, OptionValues] = {
+    "watermark_text": {},
+    "watermark_position": {"watermark_position": "0.5,0.5"},
+    "watermark_opacity": {"watermark_opacity": 0.1},
+    "watermark_size": {"watermark_size": 5},
+    "watermark_margin": {"watermark_margin": 20},
+    "watermark_angle": {"watermark_angle": 30},
+    "watermark_color": {"watermark_color": "red"},
+}
+MARK_CHECKS = {name: changes({**_MARK, **options}) for name, options in _MARKS.items()}
+"""The same of text in the middle, which changes no fact of a picture."""

@@ -17,11 +17,12 @@ _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
 def zipped(files: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """An archive of files with their contents by name."""
+    """An archive of files with their contents by name: the same bytes each time, without the date."""
     file = BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content, zipfile.ZIP_STORED if name == "mimetype" else compression)
+            method = zipfile.ZIP_STORED if name == "mimetype" else compression
+            archive.writestr(zipfile.ZipInfo(name), content, method)
     return file.getvalue()
 
 

@@ -177,6 +177,7 @@ def _png() -> bytes:
 
 
 _MAKERS: dict[str, Callable[[], bytes]] = {
+    "icc": lambda: ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
     "cur": lambda: _ico().replace(b"\1", b"\2", 1),

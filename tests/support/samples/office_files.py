@@ -2,8 +2,8 @@
 
 import struct
 from collections.abc import Mapping
-from io import BytesIO
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+from tests.support.samples.books import zipped
 
 TEXT = "Harbor report"
 FONT = "No Such Font"
@@ -14,15 +14,6 @@ _ODF = "urn:oasis:names:tc:opendocument:xmlns"
 _SECTOR = 512
 _FREE, _END = 0xFFFFFFFF, 0xFFFFFFFE
 _TABLE, _DIRECTORY = 0, 1  # sectors
-
-
-def zipped(parts: Mapping[str, str | bytes], compression: int = ZIP_DEFLATED) -> bytes:
-    """A ZIP with these files."""
-    file = BytesIO()
-    with ZipFile(file, "w", compression) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content, ZIP_STORED if name == "mimetype" else compression)
-    return file.getvalue()
 
 
 def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, bytes] | None = None) -> bytes:

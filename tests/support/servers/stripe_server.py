@@ -76,7 +76,12 @@ class StripeServer:
             "livemode": False,
             "locale": fields.get("locale"),
             "total_details": {"amount_tax": 0},
-            "automatic_tax": {"enabled": fields.get("automatic_tax[enabled]") == "true"},
+            "billing_address_collection": fields.get("billing_address_collection"),
+            "tax_behavior": fields.get("line_items[0][price_data][tax_behavior]"),
+            **{
+                name: {"enabled": fields.get(f"{name}[enabled]") == "true"}
+                for name in ("automatic_tax", "tax_id_collection", "invoice_creation")
+            },
             "payment_intent": None,
             "payment_status": "unpaid",
             "status": "open",
@@ -88,16 +93,21 @@ class StripeServer:
         found = self.sessions[session]
         payment = found["payment_intent"] or f"pi_{secrets.token_hex(12)}"
         found |= {"status": "complete", "payment_status": "paid", "payment_intent": payment}
-        if found["automatic_tax"]["enabled"]:  # 19 % in the price
-            found["total_details"] = {"amount_tax": round(found["amount_total"] * 19 / 119)}
-            address = {
-                "line1": "1 Main Street",
-                "line2": None,
-                "postal_code": "10115",
-                "city": "Berlin",
-                "country": "DE",
+        if found["automatic_tax"]["enabled"]:  # 19 %, in the price or added to it
+            included = found["tax_behavior"] == "inclusive"
+            tax = round(found["amount_total"] * 19 / (119 if included else 100))
+            found |= {
+                "total_details": {"amount_tax": tax},
+                "amount_total": found["amount_total"] + tax * (not included),
             }
-            found["customer_details"] = {"name": "Buyer & Sons", "address": address, "tax_ids": [{"value": "DE123"}]}
+        found["customer_details"] = {"name": "Buyer & Sons", "address": None, "tax_ids": []}
+        if found["billing_address_collection"] == "required":
+            street = {"line1": "1 Main Street", "line2": None, "postal_code": "10115", "city": "Berlin"}
+            found["customer_details"]["address"] = {**street, "country": "DE"}
+        if found["tax_id_collection"]["enabled"]:
+            found["customer_details"]["tax_ids"] = [{"value": "DE987654321"}]
+        if found["invoice_creation"]["enabled"]:
+            found["invoice"] = f"in_{secrets.token_hex(12)}"
         return found
 
 

@@ -154,6 +154,11 @@ async def test_files_of_this_machine(folder: Path) -> None:
         assert (await agent("account"))["account"] is None
         stamped = await agent("run_tool", tool="pdf-watermark", path="pages.pdf", files={"stamp": "photo.png"})
         assert stamped["outputs"] == [str(folder / "pages-pdf-watermark.pdf")]
+        marked = await agent(
+            "convert", path="photo.png", output_format="jpeg", watermark="photo.png", output_profile="p3"
+        )
+        assert marked["outputs"] == [str(folder / "photo.jpg")]
+        assert await agent.refused("convert", path="photo.png", output_format="bmp", watermark="no.png") == "file_error"
         pages = await agent("convert", path="pages.pdf", output_format="png", pages="1-2")
         assert pages["outputs"] == [str(folder / "pages-01.png"), str(folder / "pages-02.png")]
 
@@ -161,7 +166,7 @@ async def test_files_of_this_machine(folder: Path) -> None:
 async def test_files_of_this_machine_on_a_server(folder: Path, server: Running) -> None:
     key = server.account(1)
     async with over_stdio(folder, "--remote", server.url, CONVERTD_API_KEY=key) as agent:
-        await agent("convert", path="photo.png", output_format="webp")
+        await agent("convert", path="photo.png", output_format="webp", watermark="photo.png")
         assert await agent.refused("convert", path="photo.png", output_format="gif") == "no_credits"
         assert (await agent("account"))["credits_remaining"] == 0
         assert await agent.refused("convert", path="link.png", output_format="webp") == "forbidden_path"
@@ -230,5 +235,5 @@ def test_the_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert (done.exit_code, done.stderr) == (
         1,
-        "convertd: agents need the package mcp; install it with: pip install 'convertd[mcp]'\n",
+        "convertd: agents need the package mcp; install it in the source folder with: pip install '.[mcp]'\n",
     )

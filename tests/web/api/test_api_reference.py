@@ -1,8 +1,10 @@
 """The API reference, derived from an OpenAPI document."""
 
+from typing import Any
+
 from web.services.api_reference import endpoints
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
     "servers": [{"url": "https://convert.example/api/v1"}],
     "security": [{"bearer": []}],
@@ -117,3 +119,26 @@ def test_a_response() -> None:
     assert (missing.status, missing.description) == ("404", "No such file.")
     assert (missing.fields, missing.example) == ((), None)
     assert "https://convert.example/api/v1/files/FILE_ID" in file.samples["curl"]
+
+
+def test_the_fields_of_a_body_and_of_what_it_refers_to() -> None:
+    status = {"type": ["string", "null"], "enum": ["pending", "processed", None], "examples": ["pending"]}
+    options = {"required": ["pages"], "properties": {"pages": {"type": "string", "examples": ["1"]}}}
+    count = {"type": ["integer", "null"], "minimum": 1, "maximum": 9}
+    own = {"properties": {"status": status, "count": count, "state": {"$ref": "#/components/schemas/Status"}}}
+    schema = {"required": ["status"], "allOf": [own, {"$ref": "#/components/schemas/Options"}]}
+    operation: dict[str, Any] = {
+        **DOCUMENT["paths"]["/convert"]["post"],
+        "requestBody": {"content": {"application/json": {"schema": schema}}},
+    }
+    schemas = {**DOCUMENT["components"]["schemas"], "Options": options}
+
+    (found,) = endpoints({**DOCUMENT, "components": {"schemas": schemas}, "paths": {"/a": {"post": operation}}})
+
+    assert [(field.name, field.type, field.location, field.required) for field in found.fields] == [
+        ("status", '"pending" | "processed"', "body", True),
+        ("count", "integer 1 to 9", "body", False),
+        ("state", '"pending" | "processed"', "body", False),
+        ("pages", "string", "body", True),
+    ]
+    assert '{"status": "pending", "pages": "1"}' in found.samples["curl"]

@@ -106,7 +106,7 @@ def test_tools_lists_the_tools(server: Running) -> None:
     assert (merge["endpoint"], merge["plugin"]) == ("/api/v1/pdf/merge", "pdf_merge")
     assert merge["files"] == {"minimum": 2, "maximum": 20}
     assert delete["endpoint"] == "/api/v1/pdf/delete-pages"
-    assert [option["name"] for option in delete["options"]] == ["pages", "password", "sanitize"]
+    assert [option["name"] for option in delete["options"]] == ["pages", "password", "sanitize", "filename"]
     assert {tool["credits"] for tool in (merge, delete)} == {1}
     assert merge["input_formats"] == merge["output_formats"] == ["pdf"]
 

@@ -101,6 +101,6 @@ def test_the_python_client(server: Running, tmp_path: Path) -> None:
 
 
 def test_the_docs_show_the_samples_as_they_are(server: Running) -> None:
-    text = unescape(http.get(f"{server.url}/docs").text)
+    text = unescape(http.get(f"{server.url}/docs/sdks").text)
     for shown in (COMMAND_SAMPLE, CLIENT_SAMPLE):
         assert shown.format(url="http://localhost:8000") in text

@@ -1,12 +1,14 @@
-"""Clients generated from the OpenAPI document convert files and read errors."""
+"""Clients generated from the OpenAPI document convert files, run tools and jobs, and read errors."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.support.requests import http
 from tests.support.samples.generated import sample
@@ -17,43 +19,61 @@ pytestmark = pytest.mark.slow
 Generate = Callable[[Path, str], list[str]]
 """Generates a client and a program in a folder, for the API at an URL. Returns the command that runs the program."""
 
+_OPENAPI_TS = ("@hey-api/openapi-ts@0.99.0", "typescript@5.9.3", "@types/node@20.19.25")
+_OPENAPI_GENERATOR = "openapi-generator-cli==7.26.0"
+_COMPILER = ("--strict", "--skipLibCheck", "--target", "es2022", "--module", "commonjs", "--moduleResolution", "node")
+
 _PYTHON = """
 import os
 from io import BytesIO
 from pathlib import Path
 
 from client.api.conversion import convert, convert_to_json, inspect
-from client.api.files import get_file, upload_file
+from client.api.files import convert_file, get_file, upload_file
+from client.api.jobs import get_job
 from client.api.pdf import merge_pdfs
 from client.client import AuthenticatedClient
-from client.models import ConvertBody, ConvertToJsonBody, InspectBody, MergePdfsBody, UploadFileBody
+from client.models import ConvertBody, ConvertFileBody, ConvertToJsonBody, InspectBody, MergePdfsBody, UploadFileBody
+from client.models import Fit, MergePdfsOptions
 from client.types import File
+from httpx import Timeout
 
-client = AuthenticatedClient(os.environ["API"], os.environ["KEY"])
+client = AuthenticatedClient(os.environ["API"], os.environ["KEY"], timeout=Timeout(60))
 
 
 def source(content):
     return File(BytesIO(content), "photo.jpg")
 
 
-photo, page = source(Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
+def photo():
+    return source(Path("photo.jpg").read_bytes())
+
+
+page = Path("page.pdf").read_bytes()
 refused = convert.sync_detailed(client=client, body=ConvertBody(file=source(b"?"), output_format="png"))
 assert (refused.status_code, refused.parsed.error.code) == (400, "invalid_file_type"), refused
-converted = convert.sync(client=client, body=ConvertBody(file=photo, output_format="png", lossless=True))
+options = {"progressive": True, "fit": Fit.COVER, "width": 9, "height": 7}
+converted = convert.sync(client=client, body=ConvertBody(file=photo(), output_format="png", **options))
 Path("photo.png").write_bytes(converted.payload.read())
-merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)]))
+merged = merge_pdfs.sync(client=client, body=MergePdfsBody(files=[source(page), source(page)], outline=True))
 Path("merged.pdf").write_bytes(merged.payload.read())
-photo.payload.seek(0)
-planned = inspect.sync(client=client, body=InspectBody(file=photo, output_format="png"))
+assert MergePdfsOptions(outline=True).outline
+planned = inspect.sync(client=client, body=InspectBody(file=photo(), output_format="png"))
 assert planned.data.credits_ == 1 and planned.data.width, planned
-photo.payload.seek(0)
-stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo, output_format="png"))
+stored = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=photo(), output_format="png", **options))
 assert stored.data.output_format == "png" and stored.data.container is None, stored
+assert (stored.data.width, stored.data.height, stored.data.warnings) == (9, 7, []), stored
 refused = convert_to_json.sync(client=client, body=ConvertToJsonBody(file=source(b"?"), output_format="png"))
 assert refused.error.code == "invalid_file_type", refused
-photo.payload.seek(0)
-uploaded = upload_file.sync(client=client, body=UploadFileBody(file=photo))
+uploaded = upload_file.sync(client=client, body=UploadFileBody(file=photo()))
 assert get_file.sync(uploaded.data.file_id, client=client).data.error is None
+body = ConvertFileBody(output_format="png", fit=Fit.FILL, width=8, height=8)
+assert convert_file.sync(uploaded.data.file_id, client=client, body=body).data.width == 8
+job = convert_to_json.sync(
+    client=client, body=ConvertToJsonBody(file=photo(), output_format="png"), prefer="respond-async"
+)
+ended = get_job.sync(job.data.job_id, client=client, prefer="wait=60")
+assert (ended.data.status, ended.data.result["output_format"]) == ("completed", "png"), ended
 """
 
 _JAVA_GENERATOR = """
@@ -63,25 +83,75 @@ from pathlib import Path
 import openapi_client as api
 
 client = api.ApiClient(api.Configuration(host=os.environ["API"], access_token=os.environ["KEY"]))
-conversion, files, pdf = api.ConversionApi(client), api.FilesApi(client), api.PDFApi(client)
+conversion, files, pdf, jobs = api.ConversionApi(client), api.FilesApi(client), api.PDFApi(client), api.JobsApi(client)
 photo, page = ("photo.jpg", Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
-Path("photo.png").write_bytes(conversion.convert(photo, "png", lossless=True))
-Path("merged.pdf").write_bytes(pdf.merge_pdfs([page, page]))
-assert conversion.inspect(photo, "png").data.width
-stored = conversion.convert_to_json(photo, "png").data
+options = {"progressive": True, "fit": api.Fit.COVER, "width": 9, "height": 7}
+Path("photo.png").write_bytes(conversion.convert("png", file=photo, **options))
+Path("merged.pdf").write_bytes(pdf.merge_pdfs(files=[page, page], outline=True))
+assert conversion.inspect("png", file=photo).data.width
+stored = conversion.convert_to_json("png", file=photo, **options).data
 assert stored.output_format == "png" and stored.container is None, stored
+assert (stored.width, stored.height, stored.warnings) == (9, 7, []), stored
 try:
-    conversion.convert(("photo.jpg", b"?"), "png")
+    conversion.convert("png", file=("photo.jpg", b"?"))
 except api.ApiException as refused:
     assert refused.data.actual_instance.error.code == "invalid_file_type", refused
-file_id = files.upload_file(photo).data.file_id
+else:
+    raise AssertionError
+file_id = files.upload_file(file=photo).data.file_id
 assert files.get_file(file_id).data.error is None
+body = api.ConvertFileRequest(output_format="png", fit=api.Fit.FILL, width=8, height=8)
+assert files.convert_file(file_id, body).data.width == 8
+accepted = conversion.convert_to_json_with_http_info("png", file=photo, prefer="respond-async")
+assert accepted.status_code == 202
+ended = jobs.get_job(accepted.data.data.job_id, prefer="wait=60").data
+assert (ended.status, ended.result["output_format"]) == ("completed", "png"), ended
+"""
+
+_TYPESCRIPT_FETCH = """
+import { readFileSync, writeFileSync } from 'node:fs';
+import { Configuration, ConversionApi, Fit, JobsApi, PDFApi, FilesApi, ResponseError } from './client';
+
+const source = (path: string) => new Blob([readFileSync(path)]);
+const write = async (path: string, file: Blob) => writeFileSync(path, Buffer.from(await file.arrayBuffer()));
+const check = (holds: boolean, shown: unknown) => { if (!holds) throw new Error(JSON.stringify(shown)); };
+
+async function main() {
+  const configuration = new Configuration({ basePath: process.env.API, accessToken: process.env.KEY });
+  const conversion = new ConversionApi(configuration), files = new FilesApi(configuration);
+  const photo = source('photo.jpg'), page = source('page.pdf');
+  const options = { progressive: true, fit: Fit.Cover, width: 9, height: 7 };
+  await write('photo.png', await conversion.convert({ file: photo, outputFormat: 'png', ...options }));
+  await write('merged.pdf', await new PDFApi(configuration).mergePdfs({ files: [page, page], outline: true }));
+  check((await conversion.inspect({ file: photo, outputFormat: 'png' })).data.width !== null, options);
+  const stored = (await conversion.convertToJson({ file: photo, outputFormat: 'png', ...options })).data;
+  check(stored.outputFormat === 'png' && stored.container === null, stored);
+  check(stored.width === 9 && stored.height === 7 && !stored.warnings.length, stored);
+  try {
+    await conversion.convert({ file: new File(['?'], 'photo.jpg'), outputFormat: 'png' });
+    check(false, 'no error');
+  } catch (refused) {
+    check(refused instanceof ResponseError, String(refused));
+    check((await (refused as ResponseError).response.json()).error.code === 'invalid_file_type', refused);
+  }
+  const { fileId } = (await files.uploadFile({ file: photo })).data;
+  check((await files.getFile({ fileId })).data.error === null, fileId);
+  const convertFileRequest = { outputFormat: 'png', fit: Fit.Fill, width: 8, height: 8 };
+  check((await files.convertFile({ fileId, convertFileRequest })).data.width === 8, fileId);
+  const accepted = await conversion.convertToJsonRaw({ file: photo, outputFormat: 'png', prefer: 'respond-async' });
+  const { job_id: jobId } = (await accepted.raw.json()).data;
+  const ended = (await new JobsApi(configuration).getJob({ jobId, prefer: 'wait=60' })).data;
+  check(ended.status === 'completed' && ended.result?.output_format === 'png', ended);
+}
+
+main();
 """
 
 _TYPESCRIPT = """
 import { readFileSync, writeFileSync } from 'node:fs';
 import { client } from './client/client.gen';
-import { convert, convertToJson, getFile, inspect, mergePdfs, uploadFile } from './client/sdk.gen';
+import { convert, convertFile, convertToJson, getFile, getJob, inspect, mergePdfs, uploadFile } from './client/sdk.gen';
+import type { ConvertOptions, Fit, Job } from './client/types.gen';
 
 const source = (path: string) => new Blob([readFileSync(path)]);
 const write = async (path: string, file?: Blob) => writeFileSync(path, Buffer.from(await file!.arrayBuffer()));
@@ -89,17 +159,26 @@ const check = (holds: boolean, shown: unknown) => { if (!holds) throw new Error(
 
 async function main() {
   client.setConfig({ baseUrl: process.env.API, auth: () => process.env.KEY });
-  const photo = source('photo.jpg'), page = source('page.pdf');
-  const options = { output_format: 'png', lossless: true };
-  await write('photo.png', (await convert({ body: { file: photo, ...options } })).data);
-  await write('merged.pdf', (await mergePdfs({ body: { 'files[]': [page, page] } })).data);
-  const stored = (await convertToJson({ body: { file: photo, ...options } })).data!.data;
-  check((await inspect({ body: { file: photo, ...options } })).data!.data.width !== null, options);
-  check(stored.output_format === 'png' && stored.container === null, stored);
-  const refused = (await convert({ body: { file: new Blob(['?']), ...options } })).error!;
+  const photo = source('photo.jpg'), page = source('page.pdf'), output_format = 'png', fit: Fit = 'cover';
+  const options: ConvertOptions = { progressive: true, fit, width: 9, height: 7 };
+  await write('photo.png', (await convert({ body: { file: photo, output_format, ...options } })).data as Blob);
+  await write('merged.pdf', (await mergePdfs({ body: { 'files[]': [page, page], outline: true } })).data as Blob);
+  check((await inspect({ body: { file: photo, output_format, ...options } })).data!.data.width !== null, options);
+  const stored = (await convertToJson({ body: { file: photo, output_format, ...options } })).data!.data;
+  check('width' in stored && stored.width === 9 && stored.height === 7 && !stored.warnings.length, stored);
+  check('container' in stored && stored.output_format === 'png' && stored.container === null, stored);
+  const refused = (await convert({ body: { file: new File(['?'], 'photo.jpg'), output_format } })).error!;
   check(refused.error.code === 'invalid_file_type', refused);
   const { file_id } = (await uploadFile({ body: { file: photo } })).data!.data;
   check((await getFile({ path: { file_id } })).data!.data.error === null, file_id);
+  const body = { output_format, ...options };
+  const filled = (await convertFile({ path: { file_id }, body })).data!.data;
+  check('width' in filled && filled.width === 9, filled);
+  const accepted = await convertToJson({ body: { file: photo, output_format }, headers: { Prefer: 'respond-async' } });
+  check(accepted.response!.status === 202, accepted.error);
+  const { job_id } = accepted.data!.data as Job;
+  const ended = (await getJob({ path: { job_id }, headers: { Prefer: 'wait=60' } })).data!.data;
+  check(ended.status === 'completed' && ended.result?.output_format === 'png', ended);
 }
 
 main();
@@ -116,42 +195,59 @@ def _openapi_python_client(folder: Path, document: str) -> list[str]:
 
 
 def _openapi_generator(folder: Path, document: str) -> list[str]:
-    _run(folder, sys.executable, "-m", "pip", "install", "--quiet", "--target", "generator", "openapi-generator-cli")
-    arguments = ("generate", "-g", "python", "-i", document, "-o", ".")
-    _run(folder, "generator/bin/openapi-generator-cli", *arguments, PYTHONPATH="generator")
+    _generate(folder, "python", document, ".")
     (folder / "program.py").write_text(_JAVA_GENERATOR)
     return [sys.executable, "program.py"]
 
 
+def _typescript_fetch(folder: Path, document: str) -> list[str]:
+    _generate(folder, "typescript-fetch", document, "client")
+    _install(folder, *_OPENAPI_TS[1:])
+    return _compiled(folder, _TYPESCRIPT_FETCH)
+
+
 def _openapi_ts(folder: Path, document: str) -> list[str]:
-    _run(folder, "npm", "install", "--silent", "@hey-api/openapi-ts", "typescript@5", "@types/node@20")
+    _install(folder, *_OPENAPI_TS)
     _run(folder, "npx", "openapi-ts", "--input", document, "--output", "client")
-    (folder / "program.ts").write_text(_TYPESCRIPT)
-    compiler = ("--strict", "--target", "es2022", "--module", "commonjs", "--moduleResolution", "node")
-    _run(folder, "npx", "tsc", *compiler, "--skipLibCheck", "--outDir", "compiled", "program.ts")
+    return _compiled(folder, _TYPESCRIPT)
+
+
+def _generate(folder: Path, kind: str, document: str, output: str) -> None:
+    assert shutil.which("java"), "openapi-generator needs Java: apt-get install default-jre-headless"
+    _run(folder, sys.executable, "-m", "pip", "install", "--quiet", "--target", "generator", _OPENAPI_GENERATOR)
+    generator = ("generator/bin/openapi-generator-cli", "generate", "-g", kind, "-i", document, "-o", output)
+    _run(folder, *generator, PYTHONPATH="generator")
+
+
+def _install(folder: Path, *packages: str) -> None:
+    assert shutil.which("npm"), "clients in TypeScript need npm: apt-get install npm"
+    _run(folder, "npm", "install", "--silent", "--no-audit", *packages)
+
+
+def _compiled(folder: Path, program: str) -> list[str]:
+    (folder / "program.ts").write_text(program)
+    _run(folder, "npx", "tsc", *_COMPILER, "--outDir", "compiled", "program.ts")
     return ["node", "compiled/program.js"]
 
 
-_GENERATORS: dict[str, Generate] = {
-    "openapi-python-client": _openapi_python_client,
-    "openapi-generator": _openapi_generator,
-    "openapi-ts": _openapi_ts,
-}
+_DOWNLOADED = pytest.mark.long  # needs the registries of packages
+_GENERATORS = (
+    pytest.param(_openapi_python_client, id="openapi-python-client"),
+    pytest.param(_openapi_generator, marks=_DOWNLOADED, id="openapi-generator"),
+    pytest.param(_typescript_fetch, marks=_DOWNLOADED, id="typescript-fetch"),
+    pytest.param(_openapi_ts, marks=_DOWNLOADED, id="openapi-ts"),
+)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The first generator is installed with the other packages of the tests, the others on demand."""
-    names = [*_GENERATORS][: None if metafunc.config.getoption("--generators") == "all" else 1]
-    metafunc.parametrize("generator", names)
-
-
-def test_files_and_errors(server: Running, tmp_path: Path, generator: str) -> None:
+@pytest.mark.parametrize("generate", _GENERATORS)
+def test_a_generated_client(server: Running, tmp_path: Path, generate: Generate) -> None:
     (tmp_path / "photo.jpg").write_bytes(sample("jpeg"))
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))
     (tmp_path / "openapi.json").write_bytes(http.get(f"{server.api}/openapi.json").content)
-    program = _GENERATORS[generator](tmp_path, "openapi.json")
+    program = generate(tmp_path, "openapi.json")
     _run(tmp_path, *program, API=server.api, KEY=server.account())
-    assert (tmp_path / "photo.png").read_bytes().startswith(b"\x89PNG")
+    with Image.open(tmp_path / "photo.png") as image:
+        assert (image.format, image.size) == ("PNG", (9, 7))
     assert (tmp_path / "merged.pdf").read_bytes().startswith(b"%PDF")
 
 

@@ -22,10 +22,12 @@ from web.api.field_types import RequestModel, describe
 from web.api.field_types import validate as validate_fields
 from web.api.fields import EmailFields
 from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_headers
-from web.api.operations import JSON_FORM, FormFields, operations_of
+from web.api.operations import JSON_FORM, FormFields, operations_of, tool_path
+from web.api.output_fields import OutputFields
 from web.api.values import API
 from web.http.handler import BaseHandler, supported_methods
-from web.routes import PAGE_RESOURCES, api_routes, documented_operations
+from web.openapi_bodies import RequestBodies
+from web.routes import PAGE_RESOURCES, TRIAL_RESOURCES, api_routes, documented_operations
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
@@ -42,6 +44,7 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _models() -> set[type[RequestModel]]:
     """The request models that operations use."""
     operations = [documented.operation for documented in documented_operations(load_registry())]
+    operations += [operation for _, handler in TRIAL_RESOURCES for operation in operations_of(handler).values()]
     found = {model for op in operations for model in (op.query, op.headers, op.json, *_form_models(op.form))}
     return {model for model in found if model is not None}
 
@@ -94,7 +97,7 @@ def test_all_components_are_used() -> None:
 def test_every_request_model_belongs_to_an_operation() -> None:
     used = {base for model in _models() for base in model.__mro__}
     models = {model for model in _subclasses(RequestModel) if not model.__module__.startswith("web.agents.")}
-    assert models - {EmailFields} <= used
+    assert models - {EmailFields, OutputFields} <= used
 
 
 @pytest.mark.parametrize("model", sorted(_models(), key=str))
@@ -161,6 +164,61 @@ def _texts(node: ast.AST) -> Iterator[str]:
         yield str(node.value)
     for inner in ast.iter_child_nodes(node) if isinstance(node, ast.IfExp | ast.BoolOp | ast.Tuple) else ():
         yield from _texts(inner)
+
+
+class TestOptions:
+    """Options are components, so that generated clients have one type of them, and one of each enumeration."""
+
+    def test_are_declared_once(self) -> None:
+        declared, reference = {*load_registry().options}, {"$ref": "#/components/schemas/ConvertOptions"}
+        bodies = [body for _, _, operation in _operations() if (body := _body(operation)) is not None]
+        conversions = [body["allOf"] for body in bodies if reference in body.get("allOf", ())]
+        assert {*_component("ConvertOptions")["properties"]} == declared
+        assert len(conversions) == 5  # /convert, /convert/json, /convert/inspect, of a file and of a batch
+        assert all(len(parts) == 2 and not declared & {*parts[0]["properties"]} for parts in conversions)
+        assert all(("unevaluatedProperties" if "allOf" in body else "additionalProperties") in body for body in bodies)
+
+    def test_of_tools_and_their_json(self) -> None:
+        paths = published()["paths"]
+        for name, tool in load_registry().tools.items():
+            path = tool_path(tool)
+            bodies = [_body(paths[one]["post"]) or {} for one in (path, path + JSON_FORM)]
+            (component,) = {body["allOf"][1]["$ref"].rpartition("/")[2] for body in bodies}
+            options = load_registry().tool_options(name)
+            assert {*_component(component)["properties"]} == {*options}
+            required = [name for name, option in options.items() if option.required]
+            assert _component(component).get("required", []) == required
+
+    def test_enumerations_have_names(self) -> None:
+        groups = {
+            name: part["properties"]
+            for name, part in published()["components"]["schemas"].items()
+            if name.endswith("Options")
+        }
+        assert not any("enum" in option for options in groups.values() for option in options.values())
+        fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "MakeAPdfOfImagesOptions")]
+        assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "MakeAPdfOfImagesFit")]
+        assert _component("Fit")["enum"] == ["inside", "outside", "cover", "contain", "fill"]
+        color_spaces = [groups[name]["color_space"]["$ref"] for name in ("ConvertOptions", "CompressAPdfOptions")]
+        assert color_spaces == [f"#/components/schemas/{name}" for name in ("ColorSpace", "CompressAPdfColorSpace")]
+
+    def test_a_name_that_is_taken_is_another(self) -> None:
+        (convert,) = (op for op in documented_operations(load_registry()) if op.operation.id == "convert")
+        bodies = RequestBodies(load_registry(), {"Fit"})
+        assert bodies.of(convert.operation)
+        assert bodies.components["ConvertFit"] == _component("Fit")
+        assert "Fit" not in bodies.components
+
+
+def _component(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = published()["components"]["schemas"][name]
+    return found
+
+
+def _body(operation: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema of the body of a request."""
+    content = operation.get("requestBody", {}).get("content", {})
+    return next((dict(media["schema"]) for media in content.values()), None)
 
 
 class TestHeaders:

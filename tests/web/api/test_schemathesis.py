@@ -52,5 +52,7 @@ def test_nothing_is_found(
             text=True,
         )
     assert found.returncode == 0, found.stdout + found.stderr
-    operations = sum(verb in item for item in published()["paths"].values() for verb in ("get", "post", "delete"))
+    operations = sum(
+        verb in item for item in published()["paths"].values() for verb in ("get", "post", "put", "delete")
+    )
     assert f"Tested: {operations - 1}\n" in found.stdout, found.stdout  # all but the document itself

@@ -1,10 +1,13 @@
 """`convertd backup` and `convertd restore`, of a server that runs: with local stores, and with PostgreSQL and S3."""
 
+import re
 import tarfile
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from benchmarks.s3_server import S3Server
@@ -104,3 +107,33 @@ def test_a_backup_of_another_kind_of_database_is_refused(tmp_path: Path, new_pos
     )
 
     assert (done.exit_code, done.stderr) == (1, "convertd: The copy is not of PostgreSQL, as the database is.\n")
+
+
+def test_a_database_that_cannot_be_copied_is_reported_in_one_line(
+    tmp_path: Path, new_postgres_url: Callable[[], str]
+) -> None:
+    full, empty = ({"database_url": new_postgres_url(), "blob_url": f"file://{tmp_path / name}"} for name in "ab")
+    assert invoke(tmp_path, "backup", "copy.tar", **_environment(tmp_path / "old", full)).exit_code == 0
+    _spoil(tmp_path / "copy.tar", "database/backfill")
+    with psycopg.connect(full["database_url"]) as connection:  # COPY refuses such a column
+        connection.execute("ALTER TABLE purchase ADD COLUMN doubled BIGINT GENERATED ALWAYS AS (2 * credits) STORED")
+
+    for command, settings in (("backup", full), ("restore", empty)):
+        done = invoke(tmp_path, command, f"{command}.tar", **_environment(tmp_path / command, settings))
+        assert done.exit_code == 1
+        assert re.fullmatch(r"convertd: cannot use the database: .+; check CONVERTD_DATABASE_URL, .+\n", done.stderr)
+
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".convertd", "backup"))]
+    with psycopg.connect(empty["database_url"]) as connection:  # nothing is left of what was restored
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchall() == [(0,)]
+
+
+def _spoil(backup: Path, member: str) -> None:
+    """Writes restore.tar, which is the backup with a row in the member that the table cannot hold."""
+    with tarfile.open(backup) as archive, tarfile.open(backup.with_name("restore.tar"), "w") as spoilt:
+        for found in archive.getmembers():
+            if found.name == member:
+                found.size = len(content := b"no\trow\tof\tthe\ttable\n")
+                spoilt.addfile(found, BytesIO(content))
+            else:
+                spoilt.addfile(found, archive.extractfile(found))

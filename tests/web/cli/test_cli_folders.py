@@ -171,6 +171,48 @@ def test_each_file_of_a_tool_into_a_folder(folder: Path) -> None:
     assert json.loads(done.stdout)["files"][0]["outputs"] == ["out/a-01.pdf", "out/a-02.pdf"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "made"),
+    [
+        (("convert", "photo.heic", "new/deep/", "--to", "webp"), {"new/deep/photo.webp"}),
+        (("convert", "photo.heic", "--to", "webp", "-o", "new/"), {"new/photo.webp"}),
+        (("convert", "photo.heic", "in/a.png", "--to", "webp", "-o", "new"), {"new/photo.webp", "new/a.webp"}),
+        (("convert", "photo.heic", "-o", "new", "--to", "webp", "--to", "png"), {"new/photo.webp", "new/photo.png"}),
+        (("pdf-rotate", "a.pdf", "b.pdf", "-o", "new", "--angle", "90"), {"new/a.pdf", "new/b.pdf"}),
+        (("pdf-split", "a.pdf", "-o", "new/", "--every", "1"), {"new/a-01.pdf", "new/a-02.pdf"}),
+    ],
+)
+def test_a_folder_is_made(folder: Path, arguments: tuple[str, ...], made: set[str]) -> None:
+    for name in ("a", "b"):
+        (folder / f"{name}.pdf").write_bytes(document(name, 2))
+    before = _files(folder)
+
+    done = invoke(folder, *arguments)
+
+    assert (done.exit_code, _files(folder) - before) == (0, made), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("convert", "photo.heic", "new/"),  # to no format
+        ("convert", "photo.heic", "--to", "webp", "-o", "new/small.webp"),
+        ("convert", "photo.heic", "in/a.png", "--to", "webp", "-o", "new.webp"),
+        ("convert", "none.png", "new/", "--to", "webp"),
+        ("convert", "photo.heic", "new/", "--to", "webp", "--dry-run"),
+        ("pdf-rotate", "none.pdf", "-o", "new/", "--angle", "90"),
+        ("pdf-merge", "a.pdf", "a.pdf", "-o", "new/"),
+    ],
+)
+def test_no_folder_is_made(folder: Path, arguments: tuple[str, ...]) -> None:
+    (folder / "a.pdf").write_bytes(document("a", 2))
+    before = {*folder.rglob("*")}
+
+    done = invoke(folder, *arguments)
+
+    assert (done.exit_code, {*folder.rglob("*")} - before) == (0 if "--dry-run" in arguments else 2, set()), done.stderr
+
+
 def test_the_manual_page(folder: Path) -> None:
     made = invoke(folder, "man").stdout
 

@@ -67,7 +67,7 @@ def test_the_driver_of_postgresql_is_missing(tmp_path: Path, command: tuple[str,
 
     message = _message(tmp_path, *command, PYTHONPATH=path, CONVERTD_DATABASE_URL="postgresql://127.0.0.1/name")
 
-    _check(message, "psycopg", "pip install 'convertd[postgres]'")
+    _check(message, "psycopg", "pip install '.[postgres]'")
 
 
 def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
     assert invoke(tmp_path, "account", "create", "--email", "a@example.test", "--name", "Test").exit_code == 0
 
     for command in (_SERVE, ("account", "delete", "a@example.test", "--yes")):
-        _check(_message(tmp_path, *command, **environment), "obstore", "pip install 'convertd[s3]'")
+        _check(_message(tmp_path, *command, **environment), "obstore", "pip install '.[s3]'")
 
     assert "a@example.test" in invoke(tmp_path, *_ACCOUNTS).stdout
 
@@ -84,7 +84,7 @@ def test_the_driver_of_s3_is_missing(tmp_path: Path) -> None:
 def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, ...]) -> None:
     message = _message(tmp_path, *command, PYTHONPATH=_hide(tmp_path, "distributed"), **_CLUSTER)
 
-    _check(message, "distributed", "pip install 'convertd[cluster]'")
+    _check(message, "distributed", "pip install '.[cluster]'")
 
 
 def test_a_server_imports_nothing_of_dask_and_agents_that_it_does_not_use(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import sysconfig
 import tomllib
 import venv
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, BinaryIO, Literal, get_args, get_type_hints
 
 import httpx
 import pytest
@@ -38,6 +39,8 @@ def test_the_generated_module_is_current(tmp_path: Path) -> None:
 
 def test_the_options_are_those_of_all_conversions() -> None:
     def hint(option: Option) -> Any:
+        if option.file:
+            return str | PathLike[str] | bytes | BinaryIO
         values = option.schema.get("enum")
         return Literal[tuple(values)] if values else _TYPES[option.schema["type"]]
 
@@ -47,6 +50,11 @@ def test_the_options_are_those_of_all_conversions() -> None:
         declared |= {name: hint(registry.options[name]) for name in plan.options}
 
     declared |= {"export_url": str, "export_headers": Mapping[str, str]}  # of each request with one result
+    declared |= {
+        "formats": str,
+        "preset": str,
+        "outputs": tuple[Mapping[str, Any], ...],
+    }  # They say what the target is.
     assert {name: get_args(one) or one for name, one in get_type_hints(ConvertOptions).items()} == {
         name: get_args(one) or one for name, one in declared.items()
     }

@@ -1,4 +1,4 @@
-"""Trial conversions without an API key: POST /try/convert and /try/preview."""
+"""Trial conversions without an API key: POST /try/convert, /try/preview and /try/identify."""
 
 import io
 import json
@@ -16,17 +16,19 @@ from PIL import Image
 from config.pricing import MIB, TRIAL_CREDITS_PER_DAY, TRIAL_PREVIEWS_PER_ADDRESS, TRIAL_TIER, TRIALS_PER_ADDRESS
 from engine.errors import TimedOut
 from storage.tables import accounts, ledger_audit
+from storage.tables.accounts import TRIAL_EMAIL
 from tests.support.executors.fake import EndlessExecutor, RecordingExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
+from tests.support.samples.generated import saved as saved_picture
 from tests.support.samples.pdf_documents import document, opened, saved
+from tests.support.samples.storage import read_totals
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.stores import shared_stores
 from web.services import trials
 from web.services.job_queue import SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
-from web.services.trials import TRIAL_EMAIL
 
 PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
 
@@ -106,6 +108,49 @@ class TestConversions:
         assert eventually(lambda: site.work_files() == [])
 
 
+class TestSamples:
+    """What options make of a small PNG."""
+
+    def test_quality_of_a_sample(self, site: Running) -> None:
+        content = saved_picture(Image.effect_noise((320, 240), 60), "PNG")
+        low, high = (previewed(site, content, output_format="jpeg", quality=quality) for quality in ("5", "95"))
+        assert low.headers["Content-Type"] == high.headers["Content-Type"] == "image/jpeg"
+        assert len(low.content) < len(high.content) / 3
+        assert audited(site).credits_used_total == 0
+
+    def test_a_sample_is_small_and_nothing_but_encoded(self, site: Running) -> None:
+        content = saved_picture(Image.effect_noise((2000, 1000), 60), "PNG")
+        options = {"dpr": "4", "pad": "500", "width": "2000", "rotate": "90", "crop": "0,0,10,10", "max_bytes": "1000"}
+        made = previewed(site, content, output_format="webp", **options)
+        assert Image.open(io.BytesIO(made.content)).size == (320, 160)
+
+    def test_only_samples_of_png(self, site: Running) -> None:
+        for content in (sample("jpeg"), document("pages", 3)):
+            problem(previewed(site, content, output_format="pdf"), 400, "invalid_parameter", param="file")
+        problem(previewed(site, sample("png"), output_format="xyz"), 400, "unsupported_conversion")
+
+
+class TestIdentification:
+    """Of a file by its beginning, before it is sent."""
+
+    def test_beginnings(self, site: Running) -> None:
+        bmp = saved_picture(Image.effect_noise((400, 300), 60), "BMP")
+        for content, name in ((bmp, "bmp"), (sample("heic") + bytes(100_000), "heic"), (b"text " * 30_000, "txt")):
+            answer = identified(site, content[:65_536], f"photo.{name}")
+            assert answer.json()["data"] == {"input_format": name}
+        assert audited(site).credits_used_total == 0
+
+    def test_no_format(self, site: Running) -> None:
+        problem(identified(site, b"\0nothing" * 8000), 400, "invalid_file_type", reason="unrecognized")
+        docx = identified(site, b"PK\3\4" + bytes(60_000))
+        assert docx.json()["data"] == {"input_format": None}, "the end of a ZIP archive says what is in it"
+
+
+def identified(site: Running, beginning: bytes, name: str = "photo") -> httpx.Response:
+    files = {"file": (name, beginning)}
+    return http.post(f"{site.url}/try/identify", files=files, headers={"Origin": site.url})
+
+
 class TestLimits:
     def test_trials_of_an_address(self, site: Running) -> None:
         with ThreadPoolExecutor(8) as pool:
@@ -132,7 +177,7 @@ class TestLimits:
         "headers",
         [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"}, {}],
     )
-    @pytest.mark.parametrize("path", ["/try/convert", "/try/preview"])
+    @pytest.mark.parametrize("path", ["/try/convert", "/try/preview", "/try/identify"])
     def test_only_pages_of_this_site(self, server: Running, path: str, headers: dict[str, str]) -> None:
         files = {"file": ("photo.png", sample("png"))}
         response = http.post(server.url + path, files=files, data={"output_format": "jpeg"}, headers=headers)
@@ -251,6 +296,17 @@ class TestPreviews:
         assert response.status_code == 200, response.text
         assert site.request("GET", "/account", key).json()["meta"]["credits_remaining"] == 2
         problem(posted(site, "/try/preview", large, auth="Bearer none"), 401, "invalid_api_key")
+
+
+def test_its_account_is_no_customer(site: Running) -> None:
+    before = read_totals(site.database)
+    assert tried(site, sample("png"), "webp").status_code == 200
+    assert read_totals(site.database) == before
+    listed = site.database.run_blocking(accounts.list_all)
+    assert TRIAL_EMAIL not in {account.email for account in listed}
+    for account in listed:
+        site.database.run_blocking(accounts.delete, account.email)
+    assert read_totals(site.database).free_accounts == 0
 
 
 def test_it_is_no_api(server: Running) -> None:

@@ -1,6 +1,7 @@
 """Cancellation while a charge is being settled."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ class CancelledCharge(Charge):
 
     saves = True
 
-    async def settle(self, size: int, save: SaveResult | None = None) -> tuple[int, ResponseData | None]:
+    async def settle(
+        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None
+    ) -> tuple[int, ResponseData | None]:
         if self.saves:
-            await super().settle(size, save)
+            await super().settle(made, save)
         raise asyncio.CancelledError
 
 

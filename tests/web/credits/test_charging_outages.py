@@ -49,7 +49,7 @@ class UnreliableDatabase(Database):
 @pytest.fixture
 def unreliable(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnreliableDatabase]:
     monkeypatch.setattr(releases, "RETRY_DELAYS", (0.01,))
-    monkeypatch.setattr(charging, "SETTLE_TIMEOUT", 0.1)
+    monkeypatch.setattr(charging, "SETTLE_TIMEOUT", 0.5)
     database = UnreliableDatabase(url)
     yield database
     database.close()
@@ -76,7 +76,7 @@ def opened(unreliable: UnreliableDatabase, background: Releases) -> Charges:
 async def _settled(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> tuple[int, object]:
     async with opened.hold(*account, 1, USE, None) as charge:
         unreliable.away = away
-        return await charge.settle(10)
+        return await charge.settle([("webp", 10)])
 
 
 async def _failed(opened: Charges, unreliable: UnreliableDatabase, account: Payer, away: int) -> None:

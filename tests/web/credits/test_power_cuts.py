@@ -46,7 +46,7 @@ class Payers:
         """Charges one operation after the other."""
         for _ in range(operations):
             async with self.charges.hold(self.account, self._key, 1, USE, None) as charge:
-                await charge.settle(10)
+                await charge.settle([("webp", 10)])
             self.reported += 1
 
     def cut(self) -> None:

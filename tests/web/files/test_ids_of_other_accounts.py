@@ -41,6 +41,8 @@ PATHS = (
     ("POST", "/webhooks/{webhook}/test"),
     ("GET", "/webhooks/{webhook}/deliveries"),
     ("POST", "/webhooks/deliveries/{delivery}/redeliver"),
+    ("GET", "/presets/{preset}"),
+    ("DELETE", "/presets/{preset}"),
 )
 
 
@@ -58,6 +60,7 @@ def owned(either: Running) -> dict[str, str]:
     webhook = either.request("POST", "/webhooks", owner, json=url).json()["data"]["webhook_id"]
     delivery = either.request("POST", f"/webhooks/{webhook}/test", owner).json()["data"]["delivery_id"]
     ids = {"file": file, "batch": batch, "job": job, "key": key, "webhook": webhook, "delivery": delivery}
+    ids["preset"] = either.request("PUT", "/presets/of-the-owner", owner, json={}).json()["data"]["name"]
     return {"owner": owner, **ids}
 
 
@@ -74,6 +77,7 @@ def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, 
     headers = {"Prefer": "wait=60"}
     job = either.request("GET", f"/jobs/{owned['job']}", owned["owner"], headers=headers).json()["data"]
     assert job["status"] == "completed"
+    assert either.request("GET", f"/presets/{owned['preset']}", owned["owner"]).status_code == 200
 
 
 def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:

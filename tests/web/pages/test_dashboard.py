@@ -140,7 +140,7 @@ class TestNewKeys:
             response = client.post("/dashboard/keys", data={"name": "more"})
         assert response.status_code == 400
         assert "Revoke one of them first." in response.text
-        assert 'href="/docs#invalid_parameter"' in response.text
+        assert 'href="/docs/errors#invalid_parameter"' in response.text
 
 
 def _refund(transaction: Transaction, purchase: str, amount: int) -> None:

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.support.browser import sign_in, violations
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
+from tests.support.servers.outbox import email_to
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +94,7 @@ def test_dashboard_on_a_phone(page: Page, site: Running, keep: Callable[[Page, s
     keep(page, "dashboard-phone")
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    shown = [page.locator(".chart rect.done").last, *page.get_by_role("main").get_by_role("button").all()]
+    shown = [page.locator(".chart rect.done").last, *page.get_by_role("button").all()]
     assert len(shown) > 8
     for element in shown:
         box = element.bounding_box()
@@ -112,6 +113,11 @@ def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, 
     page.get_by_role("button", name="Create an API key").click()
     made = page.get_by_role("textbox", name="API key").input_value()
     assert site.request("GET", "/account", made).status_code == 200
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download as .env").click()
+    assert saved.value.path().read_text() == f"CONVERTD_API_KEY={made}\n"
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("status").filter(has_text=re.compile("Copied|selected"))).to_be_visible()
     keep(page, "dashboard-new-key")
     assert violations(page) == []
     page.reload()
@@ -193,3 +199,61 @@ def test_jobs_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, 
     done.get_by_text("Delete…").click()
     done.get_by_role("button", name="Delete now").click()
     expect(done).to_have_count(0)
+
+
+def test_sign_in_with_a_link(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    email = site.request("GET", "/account", site.account()).json()["data"]["email"]
+    page.goto("/dashboard")
+    assert violations(page) == []
+    page.get_by_label("Email address").fill(email)
+    page.get_by_role("button", name="Email a link").click()
+    expect(page.get_by_role("status")).to_contain_text("within 15 minutes")
+    keep(page, "sign-in-sent")
+    (link,) = re.findall(r"http://localhost:\d+(/\S+)", email_to(site, email))
+    page.goto(link)
+    expect(page.get_by_label("Code")).to_be_hidden()
+    assert "token" not in page.url
+    keep(page, "sign-in-link")
+    assert violations(page) == []
+    page.get_by_role("button", name="Sign in to the dashboard").click()
+    expect(page.get_by_role("banner")).to_contain_text(email)
+    for path in ("/dashboard/jobs", "/dashboard/webhooks"):
+        page.goto(path)
+        expect(page.get_by_role("banner")).to_contain_text(email)
+        expect(page.get_by_role("link", name="Get an API key")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").click()
+    page.goto("/dashboard")
+    expect(page.get_by_label("Email address")).to_be_visible()
+    page.goto(link)
+    page.get_by_role("button", name="Sign in to the dashboard").click()
+    expect(page.get_by_role("alert")).to_contain_text("has been used")
+
+
+def test_requests_on_a_phone_open_and_have_pages(page: Page, site: Running, keep: Callable[[Page, str], None]) -> None:
+    key = site.account()
+    auth = {"Authorization": f"Bearer {key}"}
+    for width in range(1000, 1012):
+        assert site.convert(sample("png"), "webp", headers=auth, width=str(width)).status_code == 200
+    page.set_viewport_size(DESK)
+    sign_in(page, key)
+    rows = page.locator("table.requests tbody tr")
+    assert rows.filter(visible=True).count() == 12
+    row = rows.filter(has_text="1011")
+    row.get_by_text("POST /convert").click()
+    expect(row.locator("dd").filter(has_text="1011")).to_be_visible()
+    expect(row.get_by_role("link", name="not_enlarged")).to_be_visible()
+    keep(page, "dashboard-request")
+    assert violations(page) == []
+    page.set_viewport_size(PHONE)
+    expect(rows.filter(visible=True)).to_have_count(5)
+    pages = page.locator(".card", has=page.locator("table.requests")).locator(".pages")
+    expect(pages).to_contain_text("1 to 5 of 12")
+    expect(pages.get_by_role("button", name="Previous")).to_be_disabled()
+    for shown in ("6 to 10 of 12", "11 to 12 of 12"):
+        pages.get_by_role("button", name="Next").click()
+        expect(pages).to_contain_text(shown)
+    expect(rows.filter(visible=True)).to_have_count(2)
+    expect(pages.get_by_role("button", name="Next")).to_be_disabled()
+    keep(page, "dashboard-request-phone")
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == 360

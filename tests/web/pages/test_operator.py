@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from config.pricing import PACKS
 from config.settings import SettingsError, load_settings
 from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
@@ -91,13 +92,15 @@ def _buy(server: Running, stripe: StripeServer) -> tuple[str, dict[str, Any]]:
 def test_a_receipt_is_bookable(named: Running, stripe: StripeServer) -> None:
     receipt, session = _buy(named, stripe)
 
-    for text in ("Müller &amp; Söhne", "VAT ID DE123456789", "Buyer &amp; Sons", "10115 Berlin", "DE123"):
+    for text in ("Müller &amp; Söhne", "VAT ID DE123456789", "Buyer &amp; Sons", "1 Main Street", "DE987654321"):
         assert text in receipt
     net = session["amount_total"] - session["total_details"]["amount_tax"]
     assert f"<td>{net / 100:.2f} EUR</td>" in receipt
     assert f"{session['total_details']['amount_tax'] / 100:.2f} EUR (19 %)" in receipt
     assert f"<td>{session['amount_total'] / 100:.2f} EUR</td>" in receipt
     assert session["client_reference_id"] in receipt
+    assert session["amount_total"] == PACKS["starter"].price
+    assert session["invoice"]
 
 
 def test_a_receipt_without_vat(servers: Servers, stripe: StripeServer, tmp_path: Path) -> None:
@@ -105,6 +108,7 @@ def test_a_receipt_without_vat(servers: Servers, stripe: StripeServer, tmp_path:
         receipt, session = _buy(server, stripe)
 
     assert not session["automatic_tax"]["enabled"]
+    assert "invoice" not in session
     assert not any(text in receipt for text in ("VAT", "Net", "Seller", "None"))
 
 

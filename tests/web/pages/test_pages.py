@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tornado.escape import xhtml_escape
 from tornado.template import Loader, Template
 
-from engine.decode_limits import MAX_FRAMES, MAX_PIXELS
 from tests.support.requests import http
 from tests.support.requests.account_requests import posted
 from tests.support.requests.checks import dressed, problem
@@ -16,10 +14,9 @@ from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import BROWSER_HEADERS
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.outbox import emails_to, token_sent_to
-from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.http.responses import TextCache
 
-PUBLIC_PAGES = ("/", "/docs", "/docs/tools", "/status")
+PUBLIC_PAGES = ("/", "/docs", "/docs/options/size", "/status")
 PAGES = (*PUBLIC_PAGES, "/register", "/developers/verify", "/dashboard")
 
 
@@ -76,11 +73,11 @@ def test_public_pages_are_rendered_once(server: Running, path: str, monkeypatch:
 
 def test_the_texts_that_were_used_last_are_kept() -> None:
     texts = TextCache()
-    for number in range(16):
+    for number in range(64):
         texts.add(number, b"text")
     assert texts.get(0) is not None
-    texts.add(16, b"another")
-    assert [number for number in range(17) if texts.get(number) is None] == [1]
+    texts.add(64, b"another")
+    assert [number for number in range(65) if texts.get(number) is None] == [1]
 
 
 def test_verify_page_sends_no_referrer(server: Running) -> None:
@@ -130,7 +127,7 @@ def test_unknown_paths_are_a_page_for_browsers(server: Running, path: str) -> No
     shown = http.get(server.url + path, headers=BROWSER_HEADERS)
     assert (shown.status_code, shown.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
     assert "<h1>Page not found</h1>" in shown.text
-    assert 'href="/docs#not_found"' in shown.text
+    assert 'href="/docs/errors#not_found"' in shown.text
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     problem(http.get(server.url + path), 404, "not_found")
 
@@ -160,42 +157,6 @@ def test_files_that_browsers_and_crawlers_look_for(server: Running, name: str, m
     assert (response.status_code, response.headers["Content-Type"]) == (200, media_type)
     assert response.headers["Cache-Control"] == "no-cache"
     assert response.content.startswith(start)
-
-
-def test_docs_list_every_option_and_warning(server: Running, servers: Servers) -> None:
-    text = http.get(f"{server.url}/docs").text
-    anchors = re.findall(r'id="([^"]+)"', text)
-    assert len(anchors) == len(set(anchors))
-    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(anchors)
-    taken = {
-        name: servers.registry.options[name]
-        for plan in servers.registry.catalogue()
-        for name in servers.registry.pair_options(plan)
-    }
-    rows = dict(re.findall(r'<tr id="option-(\w+)">(.*?)</tr>', text))
-    assert {*rows} == {*taken}
-    for name, row in rows.items():
-        assert f">{xhtml_escape(taken[name].values)}<" in row
-        assert xhtml_escape(taken[name].schema["description"]).partition("`")[0] in row
-    assert re.search(r">from any; to [^<]*\bjpeg\b", rows["quality"])
-    assert re.search(r">from [^<]*\bpdf\b[^<]*; to any<", rows["password"])
-    for code, meaning in WARNING_CATALOGUE.items():
-        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text)
-        assert row is not None
-        assert meaning.partition("`")[0] in row[1]
-
-
-def test_docs_explain_every_reason_limit_and_client(server: Running) -> None:
-    text = http.get(f"{server.url}/docs").text
-    for code, description in ERROR_CATALOGUE.items():
-        row = re.search(rf'<tr id="{code}">(.*?)</tr>', text, re.DOTALL)
-        assert row is not None
-        assert all(f"<code>{reason}</code>" in row[1] for reason in description.reasons)
-    limits = text.partition('id="limits"')[2].partition("</section>")[0]
-    for value in (f"{MAX_PIXELS:,}", f"{MAX_FRAMES};", "10 MB", "100 MB", "1 GB", "20 GB", "55 s", "30 s"):
-        assert value in limits
-    for section in ("command", "client"):
-        assert "CONVERTD_API_KEY" in text.partition(f'id="{section}"')[2].partition("</section>")[0]
 
 
 def test_status_page(server: Running) -> None:

@@ -11,11 +11,16 @@ from tests.support.browser import add_file, sign_in, violations
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 from tests.support.servers.outbox import email_to
+from web.services.docs_contents import DOCS_PAGES
 
 pytestmark = pytest.mark.slow
 
-DOCS = ("/docs", "/docs/conversions", "/docs/tools", "/docs/account")
-PAGES = ("/", *DOCS, "/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing")
+DOCS = tuple(page.path for page in DOCS_PAGES if page.name != "options/more")
+SAMPLED_DOCS = ("/docs", "/docs/options/size", "/docs/batch")  # the others with --long
+PAGES = (
+    *("/", *SAMPLED_DOCS, *(pytest.param(path, marks=pytest.mark.long) for path in DOCS if path not in SAMPLED_DOCS)),
+    *("/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing"),
+)
 WIDTHS = (1280, 360)  # pixels
 MAX_BYTES = 230_000  # a page with its assets, uncompressed
 REPEATED = "tbody tr:nth-child(n+3)"  # rows that are checked once, at the first width in light colors
@@ -82,8 +87,8 @@ def test_registration_to_first_conversion(page: Page, site: Running, keep: Calla
     assert saved.value.path().read_text() == f"CONVERTD_API_KEY={shown.input_value()}\n"
     page.get_by_role("link", name="Convert a file in the browser").click()
     expect(page.locator("#balance")).to_have_text("50 credits")
-    added = add_file(page, sample("heic"), "photo.heic", "jpeg")
-    added.get_by_role("button", name="Convert", exact=True).click()
+    add_file(page, sample("heic"), "photo.heic", "jpeg")
+    page.get_by_role("button", name="Convert 1 file").click()
     expect(page.locator("#balance")).to_have_text("49 credits")
 
 
@@ -99,6 +104,9 @@ def test_keyboard_navigation(page: Page, site: Running) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Email address")).to_be_focused()
+    page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     expect(page.get_by_label("API key")).to_be_focused()
     page.keyboard.type(site.account(credits=2))
@@ -127,58 +135,6 @@ def test_every_format_is_shown(page: Page) -> None:
             "box => [box.scrollHeight - box.clientHeight, box.scrollWidth - box.clientWidth]"
         )
         assert sizes == [0, 0]
-
-
-def test_search_in_the_docs(page: Page) -> None:
-    page.goto("/docs")
-    page.get_by_text("Go", exact=True).click()
-    page.reload()
-    expect(page.locator('#quickstart .sample[data-language="Go"]')).to_be_visible()
-    search, status = page.get_by_label("Search the docs"), page.locator("#search-status")
-    expect(status).to_be_hidden()
-    search.fill("idempotency-key")
-    expect(page.locator("#repeating")).to_be_visible()
-    expect(page.locator("#quickstart")).to_be_hidden()
-    expect(status).to_have_text(re.compile(r"^\d+ sections found, \d+ of them on other pages: see the contents\.$"))
-    expect(page.locator('.contents-list a[href="/docs/conversions#convert"]')).to_be_visible()
-    expect(page.locator('.contents-list a[href="/docs/account#listKeys"]')).to_be_hidden()
-    search.fill("nothing has these words")
-    expect(status).to_have_text("Nothing found for “nothing has these words”. Try fewer or shorter words.")
-    expect(page.locator(".contents-list h2:visible")).to_have_count(0)
-    search.fill("")
-    expect(status).to_be_hidden()
-    expect(page.locator("#quickstart")).to_be_visible()
-
-
-def test_an_anchor_of_the_other_page_leads_there(page: Page) -> None:
-    page.goto("/docs#convert")
-    page.wait_for_url("**/docs/conversions#convert")
-    expect(page.locator("#convert")).to_be_in_viewport()
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_anchors_of_the_docs_are_below_the_sticky_bar(page: Page, width: int) -> None:
-    page.emulate_media(reduced_motion="reduce")
-    page.set_viewport_size({"width": width, "height": 800})
-    guide = ("errors", "no_credits", "alpha_flattened", "option-width")
-    for path, anchor in (*((DOCS[0], anchor) for anchor in guide), (DOCS[1], "convert")):
-        page.goto(f"{path}#{anchor}")
-        bar, target = page.locator(".picker").bounding_box(), page.locator(f"#{anchor}").bounding_box()
-        assert bar
-        assert target
-        assert bar["y"] == pytest.approx(0, abs=1)
-        assert bar["height"] <= target["y"] < 200
-
-
-def test_contents_of_the_docs(page: Page) -> None:
-    """Open beside the text, closed above it."""
-    page.goto("/docs")
-    entry = page.get_by_role("navigation", name="Contents").get_by_role("link", name="Quickstart")
-    expect(entry).to_be_visible()
-    page.set_viewport_size({"width": 360, "height": 800})
-    expect(entry).to_be_hidden()
-    page.get_by_text("Contents", exact=True).click()
-    expect(entry).to_be_visible()
 
 
 def test_pages_without_javascript(browser: Browser, site: Running) -> None:

@@ -9,10 +9,10 @@ from zipfile import ZipFile
 import pikepdf
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from config.pricing import FREE_CREDITS, MIB, TRIALS_PER_ADDRESS
-from tests.support.browser import add_file, violations
+from tests.support.browser import add_file, convert, download, state, use_key, violations
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import sample
@@ -55,27 +55,6 @@ def translucent_png() -> bytes:
     return saved_picture(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
 
 
-def use_key(page: Page, key: str) -> None:
-    if not page.get_by_label("API key").is_visible():
-        page.get_by_text("Use an API key").click()
-    page.get_by_label("API key").fill(key)
-    page.get_by_role("button", name="Use this key").click()
-
-
-def convert(entry: Locator) -> None:
-    entry.get_by_role("button", name=re.compile("^Convert")).click()
-
-
-def download(page: Page, entry: Locator) -> Any:
-    with page.expect_download() as found:
-        entry.get_by_role("link", name="Download").click()
-    return found.value
-
-
-def state(entry: Locator) -> Locator:
-    return entry.locator(".state")
-
-
 def drop(page: Page, *names: str) -> None:
     """Drops generated PNG files with these names on the form."""
     transfer = page.evaluate_handle(
@@ -94,13 +73,16 @@ def test_conversion_with_a_key(page: Page, site: Running, keep: Save) -> None:
     use_key(page, site.account(credits=3))
     expect(page.locator("#balance")).to_have_text("3 credits")
     entry = add_file(page, photo(), "holiday.heic", "webp")
-    convert(entry)
+    expect(page.locator("#cost")).to_have_text("Costs 1 credit of 3.")
+    convert(page)
     expect(state(entry)).to_have_text("Done: heic to webp.")
     expect(page.locator("#message")).to_have_text("holiday.heic: Done: heic to webp.")
     expect(page.locator("#balance")).to_have_text("2 credits")
-    assert entry.locator(".after img").evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+    expect(entry.locator(".sizes")).to_have_text(re.compile("^heic, .* → webp, .* % (smaller|larger)$"))
+    expect(entry.get_by_role("slider", name="Before and after of holiday.heic")).to_be_visible()
     curl, fetch = page.locator('.sample[data-language="curl"]').all()
     expect(curl).to_contain_text('-F "file=@holiday.heic"')
+    expect(curl.locator(".word").first).to_have_text("curl")
     expect(fetch).to_contain_text("/download")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     fetch.get_by_role("button", name="Copy").click()
@@ -110,44 +92,55 @@ def test_conversion_with_a_key(page: Page, site: Running, keep: Save) -> None:
     expect(page.locator('.sample[data-language="Python"]').first).to_be_visible()
     expect(curl).to_be_hidden()
     keep(page, "landing-tried")
-    assert violations(page, within="#trial") == []
     found = download(page, entry)
     assert found.suggested_filename == "holiday.webp"
     assert found.path().read_bytes()[8:12] == b"WEBP"
+    entry.get_by_role("button", name="Remove").click()
     drawing = add_file(page, sample("png"), "drawing.png", "tiff")
-    convert(drawing)
+    convert(page)
     expect(state(drawing)).to_have_text("Done: png to tiff.")
     programs = page.locator(".sample code").all_text_contents()
     assert sum("drawing.tiff" in text for text in programs) == sum("drawing.png" in text for text in programs) == 3
     assert not any("holiday" in text for text in programs)
 
 
-def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
-    """The options of the pair are fields of the form; those that differ from their defaults are sent."""
+def test_an_unchanged_file_is_converted_once(page: Page, site: Running) -> None:
+    """Pressing the button five times costs one credit; a change enables it again."""
     page.goto("/")
-    use_key(page, site.account(credits=3))
-    entry = add_file(page, sample("heic"), "photo.heic", "jpeg")
-    entry.locator("summary").click()
-    declared = site.request("GET", "/formats/heic/jpeg").json()["data"]["options"]["properties"]
-    fields = entry.locator(".options").locator("input, select")
-    expect(fields).to_have_count(len(declared))
-    quality = entry.get_by_label("quality", exact=False).first
-    assert quality.get_attribute("max") == "100"
-    expect(quality).to_have_value(str(declared["quality"]["default"]))
-    quality.fill("7")
-    expect(entry.locator(".options-set")).to_have_text("(1 set)")
-    for width in (1280, 360):
-        page.set_viewport_size({"width": width, "height": 900})
-        keep(page, f"landing-options-{width}")
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert violations(page, within="#trial") == []
-    convert(entry)
-    expect(state(entry)).to_have_text("Done: heic to jpeg.")
-    content = download(page, entry).path().read_bytes()
-    assert content == site.convert(sample("heic"), "jpeg", quality="7").content
-    expect(page.locator('.sample[data-language="curl"]').first).to_contain_text("-F quality=7")
-    entry.get_by_label("Convert to").select_option("webp")
-    expect(quality).to_have_value("7")
+    use_key(page, site.account(credits=9))
+    entry = add_file(page, sample("png"), "drawing.png", "jpeg")
+    button = page.locator("#convert")
+    expect(button).to_have_text("Convert 1 file")
+    for _ in range(5):
+        button.click(force=True)
+    expect(state(entry)).to_have_text("Done: png to jpeg.")
+    expect(button).to_have_text("Nothing has changed")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    expect(page.locator("#cost")).to_have_text("")
+    for _ in range(5):
+        button.click(force=True)
+    expect(page.locator("#balance")).to_have_text("8 credits")
+    quality = page.get_by_label("Quality", exact=False).first
+    quality.fill("30")
+    expect(button).to_have_text("Convert 1 changed file")
+    expect(page.locator("#cost")).to_have_text("Costs 1 credit of 8.")
+    quality.fill("80")  # the default
+    expect(button).to_have_text("Nothing has changed")
+    add_file(page, sample("gif"), "another.gif")
+    expect(button).to_have_text("Convert 1 file")
+    expect(page.locator("#cost")).to_have_text("Costs 1 credit of 8.")
+    quality.fill("31")
+    expect(button).to_have_text("Convert 2 new or changed files")
+    assert (
+        site.request("GET", "/account", headers={"Authorization": f"Bearer {key_of(page)}"}).json()["data"][
+            "credits_remaining"
+        ]
+        == 8
+    )
+
+
+def key_of(page: Page) -> str:
+    return str(page.evaluate("sessionStorage.getItem('convertd_key')"))
 
 
 def test_password_of_an_encrypted_pdf(page: Page, site: Running, keep: Save) -> None:
@@ -156,15 +149,14 @@ def test_password_of_an_encrypted_pdf(page: Page, site: Running, keep: Save) -> 
     secret = saved(opened(document("secret", 1)), encryption=pikepdf.Encryption(owner="o", user="not shown"))
     entry = add_file(page, secret, "secret.pdf", "png")
     expect(entry.locator(".error")).to_contain_text("Enter the password and convert again.")
-    password = entry.get_by_label("password", exact=False)
+    password = entry.get_by_label("Password").first
     assert password.get_attribute("type") == "password"
     keep(page, "landing-password")
-    assert violations(page, within="#trial") == []
     password.fill("not shown")
-    convert(entry)
+    convert(page)
     expect(state(entry)).to_have_text("Done: pdf to png.")
     expect(entry.locator(".error")).to_be_hidden()
-    expect(entry.get_by_role("img", name="Preview of secret.pdf")).to_be_visible()
+    expect(entry.get_by_role("img", name="Preview of secret.pdf").first).to_be_visible()
     expect(page.locator("#balance")).to_have_text("1 credit")
     assert not any("not shown" in text for text in page.locator(".sample code").all_text_contents())
 
@@ -173,7 +165,7 @@ def test_warnings(page: Page, site: Running, keep: Save) -> None:
     page.goto("/")
     use_key(page, site.account(credits=1))
     entry = add_file(page, translucent_png(), "drawing.png", "jpeg")
-    convert(entry)
+    convert(page)
     expect(entry.locator(".warnings")).to_contain_text("(alpha_flattened)")
     keep(page, "landing-warnings")
     assert violations(page, within="#trial") == []
@@ -182,21 +174,38 @@ def test_warnings(page: Page, site: Running, keep: Save) -> None:
 def test_what_is_in_a_file(page: Page, site: Running, keep: Save) -> None:
     page.goto("/")
     use_key(page, site.account(credits=1))
-    entry = add_file(page, document("pages", 3), "pages", "jpeg")  # the name does not show the format
+    page.locator("#target").evaluate("select => { select.value = 'jpeg'; }")
+    entry = add_file(page, document("pages", 3), "pages")  # the name does not show the format
     expect(entry.locator(".inspection")).to_have_text(
-        re.compile(r"^pdf to jpeg: \d+ . \d+ pixels. To jpeg: text, .* Only the first of 3 pages was converted.$")
+        re.compile(r"^\d+ . \d+ pixels. Only the first of 3 pages was converted.$")
     )
+    expect(page.locator("#losses")).to_contain_text("In jpeg, text, vectors, layers or pages become pixels.")
     expect(entry.locator(".before img")).to_be_visible()
     keep(page, "landing-inspected")
-    assert violations(page, within="#trial") == []
-    entry.locator("summary").click()
-    entry.locator("[name=pages]").fill("all")
-    convert(entry)
-    expect(entry.locator(".after")).to_have_text("A ZIP archive of 3 files")
+    page.locator('[data-name="pages"] > summary').click()
+    page.locator("#all-pages").fill("all")
+    convert(page)
+    expect(entry.locator(".times")).to_have_text("A ZIP archive of 3 files.")
     found = download(page, entry)
     assert found.suggested_filename == "pages.zip"
     assert len(ZipFile(found.path()).namelist()) == 3
     expect(page.locator("#balance")).to_have_text("0 credits")
+
+
+def test_a_file_without_a_format_is_refused_before_its_upload(page: Page, site: Running) -> None:
+    page.goto("/")
+    use_key(page, site.account(credits=1))
+    sent: list[Request] = []
+    page.on("request", lambda request: sent.append(request))
+    unknown = add_file(page, b"\0no picture at all" * 20_000, "photo.jpg", "png")
+    expect(unknown.locator(".error")).to_contain_text("invalid_file_type")
+    expect(page.locator("#convert")).to_have_text("Nothing to convert")
+    assert [request.url.partition("/try/")[2] for request in sent if request.method == "POST"] == ["identify"]
+    beginning = next(request for request in sent if request.method == "POST")
+    assert 65_536 < int(beginning.all_headers()["content-length"]) < 70_000
+    named = add_file(page, saved_picture(Image.effect_noise((640, 480), 60), "PNG"), "photo.jpg")
+    expect(named.locator(".sizes")).to_contain_text("png, ")
+    expect(page.locator("#convert")).to_have_text("Convert 1 file")
 
 
 def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
@@ -208,18 +217,27 @@ def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
     expect(page.locator("#balance")).to_have_text("0 credits")
     broken = add_file(page, b"no picture at all", "photo.png", "jpeg")
     expect(broken.locator(".error")).to_contain_text("invalid_file_type")
-    expect(broken.get_by_role("link", name="About this error")).to_have_attribute("href", "/docs#invalid_file_type")
+    expect(broken.get_by_role("link", name="About this error")).to_have_attribute(
+        "href", "/docs/errors#invalid_file_type"
+    )
     unpaid = add_file(page, sample("png"), "drawing.png", "jpeg")
-    convert(unpaid)
+    convert(page)
     expect(unpaid.get_by_role("link", name="Buy credits")).to_have_attribute("href", "/dashboard#credits-section")
-    expect(unpaid.get_by_role("button", name="Convert")).to_be_focused()
-    (tmp_path / "large.png").write_bytes(bytes(10 * MIB + 1))
+    expect(page.get_by_role("button", name="Convert 1 file")).to_be_focused()
+    (tmp_path / "large.png").write_bytes(sample("png") + bytes(10 * MIB + 1))
     large = add_file(page, tmp_path / "large.png")
-    convert(large)
+    convert(page)
     expect(large.locator(".error")).to_contain_text("The file is larger than 10 MB.")
+    large.get_by_role("button", name="Remove").click()
     page.route("**/convert", lambda route: route.abort())
-    convert(unpaid)
+    convert(page)
     expect(unpaid.locator(".error")).to_contain_text("The server cannot be reached.")
+    other = add_file(page, sample("pdf"), "page.pdf")
+    page.locator("#target").select_option("svg")
+    expect(unpaid.locator(".inspection")).to_contain_text("png does not convert to svg.")
+    unpaid.get_by_label("Convert to").select_option("webp")
+    expect(unpaid.locator(".sizes")).to_contain_text("→ webp")
+    expect(other.locator(".sizes")).to_contain_text("→ svg")
     keep(page, "landing-refused")
     assert violations(page, within="#trial") == []
 
@@ -229,12 +247,14 @@ def test_trials_without_a_key(trial_page: Page, keep: Save) -> None:
     expect(page.get_by_text("Trial", exact=True)).to_be_visible()
     entry = add_file(page, sample("tiff"), "scan.tiff", "png")
     for left in range(TRIALS_PER_ADDRESS - 1, -1, -1):
-        convert(entry)
+        expect(page.locator("#cost")).to_contain_text(f"Uses 1 of your {left + 1} trial conversion")
+        convert(page)
         expect(page.locator("#trials-left")).to_have_text(f"{left} of {TRIALS_PER_ADDRESS} conversions left today")
         expect(state(entry)).to_have_text("Done: tiff to png.")
+        page.locator("#all-width").fill(str(100 + left))
     assert download(page, entry).path().read_bytes().startswith(b"\x89PNG")
-    assert entry.locator(".after img").evaluate("image => image.naturalWidth") == 168
-    convert(entry)
+    assert entry.locator(".after-picture").evaluate("image => image.naturalWidth") == 101
+    convert(page)
     expect(entry.locator(".error")).to_contain_text(f"{FREE_CREDITS} free conversions")
     expect(entry.get_by_role("link", name="Get an API key")).to_have_attribute("href", "/register")
     expect(entry.get_by_role("link", name="Download")).to_be_visible()
@@ -242,16 +262,6 @@ def test_trials_without_a_key(trial_page: Page, keep: Save) -> None:
         page.set_viewport_size({"width": width, "height": 900})
         keep(page, f"landing-trials-used-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert violations(page, within="#trial") == []
-
-
-def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
-    page.goto("/")
-    for name in ("heic", "cr2", "pdf", "psd", "tiff"):
-        entry = add_file(page, sample(name), f"picture.{name}")
-        picture = entry.get_by_role("img", name=f"Preview of picture.{name}")
-        expect(picture).to_be_visible()
-        assert picture.evaluate("image => image.naturalWidth") > 0
 
 
 def test_several_files(page: Page, site: Running, keep: Save) -> None:
@@ -262,27 +272,21 @@ def test_several_files(page: Page, site: Running, keep: Save) -> None:
     drop(page, "one.png", "two.png")
     entries = page.locator("#files > li")
     expect(entries).to_have_count(2)
-    page.get_by_label("Convert all to").select_option("webp")
     page.get_by_role("button", name="Convert 2 files").click()
     drop(page, "three.png")
     expect(entries).to_have_count(3)
     for index in range(2):
         expect(state(entries.nth(index))).to_have_text("Done: png to webp.")
     expect(state(entries.nth(2))).to_have_text("")
-    page.get_by_label("Convert all to").select_option("tiff")
-    page.get_by_role("button", name="Convert 3 files").click()
+    expect(page.locator("#convert")).to_have_text("Convert 1 file")
+    page.locator("#target").select_option("tiff")
+    page.get_by_role("button", name="Convert 3 new or changed files").click()
     for index, name in enumerate(("one", "two", "three")):
         expect(state(entries.nth(index))).to_have_text("Done: png to tiff.")
         assert download(page, entries.nth(index)).suggested_filename == f"{name}.tiff"
     expect(page.locator("#balance")).to_have_text("4 credits")
+    entries.last.get_by_role("button", name="Compare").click()
     expect(entries.last.get_by_role("img", name="Preview of three.tiff")).to_be_visible()
-    for width in (1280, 360):
-        page.set_viewport_size({"width": width, "height": 900})
-        keep(page, f"landing-several-{width}")
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.emulate_media(color_scheme="dark")
-    keep(page, "landing-several-dark")
-    assert violations(page, within="#trial") == []
 
 
 def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: Save) -> None:
@@ -292,23 +296,24 @@ def test_progress_and_cancellation(stalled: tuple[Page, EndlessExecutor], keep: 
     entries = [add_file(page, sample("png"), name, "jpeg") for name in names]
     expect(page.locator("#message")).to_have_text("three.png: added.")
     inspections = executor.cancelled  # conversions end inspections
-    for entry in entries:
-        convert(entry)
+    convert(page)
     expect(state(entries[0])).to_have_text("Converting…")
     expect(state(entries[1])).to_have_text("Converting…")
     expect(state(entries[2])).to_have_text("Waiting…")
     expect(entries[0].get_by_role("progressbar")).to_be_visible()
+    expect(page.locator("#convert")).to_have_text("Converting…")
     keep(page, "landing-converting")
     assert violations(page, within="#trial") == []
-    cancel = entries[0].get_by_role("button", name="Cancel")
-    cancel.click()
+    entries[0].get_by_role("button", name="Cancel").click()
     expect(state(entries[0])).to_have_text("Cancelled.")
-    expect(entries[0].get_by_role("button", name="Convert")).to_be_focused()
+    expect(entries[0].get_by_role("button", name="Remove")).to_be_focused()
     expect(state(entries[2])).to_have_text("Converting…")
-    convert(entries[0])
+    convert(page)
     expect(state(entries[0])).to_have_text("Waiting…")
-    cancel.click()
-    expect(state(entries[0])).to_have_text("Cancelled.")
+    page.locator("#cancel-all").click()
+    for entry in entries:
+        expect(state(entry)).to_have_text("Cancelled.")
+    expect(page.locator("#convert")).to_be_focused()
     assert eventually(lambda: executor.cancelled > inspections)
     entries[1].get_by_role("button", name="Remove").click()
     expect(page.locator("#files > li")).to_have_count(2)
@@ -330,14 +335,15 @@ def test_changes_during_an_upload(page: Page, site: Running) -> None:
     network.send("Network.enable")
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": MIB}
     network.send("Network.emulateNetworkConditions", slow)
-    convert(entry)
+    convert(page)
     bar = entry.get_by_role("progressbar", name="Upload of drawing.png").element_handle()
     page.wait_for_function("bar => bar.value > 0 && bar.value < 1", arg=bar)
-    entry.get_by_label("Convert to").select_option("tiff")
+    page.locator("#target").select_option("tiff")
     drop(page, "another.png")
     expect(state(entry)).to_have_text("Done: png to webp.")
     assert download(page, entry).suggested_filename == "drawing.webp"
     expect(page.locator("#files > li")).to_have_count(2)
+    expect(page.locator("#convert")).to_have_text("Convert 2 new or changed files")
 
 
 def test_rate_limits_are_waited_for(page: Page, site: Running) -> None:
@@ -356,7 +362,7 @@ def test_rate_limits_are_waited_for(page: Page, site: Running) -> None:
             route.fulfill(status=429, headers={"Retry-After": "2"}, json={"error": refusal})
 
     page.route("**/api/v1/convert", refuse_once)
-    convert(entry)
+    convert(page)
     expect(state(entry)).to_have_text("Too many requests, waiting 2 s…")
     expect(state(entry)).to_have_text("Done: png to webp.")
 
@@ -374,14 +380,12 @@ def test_removal_of_the_key(page: Page, site: Running) -> None:
 def test_keyboard(page: Page) -> None:
     page.goto("/")
     entry = add_file(page, sample("png"), "drawing.png", "webp")
-    entry.get_by_label("Convert to").focus()
+    page.locator("#target").focus()
     page.keyboard.press("Tab")
-    expect(entry.get_by_role("button", name="Convert")).to_be_focused()
+    expect(page.get_by_role("button", name="Convert 1 file")).to_be_focused()
     page.keyboard.press("Enter")
     expect(state(entry)).to_have_text("Done: png to webp.")
-    expect(entry.get_by_role("button", name="Convert", exact=True)).to_be_focused()
-    page.keyboard.press("Tab")
-    expect(entry.get_by_role("link", name="Download")).to_be_focused()
+    expect(page.locator("#convert")).to_be_focused()
     entry.get_by_role("button", name="Remove").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#file")).to_be_focused()

@@ -1,11 +1,12 @@
 """Responses about files, conversions and batches."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, computed_field
 
-from engine.outcome import Outcome, WarningRecord
+from engine.outcome import Outcome, WarningRecord, is_none
 from storage.field_types import BatchId, Count, Cursor, FileId, Size, Timestamp
 from storage.tables.batches import Batch
 from storage.tables.files import File
@@ -93,9 +94,8 @@ def reduction_percent(original_size: int, outcome: Outcome) -> float:
 
 
 @dataclass(frozen=True)
-class PlannedConversion(Flat):
-    """A conversion that was not run, because of `dry_run`, and what its result would be, as far as the file's header
-    shows it."""
+class PlannedResult:
+    """A result that was not made, because of `dry_run`, as far as the file's header shows it."""
 
     input_format: Annotated[str, Field(examples=["jpeg"])]
     output_format: Annotated[str, Field(examples=["webp"])]
@@ -119,6 +119,32 @@ class PlannedConversion(Flat):
     warnings: Annotated[
         tuple[WarningRecord, ...], Field(description="What the result would lose, as far as the header tells it.")
     ] = ()
+
+
+@dataclass(frozen=True)
+class PlannedConversion(Flat):
+    """A conversion that was not run, because of `dry_run`, and what its result would be, as far as the file's header
+    shows it."""
+
+    result: Inline[PlannedResult]
+    outputs: Annotated[
+        tuple[PlannedResult, ...] | None,
+        Field(description="The results, in the order of the field `outputs`.", exclude_if=is_none),
+    ] = None
+
+    @classmethod
+    def of_several(cls, outputs: Sequence[PlannedResult], output_format: str) -> "PlannedConversion":
+        """The conversion whose results are in a ZIP. Its facts are those of the first one, or sums."""
+        whole = replace(
+            outputs[0],
+            output_format=output_format,
+            credits=sum(one.credits for one in outputs),
+            pages=sum(one.pages or 1 for one in outputs),
+            container="zip",
+            file_count=len(outputs),
+            warnings=tuple(dict.fromkeys(warning for one in outputs for warning in one.warnings)),
+        )
+        return cls(whole, tuple(outputs))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from convertd_client import schema, transfers
 from convertd_client.job_calls import JobCalls
-from convertd_client.parameters import ToolOption, as_form, quoted, split_tool_arguments
+from convertd_client.parameters import ToolOption, as_form, files_of_tool, quoted, split_fields
 from convertd_client.schema import ConvertOptions
 from convertd_client.transfers import FilePath, PartialDownload, Progress, Source
 from convertd_client.transport import ConvertdError
@@ -51,7 +51,7 @@ class Calls(JobCalls):
         self,
         /,
         source: Source | None,
-        target: str,
+        target: str | None = None,
         *,
         url: str | None = None,
         to: FilePath | None = None,
@@ -62,10 +62,11 @@ class Calls(JobCalls):
     ) -> Result:
         """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        Without a source, the server fetches the file from the `url`. `name` replaces the filename of the source.
-        `conversion` returns the options of a pair of formats. If the result is a ZIP archive, the file has the suffix
-        .zip. Raises OSError before the request if the file cannot be written, FileExistsError if it exists and
-        `overwrite` is not set.
+        The options `outputs` and `preset` can say what the result is, instead of the target. Without a source, the
+        server fetches the file from the `url`. `name` replaces the filename of the source. `conversion` returns the
+        options of a pair of formats; paths, bytes and open files are sent as files. If the result is a ZIP archive, the
+        file has the suffix .zip. Raises OSError before the request if the file cannot be written, FileExistsError if it
+        exists and `overwrite` is not set.
         """
         fields = {**options, "output_format": target, "url": url}
         return await self._convert("/convert", _file(source), fields, to, overwrite, name, progress)
@@ -74,7 +75,7 @@ class Calls(JobCalls):
         self,
         /,
         source: Source | None,
-        target: str,
+        target: str | None = None,
         *,
         url: str | None = None,
         name: str | None = None,
@@ -82,8 +83,8 @@ class Calls(JobCalls):
         **options: Unpack[ConvertOptions],
     ) -> schema.Inspection:
         """Identifies a file and returns what its conversion would do. Converts nothing, and costs nothing."""
-        fields = as_form(**options, output_format=target, url=url)
-        with transfers.open_form(fields, _file(source), name, progress) as form:
+        texts, files = split_fields({**options, "output_format": target, "url": url})
+        with transfers.open_form(texts, [*_file(source), *files], name, progress) as form:
             return await self._api.call(schema.Inspection, "POST", "/convert/inspect", files=form)
 
     async def tool(
@@ -103,8 +104,8 @@ class Calls(JobCalls):
         Without files, the server fetches the file from the option `url`, or several from `urls`. The other arguments
         are as in `convert`; `name` replaces the filename of the first file.
         """
-        sent, fields = split_tool_arguments(files, options)
-        return await self._convert(f"/tools/{quoted(tool)}", sent, fields, to, overwrite, name, progress)
+        sent = files_of_tool(files)
+        return await self._convert(f"/tools/{quoted(tool)}", sent, options, to, overwrite, name, progress)
 
     async def merge_pdfs(self, /, sources: Sequence[Source], **options: Any) -> Result:
         """Merges 2 to 20 PDFs into one, in their order. Further arguments are as in `tool`, such as `to`."""
@@ -135,7 +136,9 @@ class Calls(JobCalls):
         params = as_form(status=status, limit=limit, cursor=cursor)
         return await self._api.call(schema.FileList, "GET", "/files", params=params)
 
-    async def convert_file(self, /, file_id: str, target: str, **options: Unpack[ConvertOptions]) -> Result:
+    async def convert_file(
+        self, /, file_id: str, target: str | None = None, **options: Unpack[ConvertOptions]
+    ) -> Result:
         """Converts a stored file. `download` fetches the result."""
         body = {**options, "output_format": target}
         return await self._api.call(Result, "POST", f"/files/{quoted(file_id)}/convert", json=body, idempotent=True)
@@ -160,6 +163,25 @@ class Calls(JobCalls):
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
             await self._api.send("POST", "/files/zip", json={"file_ids": [*file_ids]}, download=download)
             return Download(download.size, download.content, download.path)
+
+    async def put_preset(
+        self, name: str, target: str | None = None, **options: Unpack[ConvertOptions]
+    ) -> schema.Preset:
+        """Keeps options under a name, which the option `preset` of conversions uses."""
+        body = {**options, "output_format": target}
+        return await self._api.call(schema.Preset, "PUT", f"/presets/{quoted(name)}", json=body)
+
+    async def preset(self, name: str) -> schema.Preset:
+        """Returns a preset."""
+        return await self._api.call(schema.Preset, "GET", f"/presets/{quoted(name)}")
+
+    async def presets(self) -> tuple[schema.Preset, ...]:
+        """Returns all presets."""
+        return await self._api.call(tuple[schema.Preset, ...], "GET", "/presets", member="presets")
+
+    async def delete_preset(self, name: str) -> None:
+        """Deletes a preset."""
+        await self._api.send("DELETE", f"/presets/{quoted(name)}")
 
     async def link(self, file_id: str, *, expires_in: int = 3600) -> schema.Link:
         """Returns a link to a result that needs no API key, for some seconds or until the file is deleted."""
@@ -187,7 +209,7 @@ class Calls(JobCalls):
         return await self._store(f"/batch/{quoted(batch_id)}/files", source, url, name, progress)
 
     async def convert_batch(
-        self, /, batch_id: str, file_ids: Sequence[str], target: str, **options: Unpack[ConvertOptions]
+        self, /, batch_id: str, file_ids: Sequence[str], target: str | None = None, **options: Unpack[ConvertOptions]
     ) -> schema.BatchResult:
         """Converts files of a batch in parallel, with the same options. A failed file does not affect the others."""
         path = f"/batch/{quoted(batch_id)}/convert"
@@ -290,7 +312,8 @@ class Calls(JobCalls):
     ) -> Result:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            with transfers.open_form(as_form(**fields), files, name, progress) as form:
+            texts, further = split_fields(fields)
+            with transfers.open_form(texts, [*files, *further], name, progress) as form:
                 result = await self._api.call(Result, "POST", path, files=form, idempotent=True)
             try:
                 await self._fetch(result.file_id, download, result.container)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from convertd_client import schema, transfers
-from convertd_client.parameters import ToolOption, as_form, quoted, split_tool_arguments
+from convertd_client.parameters import ToolOption, as_form, files_of_tool, quoted, split_fields
 from convertd_client.schema import ConvertOptions
 from convertd_client.transfers import Progress, Source
 from convertd_client.transport import Transport
@@ -25,7 +25,7 @@ class JobCalls:
         self,
         /,
         source: Source | None,
-        target: str,
+        target: str | None = None,
         *,
         url: str | None = None,
         tag: str | None = None,
@@ -55,16 +55,15 @@ class JobCalls:
         **options: ToolOption,
     ) -> schema.Job:
         """Uploads files, on which a tool runs in the background. The arguments are as in `tool` and `submit`."""
-        sent, fields = split_tool_arguments(files, options)
-        path = f"/tools/{quoted(tool)}"
-        return await self._submit(path, sent, {**fields, "tag": tag, "webhook_url": webhook_url}, name, progress)
+        path, fields = f"/tools/{quoted(tool)}", {**options, "tag": tag, "webhook_url": webhook_url}
+        return await self._submit(path, files_of_tool(files), fields, name, progress)
 
     async def submit_batch(
         self,
         /,
         batch_id: str,
         file_ids: Sequence[str],
-        target: str,
+        target: str | None = None,
         *,
         tag: str | None = None,
         webhook_url: str | None = None,
@@ -115,5 +114,6 @@ class JobCalls:
         progress: Progress | None,
     ) -> schema.Job:
         request: dict[str, Any] = {"idempotent": True, "prefer": "respond-async"}
-        with transfers.open_form(as_form(**fields), files, name, progress) as form:
+        texts, further = split_fields(fields)
+        with transfers.open_form(texts, [*files, *further], name, progress) as form:
             return await self._api.call(schema.Job, "POST", path, files=form, **request)

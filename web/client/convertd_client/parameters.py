@@ -20,14 +20,16 @@ def as_form(**fields: object) -> dict[str, str]:
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
 
 
-def split_tool_arguments(
-    files: Source | Sequence[Source], options: Mapping[str, ToolOption]
-) -> tuple[list[tuple[str, Any]], dict[str, ToolOption]]:
-    """Returns the files of a tool with their fields, and its options that are no files."""
+def files_of_tool(files: Source | Sequence[Source]) -> list[tuple[str, Any]]:
+    """The files of a tool with their fields."""
     is_single = isinstance(files, str) or is_file(files)
-    sent: list[tuple[str, Any]] = [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
-    sent += [(option, value) for option, value in options.items() if is_file(value)]
-    return sent, {option: value for option, value in options.items() if not is_file(value)}
+    return [("file", files)] if is_single else [("files[]", one) for one in cast(Any, files)]
+
+
+def split_fields(fields: Mapping[str, object]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """The fields as text, and those that are files."""
+    files = [(name, value) for name, value in fields.items() if is_file(value)]
+    return as_form(**{name: value for name, value in fields.items() if not is_file(value)}), files
 
 
 def is_file(value: object) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from os import PathLike
+from typing import Any, BinaryIO, Literal, TypedDict
 
 from convertd_client.transport import ConvertdError
 
@@ -17,6 +18,13 @@ class ConvertOptions(TypedDict, total=False):
 
     export_url: str  # A presigned URL, such as of S3, to which the server also sends the result by PUT.
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
+    # Several results instead of one: a list of objects, each with `output_format`, options and a `name`.
+    outputs: tuple[Mapping[str, Any], ...]
+    preset: str  # The preset of the account whose fields the request has, where it does not have its own.
+    # The name of the result: text with the fields {name}, of the upload without its extension, {ext}, {format}, …
+    filename: str
+    # With the output format `auto`: the formats of which the smallest file is the result, among those that keep …
+    formats: str
     frames: str  # every:N keeps one of N frames, which is shown for the time of all N.
     reverse: bool  # Plays an animation backwards.
     delay: int  # Milliseconds for which each frame is shown.
@@ -35,7 +43,12 @@ class ConvertOptions(TypedDict, total=False):
     pad: str
     background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     at: float  # Seconds into a clip: the frame shown then.
-    color_space: Literal["keep", "srgb", "gray"]  # Color space into which the pixels are converted.
+    # Color space into which the pixels are converted: p3 is that of current screens, cmyk that of …
+    color_space: Literal["keep", "srgb", "gray", "p3", "cmyk"]
+    # ICC profile to which the colors are converted, and which the result has: srgb, p3, adobe-rgb, fogra39 …
+    output_profile: str | PathLike[str] | bytes | BinaryIO
+    # How colors outside of those of the new profile are changed; relative keeps all others.
+    intent: Literal["perceptual", "relative", "saturation", "absolute"]
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     exposure: float  # Brightens or darkens pictures with linear light, in stops.
     # Size of the pages on which text is laid out.
@@ -81,6 +94,18 @@ class ConvertOptions(TypedDict, total=False):
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
+    # A picture to draw on the result, before `radius` and `pad`; of several pages or frames the first.
+    watermark: str | PathLike[str] | bytes | BinaryIO
+    watermark_text: str  # A text to draw on the result instead of a picture, in one line and in any script.
+    # Where the watermark is: center, north, northeast and so on; around the point x,y (0 to 1) as far as the …
+    watermark_position: str
+    watermark_opacity: float  # Opacity of the watermark; 1 hides what is below.
+    # Width of the watermark, before it is turned, in percent of the width of the picture; less where it would not …
+    watermark_size: float
+    # Distance of the watermark to the edges, in a tile to the next one, in percent of the width.
+    watermark_margin: float
+    watermark_angle: float  # Degrees counterclockwise by which the watermark turns.
+    watermark_color: str  # CSS color of `watermark_text`, which has a thin outline in black or white.
     alpha_quality: int  # Quality of the transparency in lossy WebP; 100 is lossless.
 
 
@@ -217,6 +242,7 @@ class BatchEntry:
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.
     deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    outputs: tuple[OutputResult, ...] = ()  # The results in the ZIP, in the order of the field `outputs`.
     reduction_percent: float | None = None  # Size reduction in percent.
     download_url: str | None = None  # Path to download the result.
     result_file_id: str | None = None  # The file of the result.
@@ -278,6 +304,7 @@ class ConversionResult:
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.
     deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    outputs: tuple[OutputResult, ...] = ()  # The results in the ZIP, in the order of the field `outputs`.
     reduction_percent: float  # Size reduction in percent.
     download_url: str  # Path to download the result.
     request_id: str  # The request's id in the server's log.
@@ -349,6 +376,7 @@ class Inspection:
     container: str | None = None  # Set if the result would be an archive.
     file_count: int  # Files in the `container`.
     warnings: tuple[FidelityWarning, ...]  # What the result would lose, as far as the header tells it.
+    outputs: tuple[Mapping[str, Any], ...] = ()  # The results, in the order of the field `outputs`.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -446,6 +474,35 @@ class Pair:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A preset of the account."""
+
+    name: str  # The name of the preset.
+    fields: Mapping[str, Any]  # The fields of requests that it keeps.
+    created_at: str  # UTC.
+    updated_at: str  # UTC.
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputResult:
+    """One of several results, which are in a ZIP."""
+
+    output_format: str  # The canonical name of the target format.
+    processed_size: int  # Size of the result in bytes.
+    filename: str  # The name of the result in the ZIP.
+    offset: int  # Where the result begins in the ZIP, in bytes.
+    media_type: str  # The media type of the result.
+    warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
+    container: str | None = None  # Set if the result is an archive of its pages.
+    file_count: int  # Files in the `container`.
+    width: int | None = None  # Width in pixels; null for vectors.
+    height: int | None = None  # Height in pixels; null for vectors.
+    pages: int | None = None  # Pages or frames.
+    quality_used: int | None = None  # The quality that `max_bytes` led to.
+    download_url: str | None = None  # Path to download the result.
+
+
+@dataclass(frozen=True, kw_only=True)
 class Purchase:
     """An open checkout."""
 
@@ -517,6 +574,7 @@ class StoredFile:
     page_count: int | None = None  # Pages of the result of a tool.
     original_page_count: int | None = None  # Pages of all files that a tool received.
     deleted_pages: tuple[int, ...] = ()  # Deleted pages, counted from 1.
+    outputs: tuple[OutputResult, ...] = ()  # The results in the ZIP, in the order of the field `outputs`.
     reduction_percent: float | None = None  # Size reduction in percent.
     download_url: str | None = None  # Path to download the result.
     error: FileError | None = None  # The error of the last conversion, if it failed.

@@ -1,0 +1,228 @@
+"""Conversions to profiles by name and from files, compared with libvips in 8 and 16 bits."""
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+import pyvips
+from PIL import Image, ImageCms
+
+from engine import CorruptInput, InvalidOption, OptionValue, UnknownFormat
+from plugins import _profiles, colors
+from tests.support.results.conversions import codes, convert, convert_with, opened
+from tests.support.samples.generated import saved
+from tests.support.samples.rasters import ink_profile, photo, raster_of, swapped_profile
+
+_SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+_INK = (Path(_profiles.__file__).parent / "_icc" / "ISOcoated_v2_300_bas.icc").read_bytes()
+
+
+def _deep(image: Image.Image, profile: bytes | None = None) -> bytes:
+    picture = pyvips.Image.new_from_array(np.asarray(image, np.uint16) * 257).copy(interpretation="rgb16")
+    if profile:
+        picture.set_type(pyvips.GValue.blob_type, "icc-profile-data", profile)
+    data: bytes = picture.tiffsave_buffer()
+    return data
+
+
+def _transformed(image: Any, source: bytes, target: bytes, folder: Path, **options: Any) -> Any:
+    """What libvips makes of samples in sRGB or another profile, from 0 to 1."""
+    (folder / "source.icc").write_bytes(source)
+    (folder / "target.icc").write_bytes(target)
+    picture = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation="srgb")
+    files = {"input_profile": str(folder / "source.icc"), "embedded": False}
+    return picture.icc_transform(str(folder / "target.icc"), depth=16, **files, **options).numpy() / 65535
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("srgb", "RGB"), ("p3", "RGB"), ("adobe-rgb", "RGB"), ("fogra39", "CMYK"), ("swop", "CMYK")],
+)
+def test_colors_are_those_of_libvips(name: str, mode: str, deep: bool, tmp_path: Path) -> None:
+    image, source = photo(), swapped_profile()
+    data = _deep(image, source) if deep else saved(image, "PNG", icc_profile=source)
+
+    result = convert(data, "tiff", output_profile=name)
+
+    picture = pyvips.Image.tiffload_buffer(result.data)
+    samples, profile = picture.numpy(), picture.get("icc-profile-data")
+    assert samples.dtype == (np.uint16 if deep else np.uint8)
+    assert profile == _profiles.named(name).data
+    assert (samples.shape[2], codes(result)) == (len(mode), set())
+    expected = _transformed(image, source, profile, tmp_path, intent="relative", black_point_compensation=True)
+    assert np.sqrt(((samples / np.iinfo(samples.dtype).max - expected) ** 2).mean()) < 0.01  # 40 dB
+
+
+@pytest.mark.parametrize("intent", ["perceptual", "saturation", "absolute"])
+def test_intents_are_those_of_libvips(intent: str, tmp_path: Path) -> None:
+    result = convert(saved(photo(), "PNG"), "tiff", color_space="cmyk", intent=intent)
+
+    samples = np.asarray(opened(result.data)) / 255
+    expected = _transformed(photo(), _SRGB, _INK, tmp_path, intent=intent)
+    assert np.sqrt(((samples - expected) ** 2).mean()) < 0.01
+    assert (
+        np.abs(
+            samples - np.asarray(opened(convert(saved(photo(), "PNG"), "tiff", color_space="cmyk").data)) / 255
+        ).max()
+        > 0.02
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "red", "green"),
+    [
+        ("srgb", (0.64, 0.33), (0.3, 0.6)),
+        ("p3", (0.68, 0.32), (0.265, 0.69)),
+        ("adobe-rgb", (0.64, 0.33), (0.21, 0.71)),
+    ],
+)
+def test_named_profiles_have_their_primaries(name: str, red: Any, green: Any) -> None:
+    profile = ImageCms.getOpenProfile(BytesIO(_profiles.named(name).data)).profile
+
+    chromaticity = {color: getattr(profile, f"{color}_primary")[1][:2] for color in ("red", "green")}
+    adapted = {"red": red, "green": green}  # to the white of profiles, D50, which moves them a little
+    assert all(chromaticity[color] == pytest.approx(adapted[color], abs=0.05) for color in adapted)
+
+
+@pytest.mark.parametrize("target", ["png", "jpeg", "webp", "avif", "tiff"])
+def test_colors_come_back_from_p3(target: str) -> None:
+    quality: dict[str, OptionValue] = (
+        {"quality": 95, "subsampling": "4:4:4"}
+        if target in ("jpeg", "avif")
+        else {"lossless": True}
+        if target == "webp"
+        else {}
+    )
+    wide = convert(saved(photo(), "PNG"), target, color_space="p3", **quality).data
+
+    assert opened(wide).info["icc_profile"] == _profiles.named("p3").data
+    difference = np.asarray(opened(convert(wide, "png", color_space="srgb").data).convert("RGB"), int) - np.asarray(
+        photo(), int
+    )
+    assert np.sqrt((difference**2).mean()) < 5
+    plain = np.asarray(opened(wide).convert("RGB"), int)
+    assert np.abs(plain - np.asarray(photo(), int)).mean() > 4  # the samples are others
+
+
+def test_pixels_of_an_animation_have_the_profile() -> None:
+    frames = [Image.new("RGB", (20, 20), color) for color in ("red", "lime", "blue")]
+    data = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True)
+
+    result = opened(convert(data, "webp", color_space="p3", lossless=True).data)
+
+    seen = []
+    for index in range(3):
+        result.seek(index)
+        seen.append(result.convert("RGB").getpixel((5, 5)))
+    assert result.info["icc_profile"] == _profiles.named("p3").data
+    assert np.abs(np.array(seen) - [(234, 51, 35), (117, 251, 76), (0, 0, 245)]).max() <= 3
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_inks_are_laid_on_the_background(deep: bool) -> None:
+    image = Image.new("RGBA", (8, 8), (255, 0, 0, 0))
+    data = saved(image, "PNG")
+    data = convert(data, "png", bit_depth=16).data if deep else data
+
+    white, blue = (convert(data, "tiff", color_space="cmyk", **options) for options in ({}, {"background": "#0000ff"}))
+
+    assert codes(white) == codes(blue) == {"alpha_flattened"}
+    seen = [pyvips.Image.tiffload_buffer(result.data).numpy()[4, 4] for result in (white, blue)]
+    unit = 65535 if deep else 255
+    assert seen[0].max() <= unit * 0.02
+    assert seen[1][:2].min() >= unit * 0.7
+
+
+def test_an_opaque_picture_loses_nothing_in_inks() -> None:
+    assert (
+        codes(convert(saved(photo().convert("RGBA").convert("RGB").convert("RGBA"), "PNG"), "jpeg", color_space="cmyk"))
+        == set()
+    )
+
+
+@pytest.mark.parametrize("profile", [None, ink_profile()])
+def test_inks_stay_as_they_are(profile: bytes | None) -> None:
+    inks = photo().convert("CMYK")
+    data = saved(inks, "TIFF", icc_profile=profile)
+
+    for options in ({}, {"color_space": "cmyk"}):
+        result = opened(convert(data, "tiff", **options).data)
+        assert result.info.get("icc_profile") == profile
+        assert np.array_equal(np.asarray(result), np.asarray(inks))
+    other = opened(convert(data, "tiff", output_profile="swop").data)
+    assert other.mode == "CMYK"
+    assert not np.array_equal(np.asarray(other), np.asarray(inks))
+
+
+@pytest.mark.parametrize(("target", "space"), [("png", "cmyk"), ("bmp", "cmyk"), ("bmp", "p3"), ("gif", "p3")])
+def test_color_spaces_that_the_target_does_not_hold_are_refused(target: str, space: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        convert(saved(photo(), "PNG"), target, color_space=space)
+
+    assert (caught.value.param, space in caught.value.details["available"]) == ("color_space", False)
+
+
+def test_a_target_without_profiles_ignores_one() -> None:
+    data = saved(photo(), "PNG")
+    result = convert(data, "bmp", output_profile="p3")
+
+    assert codes(result) == {"option_ignored"}
+    assert result.data == convert(data, "bmp").data
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"color_space": "gray", "output_profile": "p3"},
+        {"color_space": "srgb", "output_profile": "p3"},
+        {"color_space": "p3", "output_profile": "adobe-rgb"},
+        {"color_space": "cmyk", "output_profile": "srgb"},
+        {"color_space": "gray", "output_profile": "fogra39"},
+    ],
+)
+def test_profiles_of_another_color_space_are_refused(options: dict[str, OptionValue]) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        convert(saved(photo(), "PNG"), "tiff", **options)
+
+    assert (caught.value.param, caught.value.reason) == ("output_profile", "exclusive")
+
+
+def test_an_intent_without_a_profile_is_told() -> None:
+    assert codes(convert(saved(photo(), "PNG"), "png", intent="absolute")) == {"option_ignored"}
+    assert codes(convert(saved(photo(), "PNG"), "png", color_space="gray", intent="absolute")) == {"option_ignored"}
+
+
+def test_a_profile_can_be_a_file() -> None:
+    gray = bytes(imagecodecs.cms_profile("gray", transferfunction=np.linspace(0, 1, 256).astype(np.float32)))
+    for profile, mode in ((swapped_profile(), "RGB"), (_INK, "CMYK"), (gray, "L")):
+        result = opened(convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": profile}).data)
+        assert (result.mode, result.info["icc_profile"]) == (mode, profile)
+    swapped = opened(convert_with(saved(photo(), "PNG"), "png", {"output_profile": swapped_profile()}).data)
+    assert np.abs(np.asarray(swapped, int)[..., [1, 0, 2]] - np.asarray(photo(), int)).max() <= 2
+
+
+def test_files_that_are_no_profile_of_results_are_refused() -> None:
+    with pytest.raises(UnknownFormat):
+        convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": saved(photo(), "PNG")})
+    for damaged in (_INK[:300], ink_profile(), ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()):
+        with pytest.raises(CorruptInput) as caught:
+            convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": damaged})
+        assert caught.value.details["index"] == 1
+
+
+def test_a_file_must_be_there() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        convert(saved(photo(), "PNG"), "tiff", output_profile="file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7")
+
+    assert (caught.value.param, caught.value.reason) == ("output_profile", "no_file")
+
+
+def test_the_header_shows_no_more_than_the_pixels() -> None:
+    """A dry run looks at a transparent pixel of the mode; inks would lose its transparency."""
+    raster = raster_of(photo(mode="RGBA"))
+
+    assert colors.color_space.run(raster, color_space="cmyk").sample is None

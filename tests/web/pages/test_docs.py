@@ -1,0 +1,151 @@
+"""The pages of the documentation over HTTP: what is on them, their links, and the index of the search."""
+
+import re
+from typing import Any, get_args
+
+import pytest
+from PIL import Image
+from tornado.escape import xhtml_escape
+
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS
+from tests.support.requests import http
+from tests.support.results.conversions import opened
+from tests.support.samples.generated import saved
+from tests.support.servers.in_process import Running, Servers
+from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
+from web.api.operations import Tag
+from web.services.catalogue import documented_options, format_groups
+from web.services.docs_contents import DOCS_PAGES, read_entries
+from web.services.option_groups import MORE, OPTION_GROUPS, grouped
+
+PAGES = [page for page in DOCS_PAGES if page.name != f"options/{MORE.name}"]
+
+
+@pytest.fixture(scope="module")
+def texts(server: Running) -> dict[str, str]:
+    """The HTML of every page by its path."""
+    return {page.path: http.get(server.url + page.path).raise_for_status().text for page in PAGES}
+
+
+def test_anchors_are_unique_and_links_lead_somewhere(texts: dict[str, str]) -> None:
+    anchors = {path: re.findall(r'\sid="([^"]+)"', text) for path, text in texts.items()}
+    for path, text in texts.items():
+        assert len(anchors[path]) == len({*anchors[path]})
+        for target, anchor in re.findall(r'href="(/docs[^"#?]*)?(?:#([^"]+))?"', text):
+            assert target in ("", *texts), (path, target)
+            assert not anchor or anchor in anchors[target or path], (path, anchor)
+
+
+def test_contents_show_the_place(texts: dict[str, str]) -> None:
+    for page in PAGES:
+        assert f'href="{page.path}" aria-current="page">{page.title}<' in texts[page.path]
+        assert texts[page.path].count("aria-current=") == 2, "one of them in the header"
+
+
+def test_each_operation_is_on_one_page(server: Running, texts: dict[str, str]) -> None:
+    assert {tag for page in DOCS_PAGES for tag in page.tags} == {*get_args(Tag)}
+    paths: dict[str, Any] = http.get(f"{server.api}/openapi.json").json()["paths"]
+    for path, item in paths.items():
+        ids = [one["operationId"] for method, one in item.items() if method != "servers"]
+        twin = path.endswith("/json") and path.removesuffix("/json") in paths
+        assert all(sum(f'id="{id_}"' in text for text in texts.values()) == (not twin) for id_ in ids)
+
+
+def test_every_option_has_a_group_and_a_label(servers: Servers) -> None:
+    groups = {group.name: own for group, own in grouped(documented_options(servers.registry))}
+    assert MORE.name not in groups
+    assert sum(len(group.labels) for group in OPTION_GROUPS) == len(
+        {n for group in OPTION_GROUPS for n in group.labels}
+    )
+    for group in OPTION_GROUPS:
+        assert {*group.words} <= {*group.labels}
+
+
+def test_every_option_is_described(texts: dict[str, str], servers: Servers) -> None:
+    taken = {
+        name: servers.registry.options[name]
+        for plan in servers.registry.catalogue()
+        for name in servers.registry.pair_options(plan)
+    }
+    rows = dict(row for text in texts.values() for row in re.findall(r'<tr id="option-(\w+)"[^>]*>(.*?)</tr>', text))
+    assert {*rows} == {*taken}
+    for name, row in rows.items():
+        assert f">{xhtml_escape(taken[name].values)}<" in row
+        assert xhtml_escape(taken[name].schema["description"]).partition("`")[0] in row
+        assert f"default: {xhtml_escape(servers.registry.default_text(name)) or 'not set'}<" in row
+    assert re.search(r">from any; to [^<]*\bjpeg\b", rows["quality"])
+    assert re.search(r">from [^<]*\bpdf\b[^<]*; to any<", rows["password"])
+    assert "70 (avif), " in rows["quality"]
+
+
+def test_every_warning_error_reason_and_limit_is_explained(texts: dict[str, str]) -> None:
+    for code, meaning in WARNING_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', texts["/docs/warnings"])
+        assert row is not None
+        assert meaning.partition("`")[0] in row[1]
+    for code, description in ERROR_CATALOGUE.items():
+        row = re.search(rf'<tr id="{code}">(.*?)</tr>', texts["/docs/errors"], re.DOTALL)
+        assert row is not None
+        assert all(f"<code>{reason}</code>" in row[1] for reason in description.reasons)
+    for value in (f"{MAX_PIXELS:,}", f"{MAX_FRAMES};", "10 MB", "100 MB", "1 GB", "20 GB", "55 s", "30 s"):
+        assert value in texts["/docs/limits"]
+    for section in ("command", "client"):
+        assert "CONVERTD_API_KEY" in texts["/docs/sdks"].partition(f'id="{section}"')[2].partition("</section>")[0]
+
+
+def test_the_drawing_of_fit_has_the_sizes_of_results(server: Running, texts: dict[str, str]) -> None:
+    drawn = re.findall(
+        r'<figcaption><code>(\w+)</code><span class="result-size">(\d+) \S (\d+)</span>', texts["/docs/options/size"]
+    )
+    assert {name for name, _, _ in drawn} == {"inside", "outside", "cover", "contain", "fill"}
+    picture = saved(Image.new("RGB", (1200, 800), "navy"), "PNG")
+    for name, width, height in drawn:
+        result = server.convert(picture, "png", width="600", height="600", fit=name).content
+        assert opened(result).size == (int(width), int(height))
+
+
+def test_the_table_of_formats_has_a_row_for_each_family(server: Running, servers: Servers) -> None:
+    """Every format converts to the others beside it, and to no other one."""
+    rows = format_groups(servers.registry)
+    shown = {(source, target) for sources, targets in rows for source in sources for target in targets}
+    pairs = {(source.name, target.name) for source, target in servers.registry.pairs()}
+    assert {pair for pair in shown if pair[0] != pair[1]} == {pair for pair in pairs if pair[0] != pair[1]}
+    assert sorted(["csv", "ods", "xls", "xlsx"]) in [sorted(sources) for sources, _ in rows]
+    assert len(rows) <= 6
+    for path in ("/", "/docs/convert"):
+        table = http.get(server.url + path).text.partition('<table class="formats"')[2].partition("</table>")[0]
+        assert table.count("<tr>") == len(rows) + 1
+
+
+def test_the_changelog_has_all_changes(texts: dict[str, str]) -> None:
+    assert "HTJ2K" in texts["/docs/changelog"]
+    assert '<h2 id="version-1.0.0-title">1.0.0</h2>' in texts["/docs/changelog"]
+
+
+def test_index_of_the_search(server: Running, texts: dict[str, str]) -> None:
+    response = http.get(f"{server.url}/docs/index.json")
+    assert response.headers["Content-Type"] == "application/json"
+    entries = response.json()
+    for path, _, anchor, title, text in entries:
+        assert f' id="{anchor}"' in texts[path]
+        assert title
+        assert text
+    anchors = [anchor for _, _, anchor, _, _ in entries]
+    assert len(anchors) == len({*anchors})
+    assert {"quickstart", "recipe-location", "option-width", "no_credits", "alpha_flattened", "convert"} <= {*anchors}
+
+
+def test_pages_that_a_server_does_not_have(server: Running) -> None:
+    for path in ("/docs/options/more", "/docs/quickstart", "/docs/none", "/docs/options/"):
+        assert http.get(server.url + path).status_code == 404
+
+
+def test_entries() -> None:
+    first, second, third = read_entries(
+        '<section id="a" data-words="one two"><h2>The <i>title</i></h2><p>Text<br> of</p><pre>no code</pre>'
+        '<table><tr id="b"><th>row</th><td>cell</td></tr></table></section>'
+        '<details id="c"><summary><h3>C</h3></summary></details>'
+    )
+    assert (first.id, first.title, first.text, first.in_contents) == ("a", "The title", "Text of Also: one, two.", True)
+    assert (second.id, second.title, second.text, second.in_contents) == ("b", "row", "cell", False)
+    assert (third.id, third.title, third.text) == ("c", "C", "")

@@ -1,0 +1,259 @@
+"""The recipes of the documentation: their commands and requests run, and every sentence is checked."""
+
+import io
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
+from zipfile import ZipFile
+
+import numpy as np
+import pikepdf
+import pillow_heif
+import pytest
+from PIL import Image
+from PIL.ExifTags import GPS, IFD
+
+from tests.support.command_line import invoke
+from tests.support.requests import http
+from tests.support.results.conversions import opened
+from tests.support.samples.generated import saved
+from tests.support.samples.pdf_documents import document, page_texts
+from tests.support.servers.in_process import Running
+from web.services.code_samples import VARIABLE
+from web.services.recipes import RECIPES, Recipe
+
+Check: TypeAlias = Callable[[Path, Running], None]
+"""Looks at a folder in which all commands, and in its folder `api` all requests, have been run."""
+
+
+def _photo(size: tuple[int, int] = (900, 600)) -> Image.Image:
+    """A gray picture with noise, which compresses badly, and a saturated square at the right."""
+    noise = Image.effect_noise(size, 60).convert("RGB")
+    noise.paste((230, 20, 20), (size[0] * 7 // 9, size[1] // 4, size[0] * 8 // 9, size[1] // 2))
+    return noise
+
+
+def _tagged() -> bytes:
+    picture, exif = _photo(), Image.Exif()
+    exif[0x010F] = "A maker"
+    exif.get_ifd(IFD.GPSInfo)[GPS.GPSLatitude] = (48.0, 8.0, 0.0)
+    return saved(picture, "JPEG", exif=exif)
+
+
+def _scanned() -> bytes:
+    """A PDF of two pages with text, the first with a large picture."""
+    with pikepdf.open(io.BytesIO(document("scan", 2))) as made:
+        picture = made.make_stream(_photo((2000, 2000)).tobytes())
+        picture.Type, picture.Subtype = pikepdf.Name.XObject, pikepdf.Name.Image
+        picture.Width, picture.Height, picture.BitsPerComponent = 2000, 2000, 8
+        picture.ColorSpace = pikepdf.Name.DeviceRGB
+        made.pages[0].add_resource(picture, pikepdf.Name.XObject, pikepdf.Name.Large)
+        made.pages[0].contents_add(b"q 200 0 0 200 100 100 cm /Large Do Q")
+        target = io.BytesIO()
+        made.save(target)
+        return target.getvalue()
+
+
+@pytest.fixture(scope="module")
+def files() -> Mapping[str, bytes]:
+    """The files that the recipes name."""
+    heic = io.BytesIO()
+    pillow_heif.from_pillow(_photo()).save(heic, quality=95)
+    jpeg = _tagged()
+    return {
+        "photo.heic": heic.getvalue(),
+        "photo.jpg": jpeg,
+        "first.jpg": jpeg,
+        "second.jpg": saved(_photo((300, 200)), "JPEG"),
+        "document.pdf": _scanned(),
+        "photos/one.heic": heic.getvalue(),
+        "photos/below/two.heic": heic.getvalue(),
+        "photos/notes.xyz": b"\0no picture",
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(server: Running, files: Mapping[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which each recipe has been run as a command, and in `api` as a request with curl."""
+    root = tmp_path_factory.mktemp("recipes")
+    for place, run in ((root, _run_command), (root / "api", _run_request)):
+        for recipe in RECIPES:
+            here = place / recipe.id
+            for name, content in files.items():
+                (here / name).parent.mkdir(parents=True, exist_ok=True)
+                (here / name).write_bytes(content)
+            (here / "output.txt").write_text(run(recipe, here, server))
+    return root
+
+
+def _run_command(recipe: Recipe, here: Path, _server: Running) -> str:
+    done = invoke(here, *shlex.split(recipe.command)[1:])
+    skips = recipe.id == "folder"
+    assert done.exit_code == 0 or skips, done.output
+    return done.output
+
+
+def _run_request(recipe: Recipe, here: Path, server: Running) -> str:
+    script = recipe.samples(server.api)["curl"].replace("curl ", "curl --fail-with-body -sS ")
+    environment = {**os.environ, VARIABLE: server.key}
+    done = subprocess.run(["sh", "-ec", script], cwd=here, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _picture(page: pikepdf.Page) -> pikepdf.Object:
+    (picture,) = page.get_images().values()
+    return picture
+
+
+def _both(folder: Path, recipe: str, name: str) -> list[bytes]:
+    return [(place / recipe / name).read_bytes() for place in (folder, folder / "api")]
+
+
+def _has_size(name: str, recipe: str, *size: int) -> Check:
+    def check(folder: Path, _server: Running) -> None:
+        for content in _both(folder, recipe, name):
+            assert opened(content).size == size
+
+    return check
+
+
+def _narrow_stays(folder: Path, server: Running) -> None:
+    made = server.convert(saved(_photo((200, 100)), "PNG"), "webp", width="300")
+    assert opened(made.content).size == (200, 100)
+    assert "not_enlarged" in made.headers["X-Warnings"]
+
+
+def _keeps_the_square(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "avatar", "avatar.jpg"):
+        red, green, _blue = np.moveaxis(np.asarray(opened(content).convert("RGB")), -1, 0)
+        assert ((red > 180) & (green < 80)).any()
+
+
+def _largest_quality(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "limit", "small.jpg"):
+        assert 100_000 < len(content) <= 200_000
+
+
+def _tells_the_quality(folder: Path, server: Running) -> None:
+    form = {"output_format": "jpeg", "max_bytes": "200000"}
+    content = (folder / "limit" / "photo.heic").read_bytes()
+    response = http.post(f"{server.api}/convert/json", headers=server.auth, data=form, files={"file": content})
+    assert 1 <= response.json()["data"]["quality_used"] <= 100
+
+
+def _no_location(folder: Path, server: Running) -> None:
+    made = server.convert((folder / "location" / "photo.jpg").read_bytes(), "jpeg")
+    exif = opened(made.content).getexif()
+    assert (dict(exif.get_ifd(IFD.GPSInfo)), exif[0x010F]) == ({}, "A maker")
+
+
+def _no_metadata(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "location", "clean.jpg"):
+        assert dict(opened(content).getexif()) == {}
+
+
+def _pages_are_pictures(folder: Path, _server: Running) -> None:
+    with pikepdf.open(folder / "pages" / "document.pdf") as read:
+        widths = [round(float(page.mediabox[2]) / 72 * 200) for page in read.pages]
+    with ZipFile(folder / "api" / "pages" / "pages.zip") as pages:
+        assert [opened(pages.read(name)).width for name in pages.namelist()] == pytest.approx(widths, abs=1)
+
+
+def _archive_or_picture(folder: Path, server: Running) -> None:
+    with ZipFile(folder / "api" / "pages" / "pages.zip") as pages:
+        assert len(pages.namelist()) == 2
+    one = server.convert(document("one", 1), "png", pages="all", dpi="200")
+    assert one.content.startswith(b"\x89PNG")
+
+
+def _numbered_or_archive(folder: Path, _server: Running) -> None:
+    here = folder / "pages"
+    assert len([*here.glob("page-*.png")]) == 2
+    assert invoke(here, "convert", "--pages", "all", "document.pdf", "--to", "png", "-o", "page.zip").exit_code == 0
+    with ZipFile(here / "page.zip") as pages:
+        assert len(pages.namelist()) == 2
+
+
+def _pages_in_order(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "document", "pictures.pdf"):
+        with pikepdf.open(io.BytesIO(content)) as made:
+            assert [int(_picture(page).Width) for page in made.pages] == [900, 300]
+
+
+def _same_jpeg(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "document", "pictures.pdf"):
+        with pikepdf.open(io.BytesIO(content)) as made:
+            embedded = opened(_picture(made.pages[0]).read_raw_bytes())
+            assert embedded.tobytes() == Image.open(folder / "document" / "first.jpg").tobytes()
+
+
+def _pictures_are_small(folder: Path, _server: Running) -> None:
+    before = (folder / "small-pdf" / "document.pdf").stat().st_size
+    for content in _both(folder, "small-pdf", "small.pdf"):
+        assert len(content) < before / 10
+        with pikepdf.open(io.BytesIO(content)) as made:
+            assert int(_picture(made.pages[0]).Width) <= 150 * 200 / 72 + 1
+
+
+def _text_stays(folder: Path, _server: Running) -> None:
+    for content in _both(folder, "small-pdf", "small.pdf"):
+        assert page_texts(content) == page_texts((folder / "small-pdf" / "document.pdf").read_bytes())
+
+
+def _jpegs_beside(folder: Path, _server: Running) -> None:
+    here = folder / "folder" / "photos"
+    for name in ("one.jpg", "below/two.jpg"):
+        assert opened((here / name).read_bytes()).format == "JPEG"
+    assert (folder / "api" / "folder" / "photos" / "one.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+def _lines_of_skipped(folder: Path, _server: Running) -> None:
+    (line,) = (line for line in (folder / "folder" / "output.txt").read_text().splitlines() if "notes.xyz" in line)
+    assert "skipped" in line
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        "The picture becomes 300 pixels wide, and keeps its aspect ratio.": _has_size(
+            "thumbnail.webp", "thumbnail", 300, 200
+        ),
+        "A picture that is narrower stays as it is, with the warning `not_enlarged`.": _narrow_stays,
+        "The picture fills a square of 256 pixels.": _has_size("avatar.jpg", "avatar", 256, 256),
+        "`gravity=attention` keeps the part that draws attention, such as a face.": _keeps_the_square,
+        "The file has at most 200,000 bytes, at the best quality at which it has.": _largest_quality,
+        "JSON responses tell that quality as `quality_used`.": _tells_the_quality,
+        "By default, results have no position, serial number or owner.": _no_location,
+        "`metadata=none` removes all other metadata, too.": _no_metadata,
+        "Every page becomes a picture with 200 pixels per inch.": _pages_are_pictures,
+        "The response is a ZIP archive; with one page, it is the picture.": _archive_or_picture,
+        "The command writes a file for each page, or with `--to png -o pages.zip` a ZIP archive.": _numbered_or_archive,
+        "Each picture becomes a page, in the order of the request.": _pages_in_order,
+        "JPEG data is not compressed again.": _same_jpeg,
+        "Pictures get at most 150 pixels per inch, recompressed where that makes them smaller.": _pictures_are_small,
+        "Text stays text.": _text_stays,
+        "Every photo below the folder gets a JPEG beside it.": _jpegs_beside,
+        "Files that are no pictures are skipped, with a line for each.": _lines_of_skipped,
+    }
+)
+
+
+def test_every_sentence_has_a_check() -> None:
+    assert {*CHECKS} == {sentence for recipe in RECIPES for sentence in recipe.sentences}
+
+
+@pytest.mark.parametrize("sentence", CHECKS)
+def test_a_sentence_of_a_recipe(folder: Path, server: Running, sentence: str) -> None:
+    CHECKS[sentence](folder, server)
+
+
+def test_recipes_are_shown(server: Running) -> None:
+    text = http.get(f"{server.url}/docs").text
+    for recipe in RECIPES:
+        section = text.partition(f'id="recipe-{recipe.id}"')[2].partition("</section>")[0]
+        assert recipe.command in section
+        assert section.count('class="sample"') == len(recipe.samples(server.api))

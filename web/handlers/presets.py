@@ -1,0 +1,67 @@
+"""/presets: fields of requests that an account keeps under a name."""
+
+import re
+
+from storage.errors import NotFound as StorageNotFound
+from web.api.errors import InvalidParameter, NotFound
+from web.api.operations import Operation, json_response
+from web.api.output_fields import PRESET_NAME, KeptFields
+from web.api.schemas.presets import DeletedPreset, Preset, PresetList
+from web.http.handler import BaseHandler
+
+
+class Presets(BaseHandler):
+    """The presets of the account."""
+
+    @Operation(id="listPresets", tag="Presets", responses=(json_response(PresetList),))
+    async def get(self) -> None:
+        """List the presets"""
+        self.respond(PresetList(await self.services.presets.list_all(self.client().id)))
+
+
+class PresetResource(BaseHandler):
+    """A preset."""
+
+    @Operation(
+        id="putPreset",
+        tag="Presets",
+        json=KeptFields,
+        conversion_options=True,
+        without_secrets=True,
+        responses=(json_response(Preset),),
+    )
+    async def put(self, name: str) -> None:
+        """Create or replace a preset
+
+        It keeps the fields of the body: options but passwords, and an `output_format` or `outputs`. A request with
+        `preset` has these fields where it does not have its own.
+        """
+        if not re.fullmatch(PRESET_NAME, name):
+            message = "The name of a preset has 1 to 50 letters, digits, hyphens and underscores."
+            raise InvalidParameter(message, reason="malformed", param="name")
+        fields, options = self.input.json_fields(KeptFields), self.input.options_given()
+        self.input.outputs_given(fields.outputs or ())
+        kept = {**fields.model_dump(exclude_none=True), **options}
+        self.respond(await self.services.presets.put(self.client().id, name, kept))
+
+    @Operation(id="getPreset", tag="Presets", responses=(json_response(Preset),))
+    async def get(self, name: str) -> None:
+        """Get a preset"""
+        self.respond(await self.services.presets.get(self.client().id, name))
+
+    @Operation(id="deletePreset", tag="Presets", responses=(json_response(DeletedPreset),))
+    async def delete(self, name: str) -> None:
+        """Delete a preset"""
+        await self.services.presets.delete(self.client().id, name)
+        self.respond(DeletedPreset(name))
+
+
+async def apply_preset(handler: BaseHandler) -> None:
+    """Adds the fields of the preset that the request names, if it does. Raises NotFound and InvalidParameter."""
+    name = handler.input.preset_name()
+    if name is not None:
+        try:
+            preset = await handler.services.presets.get(handler.client().id, name)
+        except StorageNotFound:
+            raise NotFound(f"There is no preset {name}.", param="preset") from None
+        handler.input.add_preset(preset.fields)

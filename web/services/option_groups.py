@@ -1,0 +1,217 @@
+"""The options of conversions as people look for them: in groups, with labels and with the words of other programs."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """A group of options: labels by name. `words` are what else people call the options, by name."""
+
+    name: str
+    title: str
+    labels: Mapping[str, str]
+    words: Mapping[str, str]
+
+
+OPTION_GROUPS: tuple[OptionGroup, ...] = (
+    OptionGroup(
+        "size",
+        "Size",
+        {
+            "width": "Width",
+            "height": "Height",
+            "fit": "How it fits",
+            "scale": "Scale",
+            "enlarge": "May become larger",
+            "max_pixels": "Most pixels",
+            "dpr": "Device pixel ratio",
+            "dpi": "Resolution (dpi)",
+            "sizes": "Sizes of the icon",
+            "half_size": "Half size",
+        },
+        {
+            "width": "resize thumbnail shrink scale px pixels w",
+            "height": "resize thumbnail shrink scale px pixels h",
+            "fit": "crop stretch letterbox object-fit square avatar",
+            "scale": "percent half resize",
+            "enlarge": "upscale without enlargement",
+            "max_pixels": "megapixels limit area",
+            "dpr": "retina 2x",
+            "dpi": "density resolution ppi print",
+            "sizes": "favicon icon",
+        },
+    ),
+    OptionGroup(
+        "quality",
+        "Quality",
+        {
+            "quality": "Quality",
+            "max_bytes": "Largest file (bytes)",
+            "lossless": "Lossless",
+            "effort": "Effort",
+            "progressive": "Progressive",
+            "subsampling": "Subsampling of colors",
+            "alpha_quality": "Quality of transparency",
+            "palette": "Palette",
+            "colors": "Colors of the palette",
+            "dither": "Dithering",
+            "compression": "Compression",
+        },
+        {
+            "quality": "compress compression smaller q",
+            "max_bytes": "under below at most kB MB file size target limit smaller than compress",
+            "lossless": "exact without loss",
+            "effort": "speed slow fast compression level",
+            "progressive": "interlace interlaced baseline",
+            "subsampling": "chroma 420 444",
+            "palette": "indexed png8 pngquant tinypng reduce colors",
+            "colors": "indexed palette posterize",
+            "dither": "floyd steinberg",
+            "compression": "lzw deflate zip",
+        },
+    ),
+    OptionGroup(
+        "crop",
+        "Crop and rotate",
+        {
+            "crop": "Crop",
+            "gravity": "What is kept",
+            "trim": "Trim the border",
+            "rotate": "Rotate",
+            "flip": "Mirror",
+            "pad": "Padding",
+            "radius": "Rounded corners",
+            "background": "Background",
+        },
+        {
+            "crop": "cut region extract aspect ratio",
+            "gravity": "position focus point smart crop face anchor",
+            "trim": "autocrop whitespace margin border",
+            "rotate": "turn orientation degrees angle",
+            "flip": "mirror flop",
+            "pad": "padding border extend margin canvas",
+            "radius": "round circle corners avatar",
+            "background": "transparent transparency flatten white color",
+        },
+    ),
+    OptionGroup(
+        "pages",
+        "Pages",
+        {
+            "pages": "Pages",
+            "frames": "Frames",
+            "at": "Moment of the clip (s)",
+            "reverse": "Backwards",
+            "delay": "Time of a frame (ms)",
+            "speed": "Speed",
+            "loop": "Repetitions",
+            "page_size": "Size of the pages",
+            "landscape": "Landscape",
+            "margin": "Margin (mm)",
+            "font_size": "Size of text",
+            "password": "Password",
+        },
+        {
+            "pages": "page range first page split frame",
+            "frames": "gif animation skip",
+            "at": "video still screenshot second poster",
+            "delay": "gif fps frame rate duration",
+            "speed": "gif fps frame rate faster slower",
+            "loop": "gif repeat forever",
+            "page_size": "paper a4 letter format",
+            "landscape": "orientation portrait",
+            "password": "encrypted locked protected unlock",
+        },
+    ),
+    OptionGroup(
+        "metadata",
+        "Metadata",
+        {"metadata": "Metadata", "sanitize": "Remove active content", "filename": "Name of the result"},
+        {
+            "filename": "rename template file name",
+            "metadata": "exif gps strip location geotag privacy iptc xmp camera remove position",
+            "sanitize": "javascript scripts macro safe clean",
+        },
+    ),
+    OptionGroup(
+        "color",
+        "Color",
+        {
+            "color_space": "Color space",
+            "output_profile": "Profile",
+            "intent": "Rendering intent",
+            "bit_depth": "Bits per sample",
+            "brightness": "Brightness",
+            "contrast": "Contrast",
+            "saturation": "Saturation",
+            "gamma": "Gamma",
+            "exposure": "Exposure (stops)",
+            "white_balance": "White balance",
+            "raw_mode": "Camera RAW",
+            "hdr": "Gain map (HDR)",
+            "blur": "Blur",
+            "sharpen": "Sharpen",
+            "pixelate": "Pixelate",
+        },
+        {
+            "color_space": "grayscale black and white icc profile srgb colour cmyk p3",
+            "output_profile": "icc profile cmyk print fogra swop adobe rgb",
+            "intent": "perceptual colorimetric icc",
+            "bit_depth": "16 bit depth",
+            "brightness": "lighter darker brighten",
+            "saturation": "desaturate vivid grayscale",
+            "white_balance": "temperature kelvin tint",
+            "raw_mode": "develop preview embedded jpeg",
+            "blur": "gaussian",
+            "sharpen": "unsharp mask",
+            "pixelate": "mosaic anonymize censor",
+        },
+    ),
+    OptionGroup(
+        "watermark",
+        "Watermark",
+        {
+            "watermark": "Picture",
+            "watermark_text": "Text",
+            "watermark_color": "Color of the text",
+            "watermark_position": "Position",
+            "watermark_size": "Size of the watermark (%)",
+            "watermark_margin": "Margin around it (%)",
+            "watermark_opacity": "Opacity",
+            "watermark_angle": "Angle",
+        },
+        {
+            "watermark": "logo overlay stamp copyright",
+            "watermark_text": "caption label copyright overlay",
+        },
+    ),
+)
+"""The groups, those that are used most first."""
+
+MORE = OptionGroup("more", "More", {}, {})
+"""The group of options that no other one names, such as those of further plugins."""
+
+
+def label_of(group: OptionGroup, option: str) -> str:
+    """The label of an option for people."""
+    return group.labels.get(option, option.replace("_", " ").capitalize())
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_Named)
+
+
+def grouped(options: Iterable[Named]) -> Iterator[tuple[OptionGroup, list[Named]]]:
+    """The groups that have some of the options, with these in the order of the group."""
+    left = {option.name: option for option in options}
+    for group in OPTION_GROUPS:
+        if own := [left.pop(name) for name in group.labels if name in left]:
+            yield group, own
+    if left:
+        yield MORE, [*left.values()]
