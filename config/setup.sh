@@ -36,6 +36,7 @@ chromium-headless-shell  opens the web pages
 djvulibre-bin            reads and writes DjVu
 libheif-examples         reads HEIC independently
 libjxl-tools             reads and writes JPEG XL independently
+libjpeg-turbo-progs      rewrites JPEG without decoding it
 libimage-exiftool-perl   reads metadata independently
 redis-server             counts requests of several servers
 postgresql               is the database of several servers
