@@ -29,6 +29,7 @@ from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, 
 from web.services.docs_contents import DOCS_PAGES, DocsPage, read_entries
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
+from web.services.option_examples import example_pictures
 from web.services.option_groups import MORE, grouped
 from web.services.recipes import RECIPES
 from web.services.webhook_samples import WEBHOOK_SAMPLES
@@ -191,6 +192,7 @@ _CONSTANTS: Mapping[str, Any] = MappingProxyType(
         "webhook_events": EVENTS,
         "webhook_samples": WEBHOOK_SAMPLES,
         "changes": _changes,
+        "example_pictures": example_pictures,
         "to_html": _to_html,
         "escape_text": partial(escape, quote=False),  # quotes are a tenth of the page
     }

@@ -53,6 +53,7 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".webp": "image/webp",
     ".ico": "image/vnd.microsoft.icon",
 }
 _ERROR_TITLES = {
