@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -33,7 +34,7 @@ from engine.page_ranges import PageRanges
 from engine.planner import Conversions, Plan
 from engine.shared_steps import PlanSteps
 from engine.size_limit import best_within
-from engine.step_errors import step_errors
+from engine.step_errors import file_errors, of_file, step_errors
 
 PAGES, METADATA = "pages", "metadata"
 
@@ -201,22 +202,25 @@ def open_inputs(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Runs the openings. Returns the payloads of the inputs, and those of further files by name.
 
-    With several inputs, `details.index` of an error is the index of the input at fault.
+    With several inputs, `details.index` of an error is the index of the input at fault. `param` is the name of
+    a further file, also if its pixels cannot be decoded later.
     """
     payloads: list[Any] = []
     defaults = plan.tool.opens_with if plan.tool else NO_OPTIONS
     further = len(plan.openings) - len(plan.file_names)
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
-        given = {**defaults, **options} if len(payloads) < further else defaults
+        name = plan.file_names[len(payloads) - further] if len(payloads) >= further else None
+        given = {**defaults, **options} if name is None else defaults
         try:
-            for step in path:
-                payload = run_step(step, payload, given, trace)
+            with nullcontext() if name is None else file_errors(name):
+                for step in path:
+                    payload = run_step(step, payload, given, trace)
         except ConversionError as error:
             if len(plan.openings) > 1:
                 error.details["index"] = len(payloads)
             raise
-        payloads.append(payload)
+        payloads.append(payload if name is None else of_file(payload, name))
     return payloads[:further], dict(zip(plan.file_names, payloads[further:], strict=True))
 
 

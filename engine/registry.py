@@ -19,6 +19,7 @@ from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
 from engine.plugin_loader import Plugin, load_plugins
+from engine.step_errors import file_errors
 
 log = logging.getLogger("convertd.registry")
 
@@ -297,9 +298,10 @@ class Registry:
             plan = self._make_plan(inputs, target, path, declared, openings)
         if not file_names:
             return plan
-        further = tuple(
-            self._opening(source, files[name].format) for source, name in zip(sources[count:], file_names, strict=True)
-        )
+        further = list[Conversions]()
+        for source, file in zip(sources[count:], file_names, strict=True):
+            with file_errors(file):
+                further.append(self._opening(source, files[file].format))
         return replace(plan, sources=sources, openings=(*plan.openings, *further), file_names=file_names)
 
     def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:

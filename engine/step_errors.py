@@ -1,12 +1,16 @@
 """Errors of steps: what an exception of a library says about the file, or about the step."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion
 from engine.errors import ConversionError, CorruptInput, OutOfMemory, StepFailed, TooLarge
 from engine.formats import FileFormat
+from engine.frames import Frame
+from engine.media import Raster
 
 _MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
 _MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # the other limits are for sizes
@@ -33,6 +37,36 @@ def step_errors(step: AnyConversion | AnyTransform | AnyTool) -> Iterator[None]:
         if received.lazy:
             raise CorruptInput("The document is damaged.", details={"step": str(step)}) from error
         raise StepFailed(f"The step {step} failed.", details={"step": str(step)}) from error
+
+
+@contextmanager
+def file_errors(name: str) -> Iterator[None]:
+    """Raises errors about the file of an option, or of a parameter of a tool, with this name."""
+    try:
+        yield
+    except CorruptInput as error:
+        raise CorruptInput(f"The file of {name} is damaged.", param=name, details=error.details) from error
+    except ConversionError as error:
+        error.param = error.param or name
+        raise
+
+
+def of_file(payload: Any, name: str) -> Any:
+    """The payload of a further file: errors of frames, which are decoded later, have its name, too."""
+    if not isinstance(payload, Raster):
+        return payload
+
+    def frames(decoded: Iterable[Frame]) -> Iterator[Frame]:
+        with file_errors(name):
+            try:
+                yield from decoded
+            except (ConversionError, MemoryError):
+                raise
+            except Exception as error:
+                raise CorruptInput("The pixels cannot be decoded.") from error
+
+    deep = payload.deep_frames
+    return replace(payload, frames=frames(payload.frames), deep_frames=None if deep is None else frames(deep))
 
 
 def _max_nesting(error: Exception) -> int | None:

@@ -11,8 +11,6 @@ from pydantic import Field
 
 from engine import (
     RASTER,
-    ConversionError,
-    CorruptInput,
     FidelityWarning,
     Frame,
     InputFile,
@@ -136,11 +134,6 @@ def _mark(picture: Raster | None, text: str | None, color_name: str) -> Mark | N
         raise InvalidOption(message, reason="exclusive", param="watermark_text")
     if picture is None:
         return None if text is None else TextMark.of(text, color.parse(color_name))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the picture, and not the result
-            return PictureMark(picture.first_frame(_PICTURE).image)
-    except ConversionError:
-        raise
-    except Exception as error:
-        raise CorruptInput("The watermark cannot be decoded.", param="watermark") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the picture, and not the result
+        return PictureMark(picture.first_frame(_PICTURE).image)

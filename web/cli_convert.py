@@ -86,7 +86,7 @@ def _run(
                 tasks, options = _with_files(registry, tasks, options)
             _check_mode(tasks, mode)
             if mode.outputs is not None and mode.server is None:
-                _check_outputs(registry, mode.outputs, options)
+                tasks = _with_files_of_outputs(registry, tasks, mode.outputs, options)
         except (ValueError, ConversionError) as error:
             exit_with(str(error), WRONG_USAGE)
         except OSError as error:
@@ -128,17 +128,28 @@ def _check_mode(tasks: Sequence[ConversionTask], mode: Mode) -> None:
         raise ValueError("--json needs standard output, which the result uses, too.")
 
 
-def _check_outputs(registry: Registry, text: str, options: OptionValues) -> None:
-    """Raises ValueError and InvalidOption if the JSON of several outputs is invalid."""
+def _with_files_of_outputs(
+    registry: Registry, tasks: Sequence[ConversionTask], text: str, options: OptionValues
+) -> list[ConversionTask]:
+    """The tasks with the files that the JSON of several outputs names by their paths.
+
+    Raises ValueError and InvalidOption if it is invalid, and OSError.
+    """
     from web.api.errors import ApiError  # noqa: PLC0415, rarely needed
     from web.api.field_types import validate  # noqa: PLC0415, as above
     from web.api.output_fields import KeptFields  # noqa: PLC0415, as above
-    from web.services.conversion_plan import read_outputs  # noqa: PLC0415, as above
+    from web.services.conversion_plan import own_file, read_outputs  # noqa: PLC0415, as above
 
     try:
-        read_outputs(registry.options, validate(KeptFields, {"outputs": text}, from_text=True).outputs or (), options)
+        given = validate(KeptFields, {"outputs": text}, from_text=True).outputs or ()
+        outputs = read_outputs(registry.options, given, options)
     except ApiError as error:
         raise ValueError(str(error)) from None
+    files: dict[str, Path] = {}
+    for one in outputs:
+        _, others = _with_files(registry, (), one.options)
+        files |= {own_file(name, value): Path(str(value)) for name, value in one.options.items() if name not in others}
+    return [replace(task, files={**task.files, **files}) for task in tasks]
 
 
 def _open_client(server: str) -> AsyncClient:

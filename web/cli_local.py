@@ -78,7 +78,8 @@ def make_plans(
     formats += [registry.identify(path) for path in (*others, *task.files.values())]
     if outputs is None and task.target != AUTO_FORMAT:
         plan = registry.plan(formats, task.target, task.tool, options, tuple(task.files))
-        return (PlannedOutput((plan,), JobOutput((plan.target.name,), options)),)
+        files = tuple(range(len(formats))), tuple(task.files)
+        return (PlannedOutput((plan,), JobOutput((plan.target.name,), options, None, *files)),)
     from web.services.conversion_plan import plan_outputs, read_outputs  # noqa: PLC0415, rarely needed
 
     listed = read_outputs(registry.options, json.loads(outputs or "[]"), options)
@@ -115,10 +116,10 @@ async def explain_task(
     executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
 ) -> TaskResult:
     """Finds out what the conversion would do; of several outputs or formats, the first one."""
-    plan, options = planned[0].plans[0], planned[0].output.options
+    plan, options, needed = planned[0].plans[0], planned[0].output.options, planned[0].output.inputs
     try:
         with tempfile.TemporaryFile() as file:
-            result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file)
+            result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file, needed)
     except (ConversionError, OSError) as error:
         return failure(task, error)
     effective = plan.effective_options(options)
@@ -126,7 +127,12 @@ async def explain_task(
     return TaskResult(task, result.outcome, explanation=explanation)
 
 
-async def _run_job(executor: Executor, task: ConversionTask, job: Job, output: IO[bytes]) -> JobResult:
+async def _run_job(
+    executor: Executor, task: ConversionTask, job: Job, output: IO[bytes], needed: Sequence[int] | None = None
+) -> JobResult:
+    """Runs a job on all files of a task, or on those with the `needed` indexes."""
+    paths = [*task.inputs, *task.files.values()]
+    paths = paths if needed is None else [paths[index] for index in needed]
     with ExitStack() as stack:
-        sources = [stack.enter_context(one.open("rb")) for one in (*task.inputs, *task.files.values())]
+        sources = [stack.enter_context(path.open("rb")) for path in paths]
         return await executor.run(job, _ACCOUNT, [source.fileno() for source in sources], output.fileno())

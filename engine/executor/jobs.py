@@ -59,12 +59,15 @@ class JobOutput:
     """A result that a job makes of its input, and its options.
 
     `targets` are names of formats; of several, the smallest file is the result. Results with a `name`, which can be
-    empty, are files of a ZIP.
+    empty, are files of a ZIP. `inputs` are the indexes of the files of the job that it needs, the last ones for the
+    options `file_names`.
     """
 
     targets: tuple[str, ...]
     options: OptionValues = field(default_factory=dict, repr=False)
     name: str | None = None
+    inputs: tuple[int, ...] = (0,)
+    file_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ class Job:
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which is forked from the `template` and ends
     after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` are those of the inputs.
-    With `outputs`, which need an input and no tool, `target` and `options` are not used.
+    With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
+    input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
     bytes, by which an executor may place the job; JobLimits has the limit.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import IO
@@ -12,7 +12,6 @@ from engine.errors import ConversionError, StepFailed
 from engine.executor.jobs import DEFAULT_NAME, Job, JobOutput, JobResult
 from engine.executor.result_files import add_entry, clean_name, unique_name
 from engine.file_names import FILENAME, file_name
-from engine.options import OptionValues
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
 from engine.registry import Registry
@@ -26,8 +25,8 @@ _LOSSES = frozenset({"alpha_flattened", "alpha_thresholded", "frames_dropped", "
     "colors_reduced",
 }  # transparency, animation and bit depth
 
-Run = Callable[[Plan, OptionValues, str, IO[bytes], PlanSteps], JobResult]
-"""Runs a plan for files of a name, and writes the result."""
+Run = Callable[[Plan, JobOutput, str, IO[bytes], PlanSteps], JobResult]
+"""Runs a plan of an output for files of a name, and writes the result."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +53,27 @@ def job_of(
         return job
     isolated = next((plan for plan in plans if plan.isolated), plans[0])
     described = tuple(one.output for one in outputs)
-    return replace(job, options={}, outputs=described, isolated=isolated.isolated, template=isolated.template)
+    job = replace(job, inputs=_input_formats(outputs), options={}, outputs=described, file_names=())
+    return replace(job, isolated=isolated.isolated, template=isolated.template)
 
 
-def plan_outputs(
-    registry: Registry, sources: Sequence[str], outputs: Sequence[JobOutput], file_names: tuple[str, ...] = ()
-) -> list[PlannedOutput]:
+def _input_formats(outputs: Sequence[PlannedOutput]) -> tuple[str, ...]:
+    """The names of the formats of the inputs up to the last one that an output needs."""
+    found: dict[int, str] = {}
+    for one in outputs:
+        found |= zip(one.output.inputs, (source.name for source in one.plans[0].sources), strict=True)
+    return tuple(found.get(index, "") for index in range(max(found) + 1))
+
+
+def plan_outputs(registry: Registry, sources: Sequence[str], outputs: Sequence[JobOutput]) -> list[PlannedOutput]:
     """Plans the outputs of a job whose options are validated."""
-    formats = [registry.formats[name] for name in sources]
-    return [
-        PlannedOutput(
-            tuple(
-                registry.plan(formats, target, options=one.options, file_names=file_names, validated=True)
-                for target in one.targets
-            ),
-            one,
-        )
-        for one in outputs
-    ]
+
+    def plans(one: JobOutput) -> Iterator[Plan]:
+        formats = [registry.formats[sources[index]] for index in one.inputs]
+        for target in one.targets:
+            yield registry.plan(formats, target, options=one.options, file_names=one.file_names, validated=True)
+
+    return [PlannedOutput(tuple(plans(one)), one) for one in outputs]
 
 
 def output_param(index: int, param: str | None) -> str:
@@ -116,7 +118,7 @@ def _smallest(one: PlannedOutput, name: str, run: Run, shared: SharedSteps) -> t
     for plan in one.plans:
         file = BytesIO()
         try:
-            result = run(plan, one.output.options, name, file, shared.of(plan, one.output.options))
+            result = run(plan, one.output, name, file, shared.of(plan, one.output.options))
         except ConversionError as error:
             failure = failure or error
             continue

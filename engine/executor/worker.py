@@ -19,7 +19,7 @@ from typing import IO, NamedTuple, NoReturn
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
 from engine.executor import jobs
-from engine.executor.jobs import Job, JobLimits, JobResult, Request
+from engine.executor.jobs import Job, JobLimits, JobOutput, JobResult, Request
 from engine.executor.result_files import ResultWriter, page_name
 from engine.executor.several import PlannedOutput, heaviest, plan_outputs, write_outputs
 from engine.media import Raster
@@ -131,7 +131,7 @@ class Worker:
     def _run_outputs(
         self, registry: Registry, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]
     ) -> JobResult:
-        planned = plan_outputs(registry, job.inputs, job.outputs, job.file_names)
+        planned = plan_outputs(registry, job.inputs, job.outputs)
         if not any(plan.programs for one in planned for plan in one.plans):
             self._forbid_programs()
         return convert_outputs(registry, planned, descriptors, limit_memory, job.name)
@@ -202,8 +202,9 @@ def convert_outputs(
     limit_memory(memory_estimate.allowed_bytes(heaviest(planned), files=files))
     contents = [_read(source) for source in sources]
 
-    def run(plan: Plan, options: OptionValues, name: str, file: IO[bytes], shared: PlanSteps) -> JobResult:
-        return _convert(registry, plan, options, _Inputs(contents), name, file, shared=shared)
+    def run(plan: Plan, output: JobOutput, name: str, file: IO[bytes], shared: PlanSteps) -> JobResult:
+        inputs = _Inputs([contents[index] for index in output.inputs])
+        return _convert(registry, plan, output.options, inputs, name, file, shared=shared)
 
     with os.fdopen(output, "wb") as file:
         return write_outputs(planned, name, file, run)

@@ -206,12 +206,13 @@ def test_a_profile_can_be_a_file() -> None:
 
 
 def test_files_that_are_no_profile_of_results_are_refused() -> None:
-    with pytest.raises(UnknownFormat):
+    with pytest.raises(UnknownFormat) as refused:
         convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": saved(photo(), "PNG")})
+    assert refused.value.param == "output_profile"
     for damaged in (_INK[:300], ink_profile(), ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()):
         with pytest.raises(CorruptInput) as caught:
             convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": damaged})
-        assert caught.value.details["index"] == 1
+        assert (caught.value.param, caught.value.details["index"]) == ("output_profile", 1)
 
 
 def test_a_file_must_be_there() -> None:

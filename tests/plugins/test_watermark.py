@@ -222,9 +222,10 @@ def test_pictures_of_every_kind_are_marks() -> None:
 
 
 def test_a_mark_that_is_damaged_is_the_fault_of_its_file() -> None:
-    damaged = saved(photo(), "PNG")[:2000]
-    with pytest.raises(CorruptInput):
-        convert_with(saved(photo(), "PNG"), "png", {"watermark": damaged})
+    for damaged in (saved(photo(), "PNG")[:2000], saved(photo(), "PNG")[:20], b"GIF89a" + bytes(3)):
+        with pytest.raises(CorruptInput, match="watermark is damaged") as caught:
+            convert_with(saved(photo(), "PNG"), "png", {"watermark": damaged})
+        assert caught.value.param == "watermark"
 
 
 def test_options_that_contradict_or_have_no_effect() -> None:

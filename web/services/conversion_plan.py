@@ -1,7 +1,7 @@
 """The plans of a request: one for each output, and for each format that an output may have."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from engine.errors import ConversionError
 from engine.executor import JobOutput
 from engine.executor.several import MIXED, PlannedOutput, output_param
 from engine.formats import FileFormat
-from engine.options import Option, OptionValues, validate_options
+from engine.options import Option, OptionValue, OptionValues, validate_options
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
 from engine.registry import Registry
+from engine.step_errors import file_errors
 from web.api.errors import ApiError
 from web.api.field_types import check_known, field_names, validate
 from web.api.operations import ZIP
@@ -100,10 +101,14 @@ def read_outputs(
 
 def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPlan:
     """Plans a request whose files are there. Raises ConversionError; of an output, with its index."""
-    sources = [upload.format for upload in request.uploads]
+    sources, first = list[FileFormat](), len(request.uploads) - len(request.file_names)
+    for index, upload in enumerate(request.uploads):
+        with nullcontext() if index < first else file_errors(request.file_names[index - first].partition("=")[0]):
+            sources.append(upload.format)
     if request.tool is not None:
         plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
-        return ConversionPlan((PlannedOutput((plan,), JobOutput((plan.target.name,), request.options)),))
+        files = tuple(range(len(sources))), request.file_names
+        return ConversionPlan((PlannedOutput((plan,), JobOutput((plan.target.name,), request.options, None, *files)),))
     return ConversionPlan(
         plan_outputs(registry, sources, request.target, request.options, request.outputs, request.file_names)
     )
@@ -119,7 +124,8 @@ def plan_outputs(
 ) -> tuple[PlannedOutput, ...]:
     """Plans the outputs of a file, or its only one with this target and options. Raises ConversionError.
 
-    The last sources are the formats of the files for the options `file_names`, which all outputs have.
+    The last sources are the formats of the files for the options `file_names`, which all outputs have, or for those of
+    some outputs, named by `own_file`.
     """
     if not outputs:
         return (_plan_output(registry, sources, OutputRequest(target, options), None, file_names),)
@@ -137,12 +143,29 @@ def _plan_output(
     name: str | None,
     file_names: tuple[str, ...],
 ) -> PlannedOutput:
+    count = len(sources) - len(file_names)
+    files = _files_of(one, file_names, count)
+    used, names = (*range(count), *files.values()), tuple(files)
+    formats = [sources[index] for index in used]
     if one.target.lower() != AUTO:
-        plan = registry.plan(sources, one.target, options=one.options, file_names=file_names)
-        return PlannedOutput((plan,), JobOutput((plan.target.name,), one.options, name))
-    plans = registry.auto_plans(sources, one.options, file_names)
+        plan = registry.plan(formats, one.target, options=one.options, file_names=names)
+        return PlannedOutput((plan,), JobOutput((plan.target.name,), one.options, name, used, names))
+    plans = registry.auto_plans(formats, one.options, names)
     targets = tuple(plan.target.name for plan in plans)
-    return PlannedOutput(plans, JobOutput(targets, without_formats(one.options), name))
+    return PlannedOutput(plans, JobOutput(targets, without_formats(one.options), name, used, names))
+
+
+def own_file(name: str, value: OptionValue) -> str:
+    """The name of the file of an option in those outputs of several whose option has this value."""
+    return f"{name}={value}"
+
+
+def _files_of(one: OutputRequest, file_names: Sequence[str], first: int) -> dict[str, int]:
+    """The indexes of the files of an output by its options: its own ones, and those that all outputs have."""
+    indexes = {name: index for index, name in enumerate(file_names, first)}
+    shared = {name: index for name, index in indexes.items() if "=" not in name}
+    named = {name: own_file(name, value) for name, value in one.options.items()}
+    return shared | {name: indexes[key] for name, key in named.items() if key in indexes}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
+from engine.executor import JobOutput
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
@@ -142,6 +143,11 @@ class ConversionRequest:
         """The request with further files by the names of the options that they belong to."""
         names = (*self.file_names, *uploads)
         return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=names)
+
+    def for_output(self, output: JobOutput) -> "ConversionRequest":
+        """The request with the files that one of its outputs needs."""
+        uploads = tuple(self.uploads[index] for index in output.inputs)
+        return replace(self, uploads=uploads, file_names=output.file_names)
 
     @property
     def is_stored(self) -> bool:

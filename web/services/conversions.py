@@ -120,9 +120,10 @@ class Conversions:
         """Foresees one output: of several formats, that of the first one that loses least."""
         outcomes: list[tuple[Plan, Outcome]] = []
         for plan in one.plans:
-            single = ConversionPlan((replace(one, plans=(plan,)),))
+            single = ConversionPlan((PlannedOutput((plan,), replace(one.output, name=None)),))
             with self._job_queue.admit(request.account.tenant) as admitted:
-                result, _ = await self._run_complete(request, single, output, admitted, dry_run=True)
+                needed = request.for_output(one.output)
+                result, _ = await self._run_complete(needed, single, output, admitted, dry_run=True)
             outcomes.append((plan, result.outcome))
         plan, outcome = min(outcomes, key=lambda each: losses(each[1]))
         return PlannedResult(

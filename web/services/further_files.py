@@ -1,6 +1,6 @@
 """Stored files that options of a request name by their ids, such as a watermark."""
 
-from collections.abc import AsyncIterator, Container, Mapping
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 
 from engine.options import OptionValues
@@ -8,7 +8,8 @@ from engine.registry import Registry
 from storage.errors import NotFound
 from storage.tables.files import File
 from web.api.errors import InvalidParameter
-from web.services.conversion_request import ConversionRequest
+from web.services.conversion_plan import of_output, own_file
+from web.services.conversion_request import ConversionRequest, OutputRequest
 from web.services.files import Files
 from web.services.work_files import WorkFiles
 
@@ -21,11 +22,30 @@ class FurtherFiles:
         self._work_files = work_files
         self._registry = registry
 
-    async def find(self, account_id: str, options: OptionValues, sent: Container[str] = ()) -> Mapping[str, File]:
+    async def find(
+        self,
+        account_id: str,
+        options: OptionValues,
+        sent: Container[str] = (),
+        outputs: Sequence[OutputRequest] = (),
+    ) -> Mapping[str, File]:
         """Returns the files by the names of the options, without those that the request has `sent` itself.
 
-        Raises InvalidParameter if the account has no such file.
+        With `outputs`, whose options include those of the request, the names are those of `own_file`. Raises
+        InvalidParameter if the account has no such file.
         """
+        found = await self._find(account_id, options, sent)
+        if not outputs:
+            return found
+        found = {own_file(name, options[name]): file for name, file in found.items()}
+        for index, one in enumerate(outputs):
+            own = {name: value for name, value in one.options.items() if options.get(name) != value}
+            with of_output(index):
+                files = await self._find(account_id, own)
+            found |= {own_file(name, own[name]): file for name, file in files.items()}
+        return found
+
+    async def _find(self, account_id: str, options: OptionValues, sent: Container[str] = ()) -> dict[str, File]:
         known, found = self._registry.options, dict[str, File]()
         for name, value in options.items():
             option = known.get(name)
@@ -45,7 +65,8 @@ class FurtherFiles:
 
         Raises InvalidParameter as `find` does, and RateLimited and NoSpace without space for them.
         """
-        found = {} if request.tool else await self.find(request.account.id, request.options, request.file_names)
+        given = request.options, request.file_names, request.outputs
+        found = {} if request.tool else await self.find(request.account.id, *given)
         with ExitStack() as stack:
             copies = []
             for file in found.values():

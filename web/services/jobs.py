@@ -102,11 +102,12 @@ class Jobs:
         if request.webhook_url is not None:
             self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
         if isinstance(request, BatchRequest):
-            await self._further_files.find(request.account.id, request.options)
+            await self._further_files.find(request.account.id, request.options, (), request.outputs)
             job, contents = await self._batch_job(request), list[WorkFile]()
         else:
             if request.tool is None:
-                await self._further_files.find(request.account.id, request.options, request.file_names)
+                given = request.options, request.file_names, request.outputs
+                await self._further_files.find(request.account.id, *given)
             job, contents = self._conversion_job(request), request.contents
         attempt = None
         if request.idempotency is not None:

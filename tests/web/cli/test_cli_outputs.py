@@ -84,3 +84,13 @@ def test_a_preset(folder: Path, server: Running) -> None:
     _convert(folder, remote, "photo.heic", "out", "--preset", "sizes")
     _convert(folder, remote, "photo.heic", "out", "--preset", "thumb", "--filename", "{name}-{width}")
     assert _made(folder) == ["photo-02.png", "photo-8.webp", "small.webp"]
+
+
+def test_a_result_has_the_file_of_its_own_option(folder: Path) -> None:
+    outputs = [{"output_format": "png", "watermark": "photo.png"}, {"output_format": "png"}]
+    _convert(folder, ((), {}), "photo.heic", "out", "--outputs", json.dumps(outputs))
+    _convert(folder, ((), {}), "photo.heic", "one.png", "--watermark", "photo.png")
+    made = [(folder / "out" / name).read_bytes() for name in _made(folder)]
+    assert made[0] == (folder / "one.png").read_bytes() != made[1]
+    explained = invoke(folder, "convert", "photo.heic", "out", "--explain", "--json", "--outputs", json.dumps(outputs))
+    assert "watermark" in explained.stdout

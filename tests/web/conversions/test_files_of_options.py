@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -133,7 +134,7 @@ def test_a_dry_run_looks_at_the_files(server: Running) -> None:
     assert (found["width"], found["warnings"], found["options"]["output_profile"]) == (100, [], "p3")
     assert "watermark" in found["path"]
     damaged = send(server, key, "/convert/inspect", output_profile=PROFILE[:200])
-    problem(damaged, 500, "processing_failed", reason="corrupt_input", details={"index": 1})
+    problem(damaged, 500, "processing_failed", reason="corrupt_input", param="output_profile")
 
 
 def test_repeated_requests_with_files(server: Running) -> None:
@@ -183,8 +184,9 @@ def test_ids_of_no_file_are_refused(server: Running, name: str) -> None:
 
 def test_files_of_the_wrong_kind_are_refused(server: Running) -> None:
     key = server.account()
-    problem(send(server, key, watermark=PROFILE), 400, "invalid_file_type")
-    problem(send(server, key, output_profile=MARK), 400, "invalid_file_type")
+    for content in (PROFILE, b"no picture"):
+        problem(send(server, key, watermark=content), 400, "invalid_file_type", param="watermark")
+    problem(send(server, key, output_profile=MARK), 400, "invalid_file_type", param="output_profile")
     twice = [
         ("file", ("a.png", PHOTO)),
         ("watermark", ("a.png", MARK)),
@@ -252,3 +254,36 @@ def test_the_command_takes_paths(server: Running, tmp_path: Path, remote: bool) 
     assert "watermark" in json.dumps(json.loads(done.stdout))
     missing = invoke(tmp_path, "convert", "photo.png", "b.png", "--watermark", "none.png", *place, CONVERTD_API_KEY=key)
     assert (missing.exit_code, "none.png" in missing.stderr) == (1, True)
+
+
+def test_a_result_has_the_file_of_its_own_option(server: Running) -> None:
+    key = server.account()
+    red, blue = (saved(Image.new("RGB", (8, 8), color), "PNG") for color in ("red", "blue"))
+    marked = {"output_format": "png"}
+    ids = [server.upload(mark, "mark.png", key=key)["file_id"] for mark in (red, blue)]
+    singles = [send(server, key).content, *(send(server, key, watermark=mark).content for mark in ids)]
+    two = [marked | {"watermark": ids[1]}, {"output_format": "auto", "formats": "png"}]
+    outputs = json.dumps([marked | {"watermark": ids[0]}, *two])
+    batch = create(server, key)
+    of_batch = {"file_ids": add(server, batch, key, PHOTO), "outputs": json.loads(outputs)}
+
+    plain = send(server, key, outputs=outputs)
+    shared = send(server, key, watermark=red, outputs=json.dumps(two))
+    waiting = {"Prefer": "respond-async, wait=60"}
+    job = send(server, key, outputs=outputs, headers=waiting).json()["data"]["result"]
+    (entry,) = server.request("POST", f"/batch/{batch}/convert", key, json=of_batch).json()["data"]["results"]
+    planned = send(server, key, "/convert/inspect", outputs=outputs).json()["data"]["outputs"]
+
+    assert _contents(plain.content) == [*singles[1:], singles[0]]
+    assert _contents(shared.content) == [singles[2], singles[1]]
+    for one in (job, entry):
+        stored = server.request("GET", one["download_url"].removeprefix("/api/v1"), key)
+        assert _contents(stored.content) == [*singles[1:], singles[0]]
+    assert ["watermark" in one["path"] for one in planned] == [True, True, False]
+    wrong = send(server, key, outputs=json.dumps([{"output_format": "png", "watermark": "mark.png"}]))
+    problem(wrong, 400, "invalid_parameter", param="outputs[0].watermark", reason="no_file")
+
+
+def _contents(archive: bytes) -> list[bytes]:
+    with ZipFile(io.BytesIO(archive)) as files:
+        return [files.read(name) for name in files.namelist()]

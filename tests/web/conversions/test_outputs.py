@@ -16,9 +16,11 @@ from tests.support.requests import http
 from tests.support.requests.batches import add, create
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
+from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running
 
 PHOTO = picture(size=(64, 48))
+NOISE = saved(Image.effect_noise((300, 300), 90), "PNG")
 TWO = [{"output_format": "webp", "width": 32, "name": "small"}, {"output_format": "png"}]
 JSON = {"Accept": "application/json"}
 
@@ -110,9 +112,7 @@ def test_results_are_those_of_single_conversions(server: Running) -> None:
 def test_one_failure_fails_all_uncharged(server: Running) -> None:
     key = server.account(credits=3)
     failing = json.dumps([{"output_format": "png"}, {"output_format": "webp", "max_bytes": 1000}])
-    noise = io.BytesIO()
-    Image.effect_noise((300, 300), 90).save(noise, "PNG")
-    refused = _convert(server, key, content=noise.getvalue(), outputs=failing)
+    refused = _convert(server, key, content=NOISE, outputs=failing)
     problem(refused, 500, "processing_failed", reason="target_unreachable", param="outputs[1].max_bytes")
     assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 3
 
@@ -146,9 +146,13 @@ def test_too_few_credits_for_all_results(server: Running) -> None:
 
 
 def test_a_dry_run_lists_the_results(server: Running) -> None:
-    data = _convert(server, path="/convert/inspect", outputs=json.dumps(TWO)).json()["data"]
-    assert (data["credits"], data["container"], data["file_count"]) == (2, "zip", 2)
-    assert [(one["output_format"], one["width"]) for one in data["outputs"]] == [("webp", 32), ("png", 64)]
+    unreachable: dict[str, Any] = {"output_format": "jpeg", "max_bytes": 1000}
+    several = json.dumps([*TWO, unreachable])
+    data = _convert(server, path="/convert/inspect", content=NOISE, outputs=several).json()["data"]
+    assert (data["credits"], data["container"], data["file_count"]) == (3, "zip", 3)
+    assert [(one["output_format"], one["width"]) for one in data["outputs"][:2]] == [("webp", 32), ("png", 300)]
+    single = _convert(server, path="/convert/inspect", content=NOISE, **unreachable).json()["data"]
+    assert data["outputs"][2] == {name: single[name] for name in data["outputs"][2]}  # nothing is encoded
 
 
 def test_outputs_of_a_stored_file_and_as_a_job(server: Running) -> None:
