@@ -21,12 +21,12 @@ _FRAME = 200  # milliseconds
 def option_pictures() -> dict[str, bytes]:
     """The pictures by the names of their files, those of the converted files too."""
     pictures = {
-        source.picture(name): _convert(_source(name), {"lossless": True, "effort": 9}, "webp")
+        source.picture(name): convert_example(source_file(name), {"lossless": True, "effort": 9}, "webp")
         for name, source in SOURCES.items()
         if not source.original
     }
     for example in OPTION_EXAMPLES:
-        pictures[example.picture] = _convert(_source(example.source), example.options, example.output_format)
+        pictures[example.picture] = convert_example(source_file(example.source), example.options, example.output_format)
     return pictures
 
 
@@ -37,25 +37,32 @@ def sizes_of(data: bytes) -> list[int]:
 
 
 @cache
-def _source(name: str) -> bytes:
-    """The file that examples convert."""
+def source_file(name: str) -> bytes:
+    """The file of a source, which examples convert."""
     source, drawing = SOURCES[name], (EXAMPLES_FOLDER / "scene.svg").read_text()
     if not source.is_film:
-        return _convert(_convert(drawing.encode(), {}, "png"), source.options, source.output_format)
+        return convert_example(convert_example(drawing.encode(), {}, "png"), source.options, source.output_format)
     drawings = (drawing.replace(_BOAT, f"translate({x} 118)") for x in _PLACES)
-    first, *others = (opened(_convert(one.encode(), source.options, "png")) for one in drawings)
+    first, *others = (opened(convert_example(one.encode(), source.options, "png")) for one in drawings)
     return saved(first, "WEBP", save_all=True, append_images=others, duration=_FRAME, loop=0, lossless=True)
 
 
-def _convert(data: bytes, options: OptionValues, target: str) -> bytes:
+def convert_example(data: bytes, options: OptionValues, target: str) -> bytes:
+    """The result of a conversion here. The values of options that are files are the names of static files."""
     registry = load_registry()
-    is_file = {name: registry.options[name].is_file(value) for name, value in options.items()}
-    files = {name: (EXAMPLES_FOLDER.parent / str(options[name])).read_bytes() for name in options if is_file[name]}
-    values = {name: value for name, value in options.items() if not is_file[name]}
+    files = files_of(options)
+    values = {name: value for name, value in options.items() if name not in files}
     inputs = [data, *files.values()]
     sources = [registry.identify_content(one) for one in inputs]
     plan = registry.plan(sources, target, options=values, file_names=tuple(files))
     return run(plan, inputs, values).data
+
+
+def files_of(options: OptionValues) -> dict[str, bytes]:
+    """The files of the options that have one, by name."""
+    known = load_registry().options
+    names = {name: str(value) for name, value in options.items() if known[name].is_file(value)}
+    return {name: (EXAMPLES_FOLDER.parent / value).read_bytes() for name, value in names.items()}
 
 
 def _write() -> None:

@@ -12,7 +12,6 @@ from tests.support.results.conversions import opened
 from tests.support.samples.forms import picture
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_documents import document
-from tests.support.samples.rasters import photo
 from tests.support.servers.in_process import Running
 
 JSON = {"Accept": "application/json"}
@@ -61,38 +60,6 @@ def test_options_in_json(server: Running) -> None:
     text = {"output_format": "jpeg", "quality": "80"}
     refused = server.request("POST", f"/files/{file_id}/convert", json=text)
     problem(refused, 400, "invalid_parameter", param="quality", reason="not_an_integer")
-
-
-def test_options_of_pictures_are_the_same_everywhere(server: Running) -> None:
-    """A request, a stored file and a batch: a square around a point, twice as large, rounded, padded, of 8 colors."""
-    options = {
-        "crop": "1:1",
-        "gravity": "0.9,0.5",
-        "width": 20,
-        "dpr": 2,
-        "saturation": 0.5,
-        "blur": 0.5,
-        "radius": "50%",
-        "pad": "1,2,3,4",
-        "colors": 8,
-    }
-    data = saved(photo((120, 80)), "PNG")
-    file_id = server.upload(data, "a.png")["file_id"]
-    batch_id = server.request("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-    entry = server.request("POST", f"/batch/{batch_id}/files", files={"file": ("a.png", data)}).json()["data"]
-    body = {"output_format": "png", **options}
-
-    answers = [
-        server.request("POST", f"/files/{file_id}/convert", json=body),
-        server.request("POST", f"/batch/{batch_id}/convert", json=body | {"file_ids": [entry["file_id"]]}),
-    ]
-    direct = server.convert(data, "png", **{name: str(value) for name, value in options.items()})
-
-    assert [answer.status_code for answer in (direct, *answers)] == [200] * 3
-    results = [server.request("GET", f"/files/{one}/download").content for one in (file_id, entry["file_id"])]
-    assert results == [direct.content] * 2
-    assert (direct.headers["X-Width"], direct.headers["X-Height"]) == ("46", "44")
-    assert opened(direct.content).mode == "P"
 
 
 @pytest.mark.parametrize(
