@@ -168,7 +168,8 @@ class Files:
 
     async def discard(self, blobs: Iterable[str]) -> None:
         """Deletes blobs that no row refers to."""
-        await self._blobs.delete(blobs)
+        if keys := [*blobs]:
+            await self._blobs.delete(keys)
 
     async def sweep(self) -> None:
         """Deletes expired files and jobs."""

@@ -1,7 +1,8 @@
 """The requests of jobs: stored as names and values when they are accepted, and loaded with their files to run."""
 
 import json
-from collections.abc import AsyncIterator
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,14 +22,21 @@ from web.services.work_files import WorkFile, WorkFiles
 FETCH_SECONDS = 300.0
 """The time in which all files of a job have to arrive."""
 
+SMALL_UPLOADS = 16 << 10
+"""Bytes of all uploads of a job that are stored with its request: the commit that accepts the job makes them durable.
+
+Blobs would have to be flushed to the disk before.
+"""
+
 
 @dataclass(frozen=True)
 class StoredUpload:
-    """An upload of a job, whose content is a blob, with its size in bytes and the name of its format."""
+    """An upload of a job, with its size in bytes and the name of its format. `content` is Base64; None if in a blob."""
 
     filename: str
     size: int
     format: str
+    content: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,11 @@ class StoredRequest:
         """The price of the request, or of each file of a batch."""
         return price_of(self.outputs)
 
+    @property
+    def blobs(self) -> int:
+        """The number of uploads whose contents are blobs: all, or none if they are small."""
+        return sum(upload.content is None for upload in self.uploads)
+
     @classmethod
     def of(cls, request: ConversionRequest | BatchRequest) -> "StoredRequest":
         """Returns what is stored of a request, which can be planned."""
@@ -63,13 +76,12 @@ class StoredRequest:
             files = request.file_ids
             stored = cls(request_id, key_id, request.target, options, batch_id=request.batch_id, file_ids=files)
             return replace(stored, outputs=request.outputs)
-        uploads = [StoredUpload(upload.filename, upload.size, upload.format.name) for upload in request.uploads]
         return cls(
             request_id,
             key_id,
             request.target,
             options,
-            uploads=tuple(uploads) if request.file is None else (),
+            uploads=_stored_uploads(request.uploads) if request.file is None else (),
             tool=request.tool,
             file_names=request.file_names,
             name=request.name,
@@ -120,7 +132,10 @@ class JobRequests:
                 uploads.append(await self._files.working_copy(file, source))
             for number, upload in enumerate(stored.uploads):
                 source = stack.enter_context(self._work_files.create(account.tenant.id))
-                await self._files.load_input(job.blobs[number], upload.size, source)
+                if upload.content is None:
+                    await self._files.load_input(job.blobs[number], upload.size, source)
+                else:
+                    await source.write(b64decode(upload.content))
                 unknown = UnknownFormat("This server no longer supports the format of this file.")
                 identified = self._registry.format(upload.format) or unknown
                 uploads.append(Upload(source, upload.filename, upload.size, identified))
@@ -142,3 +157,10 @@ class JobRequests:
             )
             async with self._remote_files.complete(request, FETCH_SECONDS) as complete:
                 yield complete, stack.enter_context(self._work_files.create(account.tenant.id))
+
+
+def _stored_uploads(uploads: Sequence[Upload]) -> tuple[StoredUpload, ...]:
+    small = sum(upload.size for upload in uploads) <= SMALL_UPLOADS and all(one.file.in_memory for one in uploads)
+    contents = [b64encode(upload.file.read()).decode() if small else None for upload in uploads]
+    described = zip(uploads, contents, strict=True)
+    return tuple(StoredUpload(one.filename, one.size, one.format.name, content) for one, content in described)

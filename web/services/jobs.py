@@ -191,21 +191,26 @@ class Jobs:
         else:
             plan = self._conversions.plan(request)
             source, target = plan.source.name, plan.output_format
-        is_stored = request.file is not None
+        stored = StoredRequest.of(request)
         return NewJob(
-            **_common(request),
+            **_common(request, stored),
             operation=request.operation,
             input_format=source,
             output_format=target,
-            inputs=0 if is_stored else len(request.uploads),
-            size=0 if is_stored else request.size,
+            inputs=stored.blobs,
+            size=0 if request.file is not None else request.size,
         )
 
     async def _batch_job(self, request: BatchRequest) -> NewJob:
         target = await self._batches.check(request)
         count = len(request.file_ids)
         return NewJob(
-            **_common(request), operation="batch", input_format=None, output_format=target, holds=count, total=count
+            **_common(request, StoredRequest.of(request)),
+            operation="batch",
+            input_format=None,
+            output_format=target,
+            holds=count,
+            total=count,
         )
 
     async def _accept(
@@ -216,7 +221,7 @@ class Jobs:
         attempt: _Attempt | None,
     ) -> AcceptedJob | Replayed:
         blobs = jobs.input_blobs(job.id, job.inputs)
-        await self._files.put_inputs(blobs, contents)
+        await self._files.put_inputs(blobs, contents if blobs else [])
         try:
             accepted = await self._database.run(_accept, request.account, job, request.credits, attempt)
         except CommitUnknown:
@@ -232,12 +237,12 @@ class Jobs:
         return replayed(accepted)
 
 
-def _common(request: ConversionRequest | BatchRequest) -> dict[str, Any]:
+def _common(request: ConversionRequest | BatchRequest, stored: StoredRequest) -> dict[str, Any]:
     """The values of a new job that both kinds of requests have."""
     return {
         "account": request.account.id,
         "max_running": request.account.tier.max_concurrent,
-        "request": StoredRequest.of(request).to_text(),
+        "request": stored.to_text(),
         "tag": request.tag,
         "webhook_url": request.webhook_url,
     }

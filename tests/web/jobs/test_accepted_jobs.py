@@ -50,6 +50,20 @@ def test_a_client_waits_for_the_end(site: Site, path: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("height", "blobs"), [(48, 0), (96, 1)])
+def test_small_files_need_no_blob(site: Site, height: int, blobs: int) -> None:
+    form: Any = {"files": {"file": ("a.bmp", picture("BMP", (64, height)))}, "data": {"output_format": "png"}}
+    site.executor.executor = EndlessExecutor()
+    waiting = site.send("POST", "/convert", **form, headers=ASYNC).json()["data"]
+    assert len([blob for blob in site.blobs() if blob.startswith(waiting["job_id"])]) == blobs
+    site.end(waiting)
+
+    site.executor.executor = site.usual
+    ended = site.send("POST", "/convert", **form, headers={"Prefer": "respond-async, wait=60"}).json()["data"]
+    made = site.send("GET", ended["download_url"].removeprefix("/api/v1")).content
+    assert made == site.send("POST", "/convert", **form).content
+
+
 def test_only_requests_that_ask_for_it_are_jobs(site: Site) -> None:
     for preference in ("wait=10", "return=minimal", "respond-async-not", ""):
         response = site.send(
