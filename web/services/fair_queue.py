@@ -177,9 +177,8 @@ class FairQueue:
         work = own_work + sum(count * seconds(other) for other, count in counts)
         running = self._tenants[tenant.id].running.total() if tenant.id in self._tenants else 0
         slots = self._slots_of(standing)
-        beyond = max(self._background - self._background_slots, 0)
         return max(
-            work * _share(jobs, slots - self.running + beyond) / slots,
+            work * _share(jobs, slots - self.running + self._beyond) / slots,
             own_work * _share(own_jobs, tenant.max_jobs - running) / tenant.max_jobs,
         )
 
@@ -207,7 +206,7 @@ class FairQueue:
         return min((job.queued_at for job in jobs), default=None)
 
     def _next(self) -> QueuedJob | None:
-        if not self.waiting:
+        if not self.waiting or self.running - self._beyond >= self._slots:
             return None
         standings = {name: self._standing(queue.tenant) for name, queue in self._tenants.items()}
         running = self._count_running(standings)
@@ -254,6 +253,11 @@ class FairQueue:
     @property
     def _background_slots(self) -> int:
         return background_slots(self._slots, requests_come=self._requests_come())
+
+    @property
+    def _beyond(self) -> int:
+        """How many jobs in the background run beyond their slots. They take no slot of others."""
+        return max(self._background - self._background_slots, 0)
 
     def _may_delay(self, queue: _TenantQueue, standing: Standing) -> bool:
         return self._standing(queue.tenant) >= standing

@@ -62,10 +62,11 @@ class JobRecords:
 
     def standing(self, tenant: Tenant) -> Standing:
         """Returns which slots the tenant may use."""
-        own, *shared = map(self._is_restricted, _keys(tenant))
-        if own or (any(shared) and not self._is_proven(tenant)):
+        own, *shared = _keys(tenant)
+        is_proven = own in self._proven
+        if any(map(self._is_restricted, [own] if is_proven else [own, *shared])):
             return Standing.RESTRICTED
-        return Standing.PROVEN if self._is_proven(tenant) else Standing.UNPROVEN
+        return Standing.PROVEN if is_proven else Standing.UNPROVEN
 
     def any_proven(self) -> bool:
         """Returns whether a tenant is proven."""
@@ -102,9 +103,6 @@ class JobRecords:
         for key in _keys(tenant):
             if self._is_restricted(key):
                 self._use(key).overrun_at = self._clock()
-
-    def _is_proven(self, tenant: Tenant) -> bool:
-        return _keys(tenant)[0] in self._proven
 
     def _is_restricted(self, key: str) -> bool:
         record = self._records.get(key)

@@ -321,6 +321,34 @@ def test_requests_start_before_the_background() -> None:
     assert start_order(restricted, *restricted.start_next(0)) == "aa"
 
 
+def test_requests_start_beside_a_background_that_uses_more_than_its_slots() -> None:
+    requests_come = False
+    queue = FairQueue(2, MEMORY, requests_come=lambda: requests_come)
+    add_background(queue, "a", "b")
+    assert len(queue.start_next(0)) == 2
+    requests_come = True
+    add(queue, "c")
+    add(queue, "d")
+    assert started(queue) == "c"
+    assert queue.running == 3
+
+
+def test_without_a_free_slot_tenants_are_not_compared() -> None:
+    asked: list[Tenant] = []
+
+    def standing(tenant: Tenant) -> Standing:
+        asked.append(tenant)
+        return PROVEN
+
+    queue = FairQueue(1, MEMORY, standing)
+    for tenant in "ab":
+        add(queue, tenant)
+    assert started(queue) == "a"
+    asked.clear()
+    assert started(queue) == ""
+    assert not asked
+
+
 def test_a_new_tenant_waits_for_one_job_of_another() -> None:
     """Another one that waits, too, has been served more recently: its job has just ended."""
     queue = FairQueue(1, MEMORY)
