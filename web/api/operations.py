@@ -224,13 +224,14 @@ class Operation:
         if self.tool is not None:
             return registry.tool_options(self.tool.name)
         options = registry.options if self.conversion_options else {}
-        return {name: one for name, one in options.items() if not (self.without_secrets and one.secret)}
+        return {name: one for name, one in options.items() if not one.secret} if self.without_secrets else options
 
     def further_files(self, registry: Registry) -> tuple[FileField, ...]:
         """The fields of files that are options, or parameters of the tool."""
-        files = {name: option.file for name, option in self.options_of(registry).items()}
         fields = [
-            FileField(name, file.description, 0, or_text=True) for name, file in files.items() if file is not None
+            FileField(name, option.file.description, 0, or_text=True)
+            for name, option in self.options_of(registry).items()
+            if option.file is not None
         ]
         return (*(self.form.further if self.form else ()), *fields)
 

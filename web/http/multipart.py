@@ -99,7 +99,7 @@ class MultipartBody:
         self._registry = registry
         self._file_fields = [name for field in files for name in field.names]
         self._may_be_text = [name for field in files for name in field.names if field.or_text]
-        self._text_fields = texts
+        self._known = frozenset((*self._file_fields, *texts))
         self._max_file_size = max_file_size
         all_files = max_file_size * sum(field.maximum for field in files if not field.or_text)
         self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
@@ -198,7 +198,7 @@ class MultipartBody:
             self._files.append(part)
             self._append = partial(self._append_to_file, part)
         else:
-            check_known([field], (*self._file_fields, *self._text_fields))
+            check_known([field], self._known)
             if field in self._texts:
                 raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
             self._texts[field] = bytearray()

@@ -141,6 +141,8 @@ class ConversionRequest:
 
     def with_further(self, uploads: Mapping[str, Upload]) -> "ConversionRequest":
         """The request with further files by the names of the options that they belong to."""
+        if not uploads:
+            return self
         names = (*self.file_names, *uploads)
         return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=names)
 
