@@ -108,15 +108,20 @@ def is_text(content: Content) -> bool:
     return True
 
 
+_ALL_BYTES = frozenset(range(256))
+
+
 class Signature:
     """A sniffer for fixed bytes at fixed offsets: `Signature((0, b"II*\\0"), (8, b"CR"))` scores 6 or 0.
 
     If the bytes match and `then` is set, `then`, a sniffer that reads more of the file, returns the score.
+    `first_bytes` are the values of the first byte of files that can match.
     """
 
     def __init__(self, *parts: tuple[int, bytes], then: Sniffer | None = None) -> None:
         self._parts = parts
         self._score = sum(len(magic) for _, magic in parts)
+        self.first_bytes = frozenset(magic[0] for offset, magic in parts if offset == 0) or _ALL_BYTES
         self._then = then
 
     def __call__(self, content: Content) -> int:
@@ -171,6 +176,22 @@ def boxes_are_complete(content: Content) -> bool:
     return offset == len(content)
 
 
+class AnyOf:
+    """A sniffer that returns the highest score of several. `first_bytes` as for Signature."""
+
+    def __init__(self, *sniffers: Sniffer) -> None:
+        self._sniffers = sniffers
+        self.first_bytes = frozenset[int]().union(*map(first_bytes, sniffers))
+
+    def __call__(self, content: Content) -> int:
+        return max(sniffer(content) for sniffer in self._sniffers)
+
+
 def any_of(*sniffers: Sniffer) -> Sniffer:
     """A sniffer that returns the highest score of several."""
-    return lambda content: max(sniffer(content) for sniffer in sniffers)
+    return AnyOf(*sniffers)
+
+
+def first_bytes(sniffer: Sniffer) -> frozenset[int]:
+    """The values of the first byte of files that can match: any, unless the sniffer begins with a signature."""
+    return sniffer.first_bytes if isinstance(sniffer, Signature | AnyOf) else _ALL_BYTES

@@ -129,7 +129,7 @@ class Plan:
         for step in self.steps:
             if isinstance(step, Conversion):
                 steps += (step, *requested(step.target))
-        return replace(self, steps=steps)
+        return self if steps == self.steps else replace(self, steps=steps)  # what the plan has computed is kept
 
     @cached_property
     def _transforms_of(self) -> dict[AnyFormat, list[AnyTransform]]:

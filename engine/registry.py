@@ -15,7 +15,7 @@ from engine.auto_format import FORMATS, formats_of, without_formats
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.file_names import FILENAME
-from engine.formats import AnyFormat, Content, FileFormat
+from engine.formats import AnyFormat, Content, FileFormat, first_bytes
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
 from engine.plugin_loader import Plugin, load_plugins
@@ -51,6 +51,7 @@ class Registry:
         self.options: dict[str, Option] = {FILENAME.name: FILENAME, FORMATS.name: FORMATS}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
+        self._beginning_with = cache(self._find_beginning_with)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
@@ -161,7 +162,7 @@ class Registry:
             raise UnknownFormat("The file is empty.", reason="empty_file")
         extension = Path(filename).suffix[1:].lower()
         best, best_rank = None, (0, True)
-        for fmt in self.formats.values():
+        for fmt in self._beginning_with(content[:1][0]):
             try:
                 rank = fmt.match(content, extension)
             except Exception as error:
@@ -173,6 +174,10 @@ class Registry:
         if best is None:
             raise UnknownFormat("The content of the file matches no supported format.")
         return best
+
+    def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
+        """The formats whose files can begin with this byte, and those of text. `_beginning_with` keeps them."""
+        return tuple(fmt for fmt in self.formats.values() if fmt.text_extensions or byte in first_bytes(fmt.sniff))
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
         """Returns the values of options as `validate_options` does, for any of this registry's options."""

@@ -18,7 +18,8 @@ from engine import (
     UnsupportedConversion,
     conversion,
 )
-from engine.options import OptionValues
+from engine.formats import any_of
+from engine.options import NO_OPTIONS, OptionValues
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
@@ -49,6 +50,17 @@ def test_validated_options_are_not_validated_again() -> None:
     with pytest.raises(InvalidOption):
         _REGISTRY.plan([source], "jpeg", options={"quality": 1000})
     assert _REGISTRY.plan([source], "jpeg", options={"quality": 1000}, validated=True).target.name == "jpeg"
+
+
+def test_a_plan_is_kept_for_options_without_transforms() -> None:
+    """It has computed its template, its memory and others then."""
+    plan = _REGISTRY.plan([_REGISTRY.formats["png"]], "jpeg")
+
+    assert plan.with_transforms(NO_OPTIONS) is plan
+    assert _REGISTRY.plan(plan.sources, "jpeg", options={"quality": 40}) is plan
+    turned = _REGISTRY.plan(plan.sources, "jpeg", options={"rotate": 90})
+    assert len(turned.steps) == len(plan.steps) + 1
+    assert turned.with_transforms(NO_OPTIONS).steps == plan.steps
 
 
 _NOTHING = ("bad/empty_0_bytes.heic", "bad/five_bytes.pdf", "bad/imagetragick_mvg_as.jpg")
@@ -164,8 +176,8 @@ def test_paths(source: str, target: str, path: str) -> None:
     assert str(_REGISTRY.plan([_REGISTRY.formats[source]], target)) == path
 
 
-def _plugin(name: str, sniff: Sniffer) -> Plugin:
-    odd = FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=sniff)
+def _plugin(name: str, sniff: Sniffer, format_name: str = "odd") -> Plugin:
+    odd = FileFormat(format_name, media_type=f"x/{format_name}", extensions=(format_name,), sniff=sniff)
 
     @conversion(odd, RASTER)
     def decode(_data: bytes) -> Raster:
@@ -211,6 +223,29 @@ def test_detection_goes_on_without_a_format_whose_detection_fails(
     assert "fragile" in caplog.text
     message = "the detection of odd fails: IndexError: out of range"
     assert registry.plugins[0].error == (message if shortest == 1 else None)
+
+
+class _Counted(Signature):
+    calls = 0
+
+    def __call__(self, content: Content) -> int:
+        self.calls += 1
+        return super().__call__(content)
+
+
+def test_files_are_compared_with_formats_that_begin_as_they_do() -> None:
+    counted = {text: _Counted((0, text)) for text in (b"ab", b"ac", b"b")}
+    elsewhere = _Counted((1, b"c"))
+    either = any_of(counted[b"ac"], counted[b"b"])
+    formats: dict[str, Sniffer] = {"first": counted[b"ab"], "second": either, "third": elsewhere}
+    registry = Registry(_plugin(name, sniff, name) for name, sniff in formats.items())
+    before = {text: each.calls for text, each in counted.items()}, elsewhere.calls
+
+    assert registry.identify_content(b"bc").name == "second"
+
+    calls = {text: each.calls - before[0][text] for text, each in counted.items()}
+    assert calls == {b"ab": 0, b"ac": 1, b"b": 1}
+    assert elsewhere.calls == before[1] + 1
 
 
 def test_plugins_that_disagree_on_a_format() -> None:
