@@ -27,6 +27,7 @@ _SIDE = 16  # pixels; any picture makes a codec initialize itself
 
 def preload(modules: Iterable[str] | None = None) -> None:
     """Prepares a fork server for jobs that import `modules`; by default for those without a template of their own."""
+    gc.disable()  # it would visit what is imported again and again, and find nothing
     registry = load_registry()
     registry.pairs()  # fills the registry's cache of paths
     options_schema(registry.options)
@@ -46,9 +47,10 @@ def preload_template(name: str) -> None:
 
 
 def _freeze() -> None:
-    """Exempts all objects from garbage collection: those that it visits in a fork would be copied."""
+    """Exempts all objects from garbage collection, which begins: those that it visits in a fork would be copied."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def import_modules(modules: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from engine.registry import load_registry
 from plugins import _programs
 
 _PROGRAM = """
+import gc
 import json
 import os
 from engine.executor import preload
@@ -28,24 +29,29 @@ def watched(registry, write, fmt):
         raise
 
 preload.warm_up_codec = watched
+before = gc.get_stats()
 preload.preload()
+visits = [now["collections"] - then["collections"] for now, then in zip(gc.get_stats(), before)]
+collects = gc.isenabled()
 for name in load_registry().templates:
     preload.preload_template(name)
 threads.append(len(os.listdir("/proc/self/task")))
-print(json.dumps([warmed_up, threads]))
+print(json.dumps([warmed_up, threads, visits, collects]))
 """
 
 
-def test_every_codec_is_warmed_up_and_leaves_no_thread() -> None:
+def test_every_codec_is_warmed_up_without_threads_and_without_garbage_collections() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
 
-    warmed_up, threads = json.loads(done.stdout)
+    warmed_up, threads, visits, collects = json.loads(done.stdout)
     registry = load_registry()
     paths = {fmt.name: registry.path(RASTER, fmt) for fmt in registry.formats.values()}
     encoded = {name for name, path in paths.items() if len(path) == 1 and not path[0].programs}
     assert encoded >= {"avif", "bmp", "eps", "gif", "heic", "jpeg", "pdf", "png", "psd", "tiff", "webp"}
     assert warmed_up == dict.fromkeys(encoded)
     assert len({*threads}) == 1  # threads would not survive the fork
+    assert visits == [0, 0, 1]  # by generation
+    assert collects
 
 
 def test_plugins_load_no_library_of_few_formats() -> None:
