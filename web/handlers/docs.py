@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from markdown_it import MarkdownIt
 from tornado.escape import xhtml_escape
 
 from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TIERS
@@ -165,16 +164,18 @@ def _by_tag(endpoints: tuple[Endpoint, ...], page: DocsPage) -> dict[str, list[E
 @cache
 def _changes() -> list[tuple[str, list[tuple[str, str]]]]:
     """The versions, latest first, each with the titles of its sections and their HTML. Reads from disk."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415, slow to import and needed once
+
+    markdown = MarkdownIt("commonmark", {"html": False})
     versions: list[tuple[str, list[tuple[str, str]]]] = []
     for version in _CHANGELOG.read_text().split("\n## ")[1:]:
         number, _, text = version.partition("\n")
         first, *sections = text.split("\n### ")
         parts = [("", first), *((title, body) for title, _, body in (part.partition("\n") for part in sections))]
-        versions.append((number, [(title, _MARKDOWN.render(body)) for title, body in parts if body.strip()]))
+        versions.append((number, [(title, markdown.render(body)) for title, body in parts if body.strip()]))
     return versions
 
 
-_MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _CONSTANTS: Mapping[str, Any] = MappingProxyType(
     {
         "variable": VARIABLE,
