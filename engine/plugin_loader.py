@@ -47,7 +47,7 @@ class Plugin:
 
     @property
     def options(self) -> Iterator[Option]:
-        """The options of all conversions and transforms, once for each that has them. Those of tools are their own."""
+        """The options of all conversions and transforms, once for each that has them. Options of tools are separate."""
         steps: tuple[AnyConversion | AnyTransform, ...] = (*self.conversions, *self.transforms)
         return (option for step in steps for option in step.options.values())
 

@@ -176,7 +176,7 @@ class Registry:
         return best
 
     def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
-        """The formats whose files can begin with this byte, and those of text. `_beginning_with` keeps them."""
+        """The formats whose files can begin with this byte, and all formats of text. `_beginning_with` caches them."""
         return tuple(fmt for fmt in self.formats.values() if fmt.text_extensions or byte in first_bytes(fmt.sniff))
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
@@ -198,7 +198,7 @@ class Registry:
         return next(iter(formats), "" if common is None else _text_of(common))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
-        """Returns the options of a tool and of the steps that write its files and read those of `sources`.
+        """Returns the options of a tool, of the steps that read its `sources`, and of the steps that write its files.
 
         There are none if the tool is not installed.
         """

@@ -1,4 +1,4 @@
-"""Errors of steps: what an exception of a library says about the file, or about the step."""
+"""Errors of steps: translates exceptions of libraries to errors of the file or of the step."""
 
 import sys
 from collections.abc import Iterable, Iterator

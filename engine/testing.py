@@ -87,7 +87,7 @@ class Subject:
 
     @property
     def inputs(self) -> dict[FileFormat, list[bytes]]:
-        """The samples that can be converted; other formats are those of files for options."""
+        """The samples that can be converted. Files of other formats are only values of options."""
         return {fmt: files for fmt, files in self.samples.items() if self.registry.targets(fmt)}
 
     def encoded(self, fmt: FileFormat, size: tuple[int, int] = _SIZE) -> bytes:

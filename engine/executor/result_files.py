@@ -71,7 +71,7 @@ def add_entry(archive: ZipFile, name: str, data: bytes) -> int:
 
 
 def page_name(name: str, options: OptionValues, target: FileFormat, file: EncodedFile, pictures: Pictures) -> str:
-    """The name in the ZIP of a file with a name of its own. A template can change that of the input, `name`."""
+    """The name in the ZIP of a file with a name of its own, after the input's `name`, which a template can change."""
     target, base = file.format or target, clean_name(name) or jobs.DEFAULT_NAME
     if FILENAME.name in options:
         base = clean_name(file_name(str(options[FILENAME.name]), base, target, pictures.size).rpartition(".")[0])

@@ -1,4 +1,4 @@
-"""Seccomp: allows the system calls that conversions make, and refuses all others, those of later kernels too.
+"""Seccomp: allows the system calls that conversions make, and refuses all others, also calls of later kernels.
 
 A refused call fails with ENOSYS, as on a kernel without it: libraries then use an older one. libseccomp compiles the
 rules to two filters, once and before processes are forked. `restrict` installs the first in every job,
