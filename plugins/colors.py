@@ -82,7 +82,7 @@ def color_space(
         keeps_inks = output_profile is None and frame.pixels.mode == "CMYK"
         return frame if keeps_inks else convert(frame)
 
-    # A transparent pixel would be told to lose its transparency in inks.
+    # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.
     return _color_space.map_frames(replace(raster.tone_mapped(), sample=None), change)
 
 

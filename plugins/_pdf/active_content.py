@@ -45,7 +45,7 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
     """Removes the active content if `sanitize`, and returns whether there is any; otherwise issues a warning of it."""
     entries = list(_active_entries(document))
     if sanitize:
-        for holder, key, _ in reversed(entries):  # so that the indexes of earlier entries stay
+        for holder, key, _ in reversed(entries):  # a deletion changes the indexes of later entries
             del holder[key]
     elif entries:
         kinds = ", ".join(sorted({entry.kind for entry in entries}))

@@ -1,4 +1,4 @@
-"""Invisible text of PDF pages, such as that of an earlier recognition."""
+"""Invisible text of PDF pages, for example from an earlier text recognition."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has
 
 
 class Recognizer:
-    """Adds layers of text to pages of a document. `command` is that of Tesseract with its languages."""
+    """Adds layers of text to pages of a document. `command` starts Tesseract with its languages."""
 
     def __init__(self, document: Pdf, command: Sequence[str]) -> None:
         self._document = document
