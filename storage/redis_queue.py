@@ -1,8 +1,8 @@
 """The queue that server processes share: a Lua script in Redis decides which of their jobs starts next.
 
-The rules are those of a queue within one process: a tenant runs at most a number of jobs, on all servers together, and
-the tenant that was served longest ago is next. Slots and memory are those of a pool, which is a machine or a cluster.
-A process registers its jobs in Redis and renews them while it lives: those of a killed process end with their lease.
+The rules are as in the queue of one process: a tenant runs at most a number of jobs, on all servers together, and the
+tenant that was served longest ago is next. Slots and memory belong to a pool, which is a machine or a cluster. A
+process registers its jobs in Redis and renews them while it lives: the jobs of a killed process end with their lease.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ClaimedReceiver:
-    """A receiver, and those of its messages that are due. `failures` is the number of consecutive failures before."""
+    """A receiver with its due messages. `failures` is the number of consecutive failures before."""
 
     account: str
     host: str
@@ -151,7 +151,7 @@ def release(transaction: Transaction, receiver: ClaimedReceiver, failures: int) 
 
 
 def _select_free(transaction: Transaction, limit: int, full: Iterable[str]) -> list[Receiver]:
-    """Locks and returns receivers that no server has claimed, except those of some accounts."""
+    """Locks and returns receivers that are due and not claimed, without the accounts in `full`."""
     now = transaction.now
     free = (Receiver.due_at <= now) & (Receiver.free_at <= now) & Receiver.account.not_in(sorted(full))
     query = Receiver.select().where(free).order_by(Receiver.due_at).limit(limit)

@@ -22,9 +22,9 @@ DisabledReason: TypeAlias = Literal["gone", "failing"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 MAX_WEBHOOKS = 5
 OVERLAP = 86_400  # seconds for which a replaced secret signs, too
-_MAX_SECRETS = 5  # that sign one message: the latest ones
+_MAX_SECRETS = 5  # the latest ones sign each message
 _SECRET_BYTES = 32
-_PREFIX = "whsec_"  # of the Standard Webhooks specification
+_PREFIX = "whsec_"  # defined by Standard Webhooks
 
 SELECT_ACTIVE = Statement("SELECT id, url, events FROM webhook WHERE account = :account AND disabled_at IS NULL")
 
