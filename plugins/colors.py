@@ -20,7 +20,7 @@ MODULES = _color_space.MODULES
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray", "p3", "cmyk"],
     Field(
-        description="Color space into which the pixels are converted: p3 is that of current screens, cmyk that of "
+        description="Color space into which the pixels are converted: p3 is for current screens, cmyk uses "
         "`output_profile`, by default `fogra39`. `keep` leaves the colors as they are, CMYK too."
     ),
 ]
@@ -35,7 +35,7 @@ OutputProfile: TypeAlias = Annotated[
 ]
 Intent: TypeAlias = Annotated[
     Literal["perceptual", "relative", "saturation", "absolute"],
-    Field(description="How colors outside of those of the new profile are changed; relative keeps all others."),
+    Field(description="How colors that the new profile lacks are changed; relative keeps all others."),
 ]
 
 SWOP = _profiles.SWOP

@@ -184,7 +184,7 @@ async def _serve(
                 await executor.start(services.job_queue.resize)
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port, listeners=listeners) as url:
-            process.tell_ready()
+            process.report_ready()
             with _announcing(process):
                 _announce(registry, settings, url, process)
                 if not await services.database.read(accounts.any_exists):

@@ -59,7 +59,7 @@ def show(job_id: JobId, server: Server = None) -> None:
 
 @cli.command()
 def wait(job_ids: JobIds, output: Output = None, server: Server = None) -> None:
-    """Wait until jobs have ended, and download the result, or those of several jobs as a ZIP."""
+    """Wait until jobs have ended, and download the result, or the results of several jobs as a ZIP."""
     with _client(server) as client:
         ended = [client.wait(job_id) for job_id in job_ids]
         done = [job for job in ended if job.status == "completed" and job.result is not None]

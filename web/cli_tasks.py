@@ -31,10 +31,10 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input.
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
 
     Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
-    `filename`: the template of results. `chosen_later`: other options say what the results are.
+    `filename`: the template of results. `chosen_later`: other options determine the results.
     """
 
     paths: Sequence[Path]

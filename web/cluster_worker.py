@@ -70,7 +70,7 @@ class WorkerOptions:
 def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
-    """Returns the options of a worker. The settings and the machine give the defaults. Raises ValueError."""
+    """Returns the options of a worker. Defaults come from the settings and the machine. Raises ValueError."""
     try:
         address = settings.cluster if scheduler is None else scheduler_address(scheduler)
     except ValueError as error:

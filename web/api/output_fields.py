@@ -1,4 +1,4 @@
-"""Fields that say what a conversion results in: one format, several outputs, or what a preset keeps."""
+"""Fields that determine what a conversion results in: one format, several outputs, or what a preset keeps."""
 
 import json
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True)
 class ConnectionTimeouts:
-    """Timeouts in seconds, and rates in bytes per second. The defaults are those of a server.
+    """Timeouts in seconds, and rates in bytes per second. The defaults are for production.
 
     A body or a response must be transferred at `rate` on average over every window, and at `average` from its beginning
     to the end of every window after the first `grace` seconds. At the default average, 100 MB may take 52 minutes.

@@ -133,7 +133,7 @@ class Deliveries:
             self.wake()
 
     async def _attempt(self, message: Message) -> AttemptResult:
-        begun, status, reason = time.monotonic(), None, None
+        started, status, reason = time.monotonic(), None, None
         headers = {"Content-Type": "application/json", **_signature(message, self._clock())}
         sending = self._outgoing.request(
             "POST", message.url, seconds=self.timeout, headers=headers, content=message.body.encode()
@@ -143,18 +143,18 @@ class Deliveries:
                 status = response.status
         except OutgoingError as error:
             reason = error.reason
-        return AttemptResult(status, reason, round(1000 * (time.monotonic() - begun)), self._clock())
+        return AttemptResult(status, reason, round(1000 * (time.monotonic() - started)), self._clock())
 
     async def _record(self, account: str, message: Message, result: AttemptResult) -> None:
         self._metrics.record_attempt(result)
         try:
             ended = await self._database.run_unsynced(receivers.record, message, result)
             if ended is not None:
-                await self._tell_owner(account, message, ended)
+                await self._notify_owner(account, message, ended)
         except StorageError as error:
             log.warning("an attempt was not recorded, and will be repeated: %s", error)
 
-    async def _tell_owner(self, account: str, message: Message, reason: DisabledReason) -> None:
+    async def _notify_owner(self, account: str, message: Message, reason: DisabledReason) -> None:
         """Sends an email about a webhook that has ended."""
         self._metrics.disabled.labels(reason).inc()
         log.info("webhook disabled", extra={"fields": {"webhook_id": message.webhook, "reason": reason}})

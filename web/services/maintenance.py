@@ -151,7 +151,7 @@ class Maintenance:
         for name in await self._database.read(backfills.pending):
             another = True
             while another and monotonic() < deadline:
-                begun = monotonic()
+                started = monotonic()
                 another = await self._database.run(backfills.run_batch, name)
                 # Processes that wait for the lock of SQLite try to get it every 0.1 s, and must find it free.
-                await asyncio.sleep(max(_PAUSE * (monotonic() - begun), _MIN_PAUSE))
+                await asyncio.sleep(max(_PAUSE * (monotonic() - started), _MIN_PAUSE))

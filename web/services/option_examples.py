@@ -146,7 +146,7 @@ class ExamplePicture:
 
 
 def example_pictures(options: Iterable[str]) -> Iterator[ExamplePicture]:
-    """The pictures of the examples of these options, in their order, after those of the files that they convert."""
+    """The pictures of the examples of these options, in their order, after the pictures that they convert."""
     by_option = {example.option: example for example in OPTION_EXAMPLES}
     examples = [by_option[name] for name in options if name in by_option]
     originals = {SOURCES[one.source].picture(one.source): SOURCES[one.source] for one in examples}

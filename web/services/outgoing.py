@@ -72,7 +72,7 @@ class Outgoing:
     """Makes the requests. `allowed` are networks whose addresses are reached besides public ones.
 
     `resolve` finds the addresses of names, by default as the system does. `tls` has the trusted authorities, by default
-    those of the system.
+    the system's.
     """
 
     def __init__(

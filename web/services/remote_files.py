@@ -42,7 +42,7 @@ class ExportFailed(ConversionError):
 class RemoteFiles:
     """Fetches files and sends results. An account fetches as many files at a time as it may have conversions running.
 
-    `seconds` is the time in which all files of a request have to arrive, `try_seconds` that of a try to send a result.
+    All files of a request have to arrive within `seconds`; an attempt to send a result may take `try_seconds`.
     """
 
     def __init__(

@@ -196,8 +196,8 @@ class WorkFiles:
     than an equal share lose their largest files whose clients are slow.
 
     `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
-    `open_files` the number of files by account. `memory` and `space` are those of all processes of the server together,
-    which tell each other their `usage`; accounts are counted by each process.
+    `open_files` the number of files by account. `memory` and `space` limit all processes of the server together, which
+    share their `usage`; accounts are counted by each process.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class WorkFiles:
         self._memory_usage.publish(self.used_memory)
 
     def _reclaim(self) -> None:
-        """Gives up a file, unless the space of the last one is not free yet."""
+        """Ends the request of one slow client, unless the space of the previous one is not free yet."""
         if any(file.given_up for file in self._on_disk):
             return
         equal_share = self._space // (len(self.used_space) + 1)
