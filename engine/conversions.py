@@ -57,7 +57,7 @@ class Loss(IntEnum):
 class FidelityWarning(UserWarning):
     """A loss in the result: `FidelityWarning.issue("alpha_flattened", "A sentence.")`.
 
-    With `of_original`, it is about what the result has in common with the file that it is made from.
+    With `of_original`, it also applies if the result is the original file.
     """
 
     def __init__(self, code: str, message: str, *, of_original: bool = False) -> None:

@@ -29,7 +29,7 @@ _JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
 _FILE_ID = "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"
-_MAX_PATH = 4096  # characters of what a file is found by
+_MAX_PATH = 4096  # characters of a path or id of a file
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 

@@ -23,7 +23,7 @@ from engine.step_errors import file_errors
 
 log = logging.getLogger("convertd.registry")
 
-_SEARCHES = 256  # for the best paths from a format that are kept; clients choose the names of options
+_SEARCHES = 256  # cached searches for the best paths from a format; clients choose the names of options
 
 
 _PROBE = b"\0"

@@ -43,7 +43,7 @@ FAULTS = frozenset({"engine_error", "worker_crashed", "timeout", "out_of_memory"
 _SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of pictures that are encoded
 _LIMITS = JobLimits(seconds=20)
 _MARGIN = 1.5  # as the sandbox allows
-_RESULT_BYTES = 4  # per pixel, of the result, which the memory of a process includes
+_RESULT_BYTES = 4  # per pixel; the memory of a process includes its result
 _NOISE = 8 << 20  # bytes by which the memory of a process varies
 _FOREIGN = (b"\0" * 64, b"\xff" * 64, b"RIFF    WAVE")
 _TOLERANCE = 4  # Colors may differ by this much of 255 after a round trip.

@@ -66,7 +66,7 @@ class Layout:
     angle: float
 
     def place(self, mark: Mark, size: Size) -> tuple[Image.Image, tuple[int, int]]:
-        """What is drawn on a picture of this size, and its left and top edge."""
+        """The picture to draw on a picture of this size, and its left and top edge."""
         margin = round(size[0] * self.margin)
         if self.position == "tile":
             return _tiled(self._fitted(mark, size[0] * self.width, size), margin, size), (0, 0)

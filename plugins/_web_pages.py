@@ -31,7 +31,7 @@ _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
-logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # what it reports is about the client's file
+logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are about the client's file
 
 
 class _Fetcher(URLFetcher):  # type: ignore[misc]

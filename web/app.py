@@ -124,7 +124,7 @@ async def _shut_down(
     sharing: asyncio.Task[None],
     sending: asyncio.Task[None],
 ) -> None:
-    """Gives jobs back, drains requests, closes connections, completes emails and what is to be written to the database.
+    """Queues jobs again, drains requests, closes connections, and completes emails and pending writes to the database.
 
     `sharing` shares the slots of running jobs with other processes, `sending` sends to webhooks.
     """

@@ -149,7 +149,7 @@ def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> 
 
 
 def write_jpeg(data: bytes, effort: int, boxes: Sequence[tuple[bytes, bytes]] = ()) -> bytes | None:
-    """A file with the coefficients of a JPEG, what is needed to get back each of its bytes, and boxes of these types.
+    """A file with the coefficients of a JPEG, which can be restored from it byte for byte, and these boxes.
 
     None if that is impossible.
     """

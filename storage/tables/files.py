@@ -84,7 +84,7 @@ READ_TOTAL = Statement(
 
 
 def add(transaction: Transaction, /, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
-    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
+    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns also its result."""
     row = {
         **asdict(original),
         **additional,

@@ -106,7 +106,7 @@ def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str
             if numbers[row.account] < share:
                 numbers[row.account] += 1
                 taken.append(row)
-        # What is above the share of its account has kept others out of the selection.
+        # Receivers beyond the share of their account have kept others out of the selection.
         full |= {row.account for row in rows if numbers[row.account] >= share}
         another = len(taken) < len(rows)
         for row in taken:

@@ -63,7 +63,7 @@ class OutputFields(ConversionFields):
 
 
 class KeptFields(RequestModel):
-    """PUT /presets/{name}: what a result is, besides options."""
+    """PUT /presets/{name}: the target of conversions, besides options."""
 
     output_format: FormatName | None = None
     outputs: (
@@ -88,7 +88,7 @@ class KeptFields(RequestModel):
 
 
 class TargetFields(KeptFields):
-    """What the result of a request is. One of the fields is needed."""
+    """The target of a request. One of the fields is needed."""
 
     preset: (
         Annotated[

@@ -33,7 +33,7 @@ INSTALLATION = "convertd"
 """The entry of a worker's description that has its installation."""
 
 SERIALIZERS = ["msgpack", "error"]
-"""Dask's serializers for what is read from workers and schedulers: plain values, and the text of errors."""
+"""Dask's serializers for messages from workers and schedulers: plain values, and the text of errors."""
 
 MEMORY = "memory"
 """The Dask resource for the expected memory of jobs in bytes."""
@@ -204,7 +204,7 @@ class ClusterConnection:
     async def _check_reading(self, client: Client) -> None:
         """Disconnects, ends all jobs and raises OSError if the client has met a message that it could not read.
 
-        It reads no message after that one.
+        After such a message, it reads no others.
         """
         self._echoed.clear()
         try:

@@ -26,7 +26,7 @@ class ConnectionTimeouts:
 
 
 class Timeout(Enum):
-    """What the client is waited for, and the timeout that it may exceed."""
+    """States in which the server waits for the client, each with a timeout."""
 
     IDLE = auto()
     HEADERS = auto()

@@ -41,7 +41,7 @@ class JobMessages:
         self._due.set()
 
     async def flush(self) -> None:
-        """Sends what is to be sent. If that fails, the messages are lost."""
+        """Sends the pending messages. If that fails, they are lost."""
         messages, self._unsent = list(self._unsent), {}
         try:
             await self._database.notify(_CHANNEL, messages)

@@ -237,7 +237,7 @@ class JobQueue:
             if job.background:
                 self._background_seconds.append(max(self._clock() - job.started_at, _SHORTEST))
             if error is not None:
-                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be given back
+                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be queued again
                     self._records.record_failure(job.tenant, error)
             elif job.seconds is not None:
                 self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)

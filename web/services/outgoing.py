@@ -220,7 +220,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
 
 
 def _checked(response: Response, max_bytes: int) -> Response:
-    """Returns a response whose body raises OutgoingError if it is too long. Raises it for what is no file."""
+    """Returns a response whose body raises OutgoingError if it is too long. Raises it if the response is no file."""
     if not 200 <= response.status < 300:
         message = f"The URL responds with the status {response.status}."
         raise OutgoingError("http_status", message, response.status)

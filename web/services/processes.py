@@ -78,7 +78,7 @@ class ServerProcess:
 
 
 class ProcessGroup:
-    """What the parent of `count` processes has created for all of them before it forks the first one."""
+    """Objects that `count` processes share, which their parent creates before it forks the first one."""
 
     def __init__(self, count: int) -> None:
         self.count = count
