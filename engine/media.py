@@ -139,7 +139,7 @@ class Raster:
         if hdr is None:
             return without_gain_map(self)
         if hdr.transfer != LINEAR:
-            FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+            FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to the range of sRGB.")
         mapped = replace(self.map(lambda frame: replace(frame, pixels=tone_map(frame.pixels, hdr))), hdr=None)
         if mapped.deep_frames is None:
             return mapped

@@ -65,7 +65,7 @@ class Registry:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
-        """The modules that each template imports: its own and those of its parts."""
+        """The modules that each template imports: its own and its parts' modules."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }

@@ -206,7 +206,7 @@ def _inspect(data: bytes, demuxer: str) -> _Clip:
         size = max(1, round(first.width * ratio)), first.height
         _check(max(size), _MAX_SIDE, "pixels", "side")
         if first.color_trc in (_PQ, _HLG):
-            FidelityWarning.issue("hdr_reduced", "High dynamic range of the clip was cut to that of sRGB.")
+            FidelityWarning.issue("hdr_reduced", "High dynamic range of the clip was cut to the range of sRGB.")
         rotation = first.rotation % 360
     bounds = [time - times[0] for time in (*times, times[-1] + last)]
     return _Clip(bounds, size[::-1] if rotation in (90, 270) else size, rotation)

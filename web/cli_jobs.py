@@ -77,7 +77,7 @@ def wait(job_ids: JobIds, output: Output = None, server: Server = None) -> None:
 
 @cli.command()
 def cancel(job_id: JobId, server: Server = None) -> None:
-    """Cancel a job that waits or runs. One that has ended is deleted with its result."""
+    """Cancel a job that waits or runs, or delete a job that has ended, with its result."""
     with _client(server) as client:
         job = client.end_job(job_id)
         print_message(f"{job_id} is {'deleted' if job.deleted else job.status}.")

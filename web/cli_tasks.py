@@ -17,7 +17,7 @@ from engine.auto_format import AUTO
 from engine.registry import Registry
 
 AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
-"""Stands for the smallest of several formats."""
+"""The smallest of several formats."""
 
 CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
 """Stands for the format, or the formats, that the options `outputs` and `preset` say."""

@@ -261,7 +261,7 @@ def _read_frame(handle: Any, header: Header) -> NDArray[Any]:
                     )
                 )
         elif event == library.SUCCESS:
-            raise CorruptInput("The JPEG XL file has fewer frames than its header says.")
+            raise CorruptInput("The JPEG XL file has fewer frames than its header states.")
     return np.concatenate((pixels, black), axis=2) if header.inks is not None else pixels
 
 

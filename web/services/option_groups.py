@@ -191,7 +191,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
 """The groups, those that are used most first."""
 
 MORE = OptionGroup("more", "More", {}, {})
-"""The group of options that no other one names, such as those of further plugins."""
+"""The group of options that no other one names, such as options of further plugins."""
 
 
 def label_of(group: OptionGroup, option: str) -> str:
