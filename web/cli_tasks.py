@@ -20,7 +20,7 @@ AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _
 """The smallest of several formats."""
 
 CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
-"""Stands for the format, or the formats, that the options `outputs` and `preset` say."""
+"""The format or formats that the options `outputs` and `preset` determine."""
 
 _STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
 
