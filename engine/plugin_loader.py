@@ -103,7 +103,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> P
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
 
     def declared(hook: str, kind: type[T]) -> tuple[T, ...]:
-        """What the plugin returns from the hook; without the hook, the values of its module."""
+        """The values that the plugin's hook returns; without the hook, the values of its module."""
         if hook in implemented:
             return tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
         return tuple(value for value in vars(module).values() if isinstance(value, kind))

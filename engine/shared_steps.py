@@ -42,7 +42,7 @@ class SharedSteps:
         return PlanSteps(self, self._paths(plan, options))
 
     def _paths(self, plan: Plan, options: OptionValues) -> list[_Path]:
-        """What each step before the encoder depends on: itself and the steps before it, with their options."""
+        """Keys of the results of the steps before the encoder: each step and the ones before it, with their options."""
         steps = plan.steps[: plan.encoder_position] if plan.tool is None else ()
         names = [(step, step.options.keys() & options.keys() - self.hints(step)) for step in steps]
         keys: list[_Path] = [((step, frozenset((name, options[name]) for name in found)),) for step, found in names]

@@ -1,4 +1,4 @@
-"""What every plugin must pass, for the tests of a package and for `convertd plugin check`.
+"""Checks that every plugin must pass, for the tests of a package and for `convertd plugin check`.
 
 A check returns problems as sentences; no problem is an empty list. Files are opened in sandboxed processes, so that
 a plugin that crashes fails its check and not the tests.
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def modules(self) -> frozenset[str]:
-        """What a process that runs the steps imports ahead."""
+        """The modules that a process for the steps imports ahead."""
         own = (module for step in self.plugin.steps for module in modules_of(step))
         return self.plan("png", "png").modules.union(own)
 

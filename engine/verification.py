@@ -60,7 +60,7 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
+    """The payload that the reader opens. `decode`: decodes all pictures, which shows whether the file is complete."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -52,7 +52,7 @@ class PictureMark:
         """The picture, resized to this width in pixels."""
         size = max(round(width), 1), max(round(width * self.ratio), 1)
         image = _resampling.resample(self.image, size, (0, 0, *self.image.size))
-        assert isinstance(image, Image.Image)  # as the one given
+        assert isinstance(image, Image.Image)  # as `image` is
         return image
 
 

@@ -40,7 +40,7 @@ _DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred ti
     }
 }
 _NO_BLOB_STORE = "this machine cannot write to the blob store of a server; check that it reaches {}"
-_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds is taken as gone
+_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds counts as ended
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline

@@ -11,7 +11,7 @@ STEP = 0.5
 
 
 class JobTime:
-    """Counts up to `limit` seconds in steps. Of the time for which this process is stopped, it counts two at most.
+    """Counts up to `limit` seconds in steps. While this process is stopped, it counts two steps at most.
 
     Otherwise, the stop of a machine would look like a job that exceeds its limit.
     """

@@ -15,7 +15,7 @@ from engine.formats import FileFormat
 from engine.media import Pictures
 from engine.options import OptionValues
 
-_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in file names of one operating system or another
+_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # not allowed in file names by some operating systems
 _MAX_NAME = 100  # characters
 _MODE = 0o644
 

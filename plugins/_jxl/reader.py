@@ -75,7 +75,7 @@ def _decoder(data: bytes, events: int) -> Iterator[Any]:
 
 
 def _next_event(handle: Any) -> int:
-    """What the decoder has found. Raises CorruptInput."""
+    """The next event of the decoder. Raises CorruptInput."""
     event: int = LIBRARY.JxlDecoderProcessInput(handle)
     if event == library.ERROR:
         raise CorruptInput("The JPEG XL file is damaged.")
@@ -148,7 +148,7 @@ class _Space:
         return (ctypes.c_uint8 * (size - used)).from_buffer(self._buffer, used), size - used
 
     def content(self, unused: int) -> bytes:
-        """What was written, up to the last `unused` bytes."""
+        """The bytes that were written: all but the last `unused` ones."""
         return bytes(self._buffer[: len(self._buffer) - unused])
 
 

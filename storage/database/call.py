@@ -1,4 +1,4 @@
-"""Call: a function that waits for its transaction, runs in it, and can be given up by its caller meanwhile. Mode."""
+"""Call: a function that waits for its transaction, runs in it, and can be abandoned by its caller meanwhile. Mode."""
 
 import os
 import socket

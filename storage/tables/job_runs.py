@@ -51,7 +51,7 @@ class ClaimedJob:
         return hold_ids(self.id, self.holds)
 
 
-# A lane whose count is wrong must not keep others from their turn. Not EXISTS, which PostgreSQL may turn into a join
+# A lane with a wrong count must not block others. Not EXISTS, which PostgreSQL may turn into a join
 # that reads all queued jobs.
 _READY_LANE = (
     "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"

@@ -125,7 +125,7 @@ def withdraw(transaction: Transaction, account: str, credits: int, ref: str, rea
 
 
 def list_grants(transaction: Transaction, account: str) -> tuple[Grant, ...]:
-    """Returns what was granted to an account and removed from it, oldest first."""
+    """Returns the credits granted to an account and removed from it, oldest first."""
     table = models.Entry
     query = table.select(table.at, table.amount, table.reason).order_by(table.at, table.ref)
     own = (table.account == account) & (table.kind == "grant")

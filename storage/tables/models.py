@@ -232,7 +232,7 @@ class Job(Model):
     done = BigIntegerField()  # files of a batch
     total = BigIntegerField(null=True)  # files of a batch
     fence = BigIntegerField()  # number of claims
-    attempts = BigIntegerField()  # claims without those that were lost or given back
+    attempts = BigIntegerField()  # claims, except lost and uncounted ones
     crashes = BigIntegerField()  # attempts whose worker process died
     server = TextField(null=True)  # The server of the latest claim; `boot` and `lease_until` belong to that claim, too.
     boot = TextField(null=True)

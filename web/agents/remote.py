@@ -64,7 +64,7 @@ class RemoteBackend:
         return await self._client.submit_tool(call.tool, sent, name=_name(source), **options)
 
     async def _wait(self, job: Job, seconds: int) -> Job:
-        """Returns the job when it has ended, or after as many seconds as it is then."""
+        """Waits until the job ends, for at most `seconds`. Returns its latest state."""
         if job.finished_at is not None or not seconds:
             return job
         try:

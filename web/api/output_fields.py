@@ -95,7 +95,7 @@ class TargetFields(KeptFields):
             str,
             matching(PRESET_NAME, "the name of a preset"),
             Field(
-                description="The preset of the account whose fields the request has, where it does not have its own.",
+                description="The preset of the account whose fields the request uses, unless it has its own.",
                 examples=["thumbnails"],
             ),
         ]

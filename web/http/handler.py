@@ -95,7 +95,7 @@ class BaseHandler(RequestHandler):
 
     @cached_property
     def preferences(self) -> Preferences:
-        """What the header Prefer asks for."""
+        """The preferences in the header Prefer."""
         return parse_preferences(self.request.headers.get("Prefer", ""))
 
     # Before the method

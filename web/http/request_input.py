@@ -1,4 +1,4 @@
-"""What a request contains: the body as it arrives, and the validated fields of query, headers and body."""
+"""The input of a request: the body as it arrives, and the validated fields of query, headers and body."""
 
 import asyncio
 import json

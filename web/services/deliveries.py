@@ -1,4 +1,4 @@
-"""Deliveries: sends messages to webhooks, signed as the Standard Webhooks specification has it."""
+"""Deliveries: sends messages to webhooks, signed as the Standard Webhooks specification requires."""
 
 import asyncio
 import logging
@@ -60,7 +60,7 @@ class Deliveries:
         self._rounds: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Sends at once what a transaction of this process has added."""
+        """Sends messages at once that a transaction of this process has added."""
         self._woken.set()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Deliveries:
             await asyncio.gather(*self._rounds, return_exceptions=True)
 
     async def _wait(self) -> None:
-        """Waits until woken, or until the next full second, in which the attempts become due that are due then."""
+        """Waits until woken, or until the next full second, because attempts become due at full seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_INTERVAL * 1.01 - self._clock() % POLL_INTERVAL):
                 await self._woken.wait()

@@ -1,4 +1,4 @@
-"""The pages of the documentation, and what is on them: the entries of their contents and of the search."""
+"""The pages of the documentation, and their entries in the contents and in the search."""
 
 import re
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from math import ceil
 
 @dataclass(frozen=True)
 class Tenant:
-    """Whom the queue is fair to: an account, or a network address that sends trials.
+    """An account, or a network address that sends trials: the queue is fair between tenants.
 
     Runs at most `max_jobs` at a time. `address` is the one that the account was registered from, if it is known. Of a
     tenant that `is_new`, few conversions have succeeded so far.

@@ -200,7 +200,7 @@ class JobQueue:
             waiter.set()
 
     def _enter(self, job: QueuedJob) -> None:
-        """Lets a job wait that is ready."""
+        """Queues a job that is ready, and starts jobs that may start."""
         if self._shared is not None:
             from storage.redis_queue import SharedJob  # noqa: PLC0415, as above
 

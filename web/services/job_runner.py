@@ -212,7 +212,7 @@ class JobRunner:
             return completion.messages
 
     async def _fail(self, job: ClaimedJob, error: Exception) -> None:
-        """Gives a job back for another attempt, or ends it with the error."""
+        """Queues a job for another attempt, or ends it with the error."""
         public, died = public_error(error), isinstance(error, WorkerCrashed | Killed)
         # An error of the engine would be the same again.
         again = not isinstance(error, ConversionError) and (public.retryable or isinstance(public, ServerError))

@@ -99,7 +99,7 @@ class Maintenance:
         self._metrics = metrics
 
     async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server, and gives their jobs back."""
+        """Releases holds, claims and batches of earlier runs of this server, and queues their jobs again."""
         if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
         await self._database.run(idempotency.recover, self._owner)

@@ -1,4 +1,4 @@
-"""Examples of options for the documentation: what was asked for, and the picture that it results in."""
+"""Examples of options for the documentation: the request, and the picture that it results in."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +42,7 @@ SOURCES: Mapping[str, ExampleSource] = MappingProxyType(
         "film": ExampleSource("The boat sails from the left to the right", {"width": 160}, is_film=True),
     }
 )
-"""What is converted, by name."""
+"""The files to convert, by name."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """A group of options: labels by name. `words` are what else people call the options, by name."""
+    """A group of options: labels by name. `words` are other names for the options, by name."""
 
     name: str
     title: str

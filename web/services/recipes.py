@@ -1,4 +1,4 @@
-"""Recipes: what people do most, each as a command and as a request. Every sentence is executed by a test."""
+"""Recipes: the most frequent tasks, each as a command and as a request. Every sentence is executed by a test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -66,7 +66,7 @@ class Event(_StripeObject):
 
 
 class StripeCustomer(_StripeObject):
-    """A buyer, as far as the checkout asks."""
+    """The details of a buyer that the checkout asks for."""
 
     name: str | None = None
     address: dict[str, str | None] | None = None

@@ -27,7 +27,7 @@ MEMORY_LIMIT = 1 << 20
 
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
-_SCARCE = 4  # if less than 1/4 of the space is free, files of slow clients are given up
+_SCARCE = 4  # if less than 1/4 of the space is free, requests of slow clients are ended
 DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds

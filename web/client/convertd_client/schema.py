@@ -20,7 +20,7 @@ class ConvertOptions(TypedDict, total=False):
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     # Several results instead of one: a list of objects, each with `output_format`, options and a `name`.
     outputs: tuple[Mapping[str, Any], ...]
-    preset: str  # The preset of the account whose fields the request has, where it does not have its own.
+    preset: str  # The preset of the account whose fields the request uses, unless it has its own.
     # The name of the result: text with the fields {name}, of the upload without its extension, {ext}, {format}, …
     filename: str
     # With the output format `auto`: the formats of which the smallest file is the result, among those that keep …
