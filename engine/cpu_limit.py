@@ -1,4 +1,4 @@
-"""A limit on the CPU time of a part of a step whose work cannot be estimated from the size of the file."""
+"""A limit on the CPU time of a part of a step, whose work the size of a file does not show."""
 
 import resource
 import threading
@@ -12,7 +12,7 @@ from engine.errors import TooLarge
 
 T = TypeVar("T")
 
-_INTERVAL = 0.05  # seconds between two checks of the time
+_INTERVAL = 0.05  # seconds between two looks at the time
 
 
 def call_within(share: float, function: Callable[[], T]) -> T:
