@@ -30,7 +30,7 @@ def find_binaries() -> Path | None:
 
 
 class PostgresServer(ServerProcess):
-    """A server with an empty database. Its `url` is the same after a restart. `settings` are those of PostgreSQL."""
+    """A server with an empty database. Its `url` is the same after a restart. `settings` are PostgreSQL's."""
 
     def __init__(self, binaries: Path, settings: Sequence[str] = ()) -> None:
         super().__init__()

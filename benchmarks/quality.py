@@ -132,7 +132,7 @@ def _photo(registry: Registry, file: Path) -> Image.Image:
 def _encode_all(
     registry: Registry, photos: Sequence[Image.Image], settings: Sequence[Setting], metric: Metric, peer: Peer | None
 ) -> tuple[dict[Setting, list[Encoding]], dict[str, list[Encoding]]]:
-    """Return the encodings by setting, and those of the peer by format. Scores are computed in parallel."""
+    """Return our encodings by setting, and the peer's by format. Scores are computed in parallel."""
     formats = _SHARP_FORMATS if peer else ()
     with TemporaryDirectory() as folder, ThreadPoolExecutor(len(sched_getaffinity(0))) as threads:
         started = []

@@ -79,7 +79,7 @@ LARGE = Workload("12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, 
 
 @dataclass(frozen=True)
 class Server:
-    """A running convertd with its data folder, API keys of paid accounts, and that of a free account.
+    """A running convertd with its data folder, API keys of paid accounts, and one of a free account.
 
     `ready_seconds` is the time from the start of its process until /readyz responds with 200.
     """

@@ -34,7 +34,7 @@ _OTHER_VARIABLES = frozenset(  # the configuration file, the client and the test
     {TOML_VARIABLE, "CONVERTD_API_KEY", "CONVERTD_URL", "CONVERTD_TEST_CORPUS"}
 )
 MASK = "***"
-"""What is reported in place of secrets."""
+"""The text that is reported in place of secrets."""
 _MAX_PORT = 65_535
 _PASSWORD = re.compile(r"(?<=://)([^/@]*?)(:[^/]*)?@")  # greedy: a password may contain @
 _QUERY = re.compile(r"\?.*", re.DOTALL)

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from engine.options import Option, OptionValues, split_list
 
 AUTO: Final = "auto"
-"""What requests name instead of an output format."""
+"""The name that requests have in place of an output format."""
 
 DEFAULT_FORMATS: Final = ("avif", "webp", "jpeg", "png")
 

@@ -364,7 +364,7 @@ def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
 
 
 def split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """The samples of the colors of `mode`, and those of alpha, None without."""
+    """The color samples and the alpha samples of an array of `mode`. Alpha is None if the mode has none."""
     import numpy as np
 
     if mode not in ("LA", "RGBA"):

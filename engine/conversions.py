@@ -57,7 +57,7 @@ class Loss(IntEnum):
 class FidelityWarning(UserWarning):
     """A loss in the result: `FidelityWarning.issue("alpha_flattened", "A sentence.")`.
 
-    With `of_original`, it is about what the result has in common with the file that it is made from.
+    With `of_original`, it also applies if the result is the original file.
     """
 
     def __init__(self, code: str, message: str, *, of_original: bool = False) -> None:
@@ -136,11 +136,11 @@ def conversion(
 
     Its keyword-only parameters are its options. `cost` is the time relative to decoding a photo of the same size. A
     `terminal` step can only be the last of a path, such as one to pixels on a PDF page. `programs` are the paths of
-    those that the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: plans
+    programs the step runs; the sandbox allows no others. `memory` is the peak in bytes per pixel. `isolated`: plans
     with the step get a process of their own, as do plans with `programs`. An encoder declares what its target `holds`;
     the function receives a raster that is reduced to it. `without` are the names of options of transforms and later
     steps that have no effect on the payload. `in_dry_run`: a dry run runs the encoder, because its warnings depend on
-    the pixels. `reduces`: a decoder's options that transforms have, too, only tell it how many pixels they need.
+    the pixels. `reduces`: the decoder uses the options of transforms only to decode no more pixels than they need.
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
@@ -221,8 +221,8 @@ class EncodedFile:
     """A file of a result, and the payload that its encoder received.
 
     `name` is the name in an archive; None if the file alone is the result. `pages` is the number of pages of the result
-    of a tool. `quality` is set if `max_bytes` determined it. `format` is that of a file in an archive if it is not the
-    target. `secrets` are options that open the file, if they are not those of the request.
+    of a tool. `quality` is set if `max_bytes` determined it. `format` is set if a file in an archive has another format
+    than the target. `secrets` are options that open the file, if they differ from the options of the request.
     """
 
     data: bytes
@@ -363,7 +363,7 @@ def tool(
     """Declares the decorated function as a tool, and its keyword-only parameters as the tool's options and files.
 
     Its positional parameter is a payload, or a list of payloads if `inputs` allows several. At least one of `sources`
-    and `decoded_to` is needed; `decoded_to` stands for the formats of all files that a step decodes to it. A tool that
+    and `decoded_to` is needed; `decoded_to` accepts the formats of all files that a step decodes to it. A tool that
     `encodes` returns files of the format `target` instead of payloads, as EncodedFile. `name` is its id for
     clients, such as `pdf-merge`, and `title` its name for people. The first line of the docstring describes it. The
     default of `target` is the first of the `sources`.

@@ -1,4 +1,4 @@
-"""What a conversion would result in, found out from the header of its input."""
+"""Foresees the result of a conversion from the header of its input."""
 
 import warnings
 from collections.abc import Iterable

@@ -51,7 +51,7 @@ class FileFormat(Format[bytes]):
     """A format of files. The first extension is used for downloads; all are aliases of the name.
 
     `text_extensions` are for formats of text, which the content need not show: a file of text whose name has one of
-    them has the format, unless its content matches another one. "" stands for a name without extension.
+    them has the format, unless its content matches another one. "" is for names without extension.
     """
 
     payload: type[bytes] = field(default=bytes, init=False)
@@ -69,7 +69,7 @@ class FileFormat(Format[bytes]):
     __hash__ = Format.__hash__
 
     def match(self, content: Content, extension: str) -> tuple[int, bool]:
-        """How well the file matches: the score of its content, 0 if it has another format, and that of its name."""
+        """How well the file matches: a score of its content, 0 for another format, and whether its name matches."""
         score = self.sniff(content)
         if extension in self.text_extensions and is_text(content):
             return max(score, 1), True

@@ -27,7 +27,7 @@ class DeepPixels:
     """Pixels with more than 8 bits per sample, for which Pillow has no mode.
 
     `array` is height x width (x bands) of 16-bit integers, 0 to 65535, or of linear light as 32-bit floats, of which 1
-    is white; its primaries are those of sRGB, alpha is 0 to 1. `mode` names the bands as Pillow does (L, LA, RGB, …).
+    is white, with sRGB's primaries and alpha from 0 to 1. `mode` names the bands as Pillow does (L, LA, RGB, …).
     """
 
     array: NDArray[Any]
@@ -91,7 +91,7 @@ def convert_frame(
 ) -> Frame:
     """The frame on the background, reduced to what `target` supports, with a FidelityWarning for each loss.
 
-    `depth` is the number of bits per sample; only with `widen` it is also that of frames that have fewer.
+    `depth` is the maximum number of bits per sample; with `widen`, frames that have fewer get as many.
     """
     if target.max_side:
         check_side(target.stored_size(frame.size), target.max_side)
@@ -120,7 +120,7 @@ def convert_frame(
 def to_linear_light(
     frame: Frame, target: TargetCapabilities, colors: HdrColors | None, *, background: Background | None
 ) -> Frame:
-    """The frame as linear light, in a mode of `target`. `colors` are those of its samples, None for its profile."""
+    """The frame as linear light, in a mode of `target`. `colors` describe its samples; None: its profile does."""
     import numpy as np
 
     if colors is None:

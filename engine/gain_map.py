@@ -28,8 +28,8 @@ class GainMapNumbers(NamedTuple):
     Its samples are logarithms of factors, from `minimum` to `maximum` (of base 2), to the power of `gamma`. The offsets
     are added to the light before it is multiplied, and subtracted afterwards. These have a number per band of the map,
     or one for all bands. The headrooms are logarithms (of base 2) of the ratio of the brightest light of a screen to
-    white: up to that of the base, the picture is shown as it is, from the other one, the map applies in full.
-    `uses_base_colors`: it applies to colors with the primaries of the picture, otherwise with those of its own profile.
+    white: up to `base_headroom`, the picture is shown as it is, from `other_headroom`, the map applies in full.
+    `uses_base_colors`: it applies to colors with the picture's primaries, otherwise with its own profile's.
     """
 
     minimum: tuple[float, ...]

@@ -121,7 +121,7 @@ class HdrColors:
 
 
 def linear_from(primaries: Primaries, array: NDArray[Any]) -> NDArray[np.float32]:
-    """Linear light of RGB with these primaries, or of XYZ, as that of sRGB. The last axis has at least three bands."""
+    """Converts linear RGB with these primaries, or XYZ, to linear sRGB. The last axis has at least three bands."""
     import numpy as np
 
     to_srgb = np.linalg.solve(linear_to_xyz(_SRGB), linear_to_xyz(primaries)).astype(np.float32)

@@ -8,7 +8,7 @@ import pluggy
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 
 PLUGIN_API = 1
-"""The version of what `engine` offers to plugins. It changes when a plugin for the version before may not work."""
+"""The version of the interface for plugins. It changes when plugins for the previous version may not work."""
 
 hookspec = pluggy.HookspecMarker("convertd")
 hookimpl = pluggy.HookimplMarker("convertd")

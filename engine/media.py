@@ -42,7 +42,7 @@ class Raster:
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
     `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
     IPTC-IIM, `text` are comments and texts with their keywords. `adapt_metadata` returns the raster with what a target
-    holds of them, and tells what is lost. `dpi` is (horizontal, vertical). `lossy`: the pixels come
+    holds of them, and warns of losses. `dpi` is (horizontal, vertical). `lossy`: the pixels come
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
@@ -139,7 +139,7 @@ class Raster:
         if hdr is None:
             return without_gain_map(self)
         if hdr.transfer != LINEAR:
-            FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to that of sRGB.")
+            FidelityWarning.issue("hdr_reduced", "High dynamic range was reduced to the range of sRGB.")
         mapped = replace(self.map(lambda frame: replace(frame, pixels=tone_map(frame.pixels, hdr))), hdr=None)
         if mapped.deep_frames is None:
             return mapped

@@ -12,7 +12,7 @@ MAX_BYTES = 3 << 30
 
 _MIN_BYTES = 256 << 20  # the codecs themselves, and small pictures
 _THREAD_BYTES = (os.cpu_count() or 1) * (32 << 20)  # codecs start a thread per core
-_RESULT_BYTES = 4  # per pixel, of an uncompressed file; results are written to memory, in addition to the process's
+_RESULT_BYTES = 4  # per pixel in an uncompressed file; results are written to memory besides the process's own
 _MARGIN = 1.5  # for profiles, bit depth and transparency, which only some pictures have
 
 

@@ -29,7 +29,7 @@ _JSON_TYPES = {"string": (str,), "boolean": (bool,), "integer": (int,), "number"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _MAX_NAME = 50  # characters of an unknown name that are compared and returned
 _FILE_ID = "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"
-_MAX_PATH = 4096  # characters of what a file is found by
+_MAX_PATH = 4096  # characters of a path or id of a file
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -92,7 +92,7 @@ class Option:
     file: InputFile | None = None
 
     def is_file(self, value: object) -> bool:
-        """Whether the value stands for a file, and not for itself."""
+        """Whether the value refers to a file, and is not one of the names that the option defines."""
         return self.file is not None and value not in self.file.names
 
     @cached_property
@@ -223,7 +223,7 @@ def read_options(function: Callable[..., Any]) -> dict[str, Option]:
 
 
 def arguments(function: Callable[..., Any], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
-    """Returns the `declared` options as the function of a step takes them: those of a group as its dataclass."""
+    """Returns the `declared` options as arguments of a step's function, those in a group as its dataclass."""
     given: dict[str, Any] = {name: options[name] for name in declared if name in options}
     for parameter, group in _groups(function).items():
         given[parameter] = group(**{one.name: given.pop(one.name) for one in fields(group) if one.name in given})
@@ -232,7 +232,7 @@ def arguments(function: Callable[..., Any], declared: Iterable[str], options: Op
 
 @cache
 def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
-    """The parameters that stand for several options: dataclasses, each of whose fields is an option."""
+    """The parameters that group several options: dataclasses, each of whose fields is an option."""
     keywords = _read_keywords(function).items()
     return {name: kind for name, (_, kind) in keywords if isinstance(kind, type) and is_dataclass(kind)}
 
@@ -340,7 +340,7 @@ def validate_options(
 def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> InvalidOption:
     """Returns the error for a name that is not among the available ones, which it lists with the nearest first.
 
-    The message names the one that is meant by other programs, or that is spelt nearly so, if there is one. `place` says
+    The message names the option that other programs call so, or that is spelled nearly so, if there is one. `place` is
     where the name was found, such as "in the query".
     """
     name = name[:_MAX_NAME]

@@ -1,4 +1,4 @@
-"""What a conversion resulted in: one value, which the pipeline measures, jobs send, rows store and the API returns."""
+"""The outcome of a conversion: one value, which the pipeline measures, jobs send, rows store and the API returns."""
 
 from __future__ import annotations
 

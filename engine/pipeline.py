@@ -88,8 +88,8 @@ def run(
     return several files, too.
 
     `on_decoded` receives a decoded input, its transformed versions and further files, before the next conversion does.
-    `on_file` receives each file of the result before the next page is decoded. `names` are those of the inputs, for
-    tools, `shared` the steps whose results other plans have, too.
+    `on_file` receives each file of the result before the next page is decoded. `names` are the file names of the
+    inputs, for tools; `shared` are the steps whose results other plans use, too.
     """
     trace, timings = list[Timing](), list[Timing]()
     facts: dict[str, Any] = {}
@@ -164,7 +164,7 @@ def warning_records(caught: Iterable[warnings.WarningMessage]) -> tuple[WarningR
 def check_options(plan: Plan, options: OptionValues) -> None:
     """Issues a warning for options that the plan does not have.
 
-    Raises InvalidOption if a required one is missing, or text stands for a file that is not there.
+    Raises InvalidOption if a required one is missing, or if text is given instead of a file.
     """
     for option in plan.options.values():
         if option.required and option.name not in options:
@@ -200,7 +200,7 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 def open_inputs(
     plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Runs the openings. Returns the payloads of the inputs, and those of further files by name.
+    """Runs the openings. Returns the payloads of the inputs, and the payloads of further files by name.
 
     With several inputs, `details.index` of an error is the index of the input at fault. `param` is the name of
     a further file, also if its pixels cannot be decoded later.

@@ -14,7 +14,7 @@ from engine.file_names import FILENAME
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
-_OF_TIMING, _OF_FRAMES = frozenset({"delay", "loop", "speed"}), frozenset({"frames", "reverse"})  # of animations
+_ANIMATION_TIMING, _ANIMATION_FRAMES = frozenset({"delay", "loop", "speed"}), frozenset({"frames", "reverse"})
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
@@ -190,14 +190,14 @@ def _has_effect(path: Conversions, index: int) -> bool:
 def _excluded(path: Conversions) -> frozenset[str]:
     """The names of options that steps exclude: for payloads in memory, and for files of the format of the result.
 
-    Those of animations are excluded if the result cannot be one, or cannot have several pages.
+    Options of animations are excluded if the result cannot be one, or cannot have several pages.
     """
     target = path[-1].target if path else None
     excluding = (step for step in path if step.target == target or not isinstance(step.target, FileFormat))
     excluded = frozenset(name for step in excluding for name in step.without)
     if not isinstance(target, FileFormat) or target.animated:
         return excluded
-    return excluded | _OF_TIMING if target.paged else excluded | _OF_TIMING | _OF_FRAMES
+    return excluded | _ANIMATION_TIMING if target.paged else excluded | _ANIMATION_TIMING | _ANIMATION_FRAMES
 
 
 def _step_text(step: AnyConversion | AnyTransform) -> str:
@@ -227,7 +227,7 @@ def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
 
 
 def template_parts(name: str) -> list[str]:
-    """Returns the templates whose modules a template has: `a/b` has those of the one without a name, `a` and `a/b`."""
+    """Returns the templates whose modules a template has: `a/b` has the modules of "" (no name), `a` and `a/b`."""
     return ["", *accumulate(name.split("/"), "{}/{}".format)] if name else [""]
 
 

@@ -47,7 +47,7 @@ class Plugin:
 
     @property
     def options(self) -> Iterator[Option]:
-        """The options of all conversions and transforms, once for each that has them. Those of tools are their own."""
+        """The options of all conversions and transforms, once for each that has them. Options of tools are separate."""
         steps: tuple[AnyConversion | AnyTransform, ...] = (*self.conversions, *self.transforms)
         return (option for step in steps for option in step.options.values())
 
@@ -103,7 +103,7 @@ def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> P
     others = [plugin for plugin in manager.get_plugins() if plugin is not module]
 
     def declared(hook: str, kind: type[T]) -> tuple[T, ...]:
-        """What the plugin returns from the hook; without the hook, the values of its module."""
+        """The values that the plugin's hook returns; without the hook, the values of its module."""
         if hook in implemented:
             return tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
         return tuple(value for value in vars(module).values() if isinstance(value, kind))

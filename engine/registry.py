@@ -23,7 +23,7 @@ from engine.step_errors import file_errors
 
 log = logging.getLogger("convertd.registry")
 
-_SEARCHES = 256  # for the best paths from a format that are kept; clients choose the names of options
+_SEARCHES = 256  # cached searches for the best paths from a format; clients choose the names of options
 
 
 _PROBE = b"\0"
@@ -65,7 +65,7 @@ class Registry:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
-        """The modules that each template imports: its own and those of its parts."""
+        """The modules that each template imports: its own and its parts' modules."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }
@@ -176,7 +176,7 @@ class Registry:
         return best
 
     def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
-        """The formats whose files can begin with this byte, and those of text. `_beginning_with` keeps them."""
+        """The formats whose files can begin with this byte, and all formats of text. `_beginning_with` caches them."""
         return tuple(fmt for fmt in self.formats.values() if fmt.text_extensions or byte in first_bytes(fmt.sniff))
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
@@ -198,7 +198,7 @@ class Registry:
         return next(iter(formats), "" if common is None else _text_of(common))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
-        """Returns the options of a tool and of the steps that write its files and read those of `sources`.
+        """Returns the options of a tool, of the steps that read its `sources`, and of the steps that write its files.
 
         There are none if the tool is not installed.
         """

@@ -42,14 +42,14 @@ class SharedSteps:
         return PlanSteps(self, self._paths(plan, options))
 
     def _paths(self, plan: Plan, options: OptionValues) -> list[_Path]:
-        """What each step before the encoder depends on: itself and the steps before it, with their options."""
+        """Keys of the results of the steps before the encoder: each step and the ones before it, with their options."""
         steps = plan.steps[: plan.encoder_position] if plan.tool is None else ()
         names = [(step, step.options.keys() & options.keys() - self.hints(step)) for step in steps]
         keys: list[_Path] = [((step, frozenset((name, options[name]) for name in found)),) for step, found in names]
         return list(accumulate(keys))
 
     def hints(self, step: AnyConversion | AnyTransform) -> frozenset[str]:
-        """The options that only tell a decoder which pixels are needed."""
+        """The options that a decoder uses only to find out which pixels are needed."""
         if not isinstance(step, Conversion) or not step.reduces:
             return frozenset()
         of_transforms = {name for plan, _ in self._plans for one in plan.transforms for name in one.options}
@@ -106,7 +106,7 @@ class PlanSteps:
     ) -> Any:
         """Runs a step, and keeps its result for other plans.
 
-        A decoder that reads only the pixels that are needed reads those of the plan that needs most.
+        A decoder that reads only needed pixels reads as many as the most demanding plan needs.
         """
         hints = self._shared.hints(step)
         own = {name: value for name, value in options.items() if name not in hints}

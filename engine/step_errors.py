@@ -1,4 +1,4 @@
-"""Errors of steps: what an exception of a library says about the file, or about the step."""
+"""Errors of steps: translates exceptions of libraries to errors of the file or of the step."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import Raster
 
-_MUPDF_NESTING = 60  # levels that MuPDF reads, whatever they are: it has several limits
+_MUPDF_NESTING = 60  # levels that MuPDF reads of any elements: it has several limits
 _MUPDF_MESSAGES = ("nesting too deep", "stack overflow")  # the other limits are for sizes
 
 

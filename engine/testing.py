@@ -1,4 +1,4 @@
-"""What every plugin must pass, for the tests of a package and for `convertd plugin check`.
+"""Checks that every plugin must pass, for the tests of a package and for `convertd plugin check`.
 
 A check returns problems as sentences; no problem is an empty list. Files are opened in sandboxed processes, so that
 a plugin that crashes fails its check and not the tests.
@@ -43,7 +43,7 @@ FAULTS = frozenset({"engine_error", "worker_crashed", "timeout", "out_of_memory"
 _SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of pictures that are encoded
 _LIMITS = JobLimits(seconds=20)
 _MARGIN = 1.5  # as the sandbox allows
-_RESULT_BYTES = 4  # per pixel, of the result, which the memory of a process includes
+_RESULT_BYTES = 4  # per pixel; the memory of a process includes its result
 _NOISE = 8 << 20  # bytes by which the memory of a process varies
 _FOREIGN = (b"\0" * 64, b"\xff" * 64, b"RIFF    WAVE")
 _TOLERANCE = 4  # Colors may differ by this much of 255 after a round trip.
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def modules(self) -> frozenset[str]:
-        """What a process that runs the steps imports ahead."""
+        """The modules that a process for the steps imports ahead."""
         own = (module for step in self.plugin.steps for module in modules_of(step))
         return self.plan("png", "png").modules.union(own)
 
@@ -87,7 +87,7 @@ class Subject:
 
     @property
     def inputs(self) -> dict[FileFormat, list[bytes]]:
-        """The samples that can be converted; other formats are those of files for options."""
+        """The samples that can be converted. Files of other formats are only values of options."""
         return {fmt: files for fmt, files in self.samples.items() if self.registry.targets(fmt)}
 
     def encoded(self, fmt: FileFormat, size: tuple[int, int] = _SIZE) -> bytes:

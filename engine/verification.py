@@ -13,7 +13,7 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from engine.registry import Registry
 
-_OF_THE_MACHINE = frozenset({"font_substituted"})  # warnings of readers that say nothing about the file
+_HARMLESS_WARNINGS = frozenset({"font_substituted"})  # depends on the machine, not on the file
 
 
 def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
@@ -60,7 +60,7 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """What the reader opens. With `decode`, all pictures, of a file that does not show whether it is complete."""
+    """The payload that the reader opens. `decode`: decodes all pictures, which shows whether the file is complete."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -74,7 +74,7 @@ def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: 
     except Exception as error:
         raise StepFailed(f"The result is an unreadable {reader.source} file.") from error
     codes = {one.message.code for one in caught if isinstance(one.message, FidelityWarning)}
-    if codes - _OF_THE_MACHINE:
+    if codes - _HARMLESS_WARNINGS:
         raise StepFailed(f"The result is a damaged {reader.source} file.")
     return payload
 

@@ -45,7 +45,7 @@ def filter_bands(pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any
             values = change(values) / np.maximum(new_alpha, 1 / 65535)
         if result is None:
             result = np.empty((*values.shape, bands.shape[2]), bands.dtype)
-        # Filters with lobes exceed the range of the samples; that of linear light is the one it has.
+        # Filters with lobes exceed the range of the samples. Linear light has no fixed one: it keeps the band's own.
         low, high = (0, unit) if integers else (bands[..., band].min(), bands[..., band].max())
         result[..., band] = np.clip(values + rounding, low, high)
     assert result is not None  # a picture has a band

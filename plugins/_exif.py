@@ -36,7 +36,7 @@ STRUCTURAL = frozenset(
 )
 _SOFTWARE, _TIME, _HOST_COMPUTER = 0x0131, 0x0132, 0x013C
 _ACROSS, _DOWN, _UNIT = _RESOLUTION = 0x011A, 0x011B, 0x0128  # dots per unit, and the unit
-_RATIONAL, _INCH, _DENOMINATOR = 5, 2, 1  # a type, a unit, and that of integers
+_RATIONAL, _INCH, _DENOMINATOR = 5, 2, 1  # a type, a unit, the denominator of integers
 _SAFE = (DESCRIPTIVE | {*_RESOLUTION, ORIENTATION}) - {0x010D, _HOST_COMPUTER, *DIRECTORIES}
 
 # Exposure, dates, lens and title: tags of the EXIF directory that identify neither a device nor a person or place.

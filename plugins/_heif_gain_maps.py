@@ -1,4 +1,4 @@
-"""Gain maps of HEIF files, HEIC and AVIF: those of ISO 21496-1 are read and written, those of iPhones read."""
+"""Gain maps of HEIC and AVIF files: reads and writes ISO 21496-1, and reads the gain maps of iPhones."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _with_primary(data: bytes, number: int) -> bytes:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """The image; gray if its bands are equal, as those of a monochrome picture are after decoding."""
+    """The image; gray if its bands are equal, because monochrome pictures are decoded to RGB."""
     image = image.convert("RGB") if image.mode not in ("L", "RGB") else image
     if image.mode == "L":
         return image
@@ -158,7 +158,7 @@ def add(data: bytes, gain_map: GainMap, encoded: bytes) -> bytes:
 
 
 def _merged_properties(data: bytes, others: bytes, picture: int, tone_mapped: int) -> bytes:
-    """The content of iprp with the properties of another file for one item, and those of the picture for another."""
+    """The content of iprp in which `picture` has the properties of the other file, `tone_mapped` some of this one."""
     properties, added = contents(data), contents(others)
     kinds = [box.kind for box in boxes(properties[b"ipco"])]
     own = [index for index in _first_indexes(properties) if kinds[(index & _MAX_INDEX) - 1] in _SHARED]

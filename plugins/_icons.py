@@ -61,7 +61,7 @@ def size_within(size: Size, side: int) -> Size:
 
 
 def warn_of_sizes(sizes: Sequence[int], size: Size) -> None:
-    """Issues the FidelityWarning that the picture reaches some of the sizes that were asked for not."""
+    """Issues the FidelityWarning that the picture is smaller than some of the requested sizes."""
     missing = [one for one in sizes if one > max(size)]
     if missing:
         names = ", ".join(map(str, missing))

@@ -48,7 +48,7 @@ class Depth(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says about its pixels. `depths` are those of the channels as they are decoded, colors first.
+    """The pixels as a file describes them. `depths` has an entry per decoded channel, colors first.
 
     `color_space` is enumerated, and None if it is unknown or a profile is given. `opacity` is the index of the channel
     with the transparency, None without; its colors are multiplied by it if `premultiplied`.

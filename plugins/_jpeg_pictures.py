@@ -17,7 +17,7 @@ Pictures: TypeAlias = list[tuple[int, list[bytes]]]
 _START = b"\xff\xd8"
 _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the picture, a scan
 _INDEX = b"MPF\0"
-_MAX_PICTURES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are looked at, bytes of each picture
+_MAX_PICTURES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are read, bytes of each picture
 _ENTRIES, _ENTRY_SIZE = 0xB002, 16
 _KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # kinds of pictures in their attributes; previews of VGA and Full HD
 # Names of gain maps: of Adobe and Google, of Apple, and of ISO 21496-1.
@@ -40,7 +40,7 @@ def warn_of_lost(others: Pictures, *, gain_map: bool = True) -> None:
 
 
 def find_gain_map(others: Pictures) -> tuple[int, list[bytes]] | None:
-    """The one that is a gain map."""
+    """The gain map among the pictures, if there is one."""
     return next((other for other in others if _mentions(other[1], *_GAIN_MAP)), None)
 
 

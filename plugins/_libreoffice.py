@@ -45,8 +45,8 @@ _SETTINGS = """\
 <item oor:path="/org.openoffice.Office.Calc/Content/Update"><prop oor:name="Link" oor:op="fuse">\
 <value>2</value></prop></item>
 """
-# The library sets the language to that of the United States, whose paper is Letter. Set to that of the system, as by
-# the program, paper is A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
+# The library sets the locale en-US, where paper is not A4. With the system's locale, which the program uses, paper is
+# A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
 _MACRO = """\
 Sub Main
   On Error GoTo Failed
@@ -101,7 +101,7 @@ _PROFILE: Mapping[str, str] = MappingProxyType(
 )
 _MACRO_URL = "macro:///Standard.Conversion.Main()"
 _DID_NOT_START = 1  # exit code of the process
-# What fontconfig says: the family that LibreOffice asks for, before its alternatives, and the one that it gets.
+# The log of fontconfig: the family that LibreOffice asks for, before its alternatives, and the one that it gets.
 _FAMILY = re.compile(r'^(Match P|P)attern has.*\n\tfamily: "([^"]+)"', re.MULTILINE)
 
 

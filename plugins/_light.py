@@ -31,7 +31,7 @@ _BANDS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int, exposure: float) -> Raster:
     """A raster of one picture that `read` decodes: linear light of sRGB's primaries as 32-bit floats, straight alpha.
 
-    `bits` are those of a sample in the file. `exposure` are the stops by which the picture becomes brighter. Raises
+    `bits` is the number per sample in the file. `exposure` is in stops, positive to make the picture brighter. Raises
     CorruptInput for a picture without pixels.
     """
     import numpy as np
@@ -64,7 +64,7 @@ def ignore_exposure(exposure: float) -> None:
 
 
 def from_primaries(primaries: Primaries, array: NDArray[Any]) -> NDArray[Any]:
-    """Linear light of RGB with these primaries as that of sRGB's, which it is if they differ only by rounding."""
+    """Converts linear RGB with these primaries to sRGB's. Returns it as it is if they differ only by rounding."""
     differs = any(abs(one - other) > _ROUNDING for one, other in zip(primaries, _cicp.SRGB, strict=True))
     return linear_from(primaries, array) if differs else array
 

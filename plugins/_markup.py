@@ -7,7 +7,7 @@ from engine import TooLarge
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
-_MAX_DIGITS = 9  # in the value of one of them
+_MAX_DIGITS = 9  # in the value of such an attribute
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
@@ -35,7 +35,7 @@ def root_name(head: bytes) -> str | None:
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:
     """Raises TooLarge if HTML has more than `most` elements and columns, or if they are nested too deeply."""
-    from lxml import etree  # only for HTML, while all files are compared with what this module finds
+    from lxml import etree  # only HTML needs it, but the formats of all files are detected with this module
 
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)

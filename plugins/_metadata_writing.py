@@ -24,18 +24,18 @@ _PROPERTIES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def adapt(raster: Raster, target: TargetCapabilities, *, told: Set[str]) -> Raster:
+def adapt(raster: Raster, target: TargetCapabilities, *, wanted: Set[str]) -> Raster:
     """The raster with the metadata that the target holds, for pixels of its size: IPTC and texts as XMP if need be.
 
     A resolution that is requested is in EXIF where the target has no other place for it.
-    Issues a FidelityWarning for the kinds of metadata in `told` that the target lacks, for texts that XMP cannot hold
-    or has otherwise, and for blocks that are too large.
+    Issues a FidelityWarning for `wanted` kinds of metadata that the target lacks, for texts that XMP cannot hold or
+    has with another value, and for blocks that are too large.
     """
     written_as_xmp = _WRITTEN_AS_XMP - target.metadata if "xmp" in target.metadata else frozenset()
     exif = _exif.with_size(raster.exif, raster.sizes[0]) if raster.sizes else raster.exif
-    if "resolution" in told - target.metadata and "exif" in target.metadata and raster.dpi:
-        exif, told = _exif.with_resolution(exif, raster.dpi[0]), told - {"resolution"}
-    if lost := told - target.metadata - written_as_xmp:
+    if "resolution" in wanted - target.metadata and "exif" in target.metadata and raster.dpi:
+        exif, wanted = _exif.with_resolution(exif, raster.dpi[0]), wanted - {"resolution"}
+    if lost := wanted - target.metadata - written_as_xmp:
         _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
     xmp = _with_captions(raster, written_as_xmp) if written_as_xmp else raster.xmp
     blocks = {"exif": exif, "xmp": xmp, "iptc": raster.iptc}

@@ -142,7 +142,7 @@ def _is_text(part: str) -> bool:
 
 
 def _warn_fonts(written: Written, parts: Sequence[bytes]) -> None:
-    """Issues a warning for fonts that the file names. LibreOffice asks for others, too, such as those of menus."""
+    """Issues a warning for fonts that the file names. LibreOffice asks for others, too, such as fonts of menus."""
     named = {
         name: found
         for name, found in written.substituted.items()

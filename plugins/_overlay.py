@@ -52,7 +52,7 @@ class PictureMark:
         """The picture, resized to this width in pixels."""
         size = max(round(width), 1), max(round(width * self.ratio), 1)
         image = _resampling.resample(self.image, size, (0, 0, *self.image.size))
-        assert isinstance(image, Image.Image)  # as the one given
+        assert isinstance(image, Image.Image)  # as `image` is
         return image
 
 
@@ -66,7 +66,7 @@ class Layout:
     angle: float
 
     def place(self, mark: Mark, size: Size) -> tuple[Image.Image, tuple[int, int]]:
-        """What is drawn on a picture of this size, and its left and top edge."""
+        """The picture to draw on a picture of this size, and its left and top edge."""
         margin = round(size[0] * self.margin)
         if self.position == "tile":
             return _tiled(self._fitted(mark, size[0] * self.width, size), margin, size), (0, 0)

@@ -137,7 +137,7 @@ def _drawn_file(raster: Raster) -> bytes | None:
 
 
 def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
-    """Bits per sample: as few as a palette needs, and those of gray that still has only the levels of its source."""
+    """Bits per sample: as few as a palette needs, and as in the source for gray that has only the source's levels."""
     if isinstance(pixels, DeepPixels):
         return 16
     if pixels.mode == "1":

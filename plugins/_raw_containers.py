@@ -135,7 +135,7 @@ def orientation(data: bytes) -> int:
 
 
 def read_block(data: bytes) -> _exif.Block | None:
-    """The metadata as a TIFF directory; in RAF that of the preview. None if there is none."""
+    """The metadata as a TIFF directory; in RAF, the preview has it. None if there is none."""
     if data.startswith(_FUJI):
         start, size = (int.from_bytes(data[offset : offset + 4], "big") for offset in (84, 88))
         return _exif.parse(_pillow.open_image(data[start : start + size], "JPEG").info.get("exif"))
@@ -161,7 +161,7 @@ def _minolta_block(data: bytes, name: bytes) -> bytes:
 
 
 def _canon_block(data: bytes) -> _exif.Block | None:
-    """The directories of CR3, which are TIFF files in boxes of their own, as those of one."""
+    """The directories of CR3, which are TIFF files in boxes of their own, joined to one block."""
     parts = {
         box.kind: _exif.parse_file(data[box.content : box.end])
         for parent in _uuid_boxes(data, _CANON_UUID, b"moov")

@@ -23,7 +23,7 @@ def to_raster(
 ) -> Raster:
     """The raster of one picture, which `read` returns when it is decoded: DeepPixels if it is `deep`.
 
-    `mode` is that of the picture with 8 bits per sample; `fields` are further ones of Raster. Raises CorruptInput for a
+    `mode` is the picture's mode with 8 bits per sample; `fields` are further ones of Raster. Raises CorruptInput for a
     picture without pixels.
     """
     if not size[0] * size[1]:

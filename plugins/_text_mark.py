@@ -101,7 +101,7 @@ def _runs(text: str) -> Iterator[_Run]:
 
 
 def _script(char: str) -> str:
-    """The name of the script of a character, as that of the character begins."""
+    """The script of a character: the first word of the character's name, such as LATIN."""
     return unicodedata.name(char, "LATIN").split()[0]
 
 

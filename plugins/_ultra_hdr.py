@@ -11,7 +11,7 @@ from plugins import _gain_map, _jpeg_pictures, _pillow
 from plugins._jpeg_pictures import Pictures, Segments
 
 _XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
-_VERSION = bytes(4)  # of ISO 21496-1, in the first picture, whose numbers are in the second one
+_VERSION = bytes(4)  # ISO 21496-1: the first picture has the version, the second one the numbers
 _APP1, _APP2, _FIRST = 0xE1, 0xE2, (0xE0, 0xE1)  # markers; JFIF, EXIF and XMP come first
 _MAX_BODY = 65_533  # bytes of a segment
 _QUALITY = 92  # JPEG quality of the gain map
@@ -86,7 +86,7 @@ def join(data: bytes, read_segments: Callable[[bytes], Segments], gain_map: Gain
 
 
 def _described(data: bytes, read_segments: Callable[[bytes], Segments], length: int) -> bytes:
-    """The file whose XMP says that a gain map of `length` bytes follows; unchanged if it has too much XMP."""
+    """The file whose XMP announces a gain map of `length` bytes; unchanged if it has too much XMP."""
     found = [
         (start, end) for code, start, end in read_segments(data) if code == _APP1 and data[start + 4 :].startswith(_XMP)
     ]

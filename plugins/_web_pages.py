@@ -23,15 +23,15 @@ from plugins._paper import MARGIN, Paper
 from plugins._pdf.books import finished
 
 _INDEX = "index.html"
-_BASE = "http://archive.invalid/"  # to which relative URLs refer; only names of the archive are looked up in it
-_POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # for which Pillow would start Ghostscript
-_LAYOUT_SHARE = 1 / 6  # of the CPU time of the job, which may use two cores: a third of its time
+_BASE = "http://archive.invalid/"  # base of relative URLs; only names of the archive are looked up in it
+_POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
+_LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
 _MAX_FONTS = 500  # each is a file in the folder of the job
 _MAX_NAMED = 3  # resources in a warning
 _MAX_NAME = 80  # characters
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
-logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # what it reports is about the client's file
+logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are about the client's file
 
 
 class _Fetcher(URLFetcher):  # type: ignore[misc]

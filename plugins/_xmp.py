@@ -118,7 +118,7 @@ def with_properties(packet: bytes | None, properties: Mapping[str, Sequence[str]
 
 
 def missing(packet: bytes | None, properties: Mapping[str, Sequence[str]]) -> list[str]:
-    """The names of the properties with a value that occurs nowhere in a packet."""
+    """The names of the properties with a value that a packet does not contain."""
     text = _normalize(html.unescape(_decode(packet or b"")))
     return [name for name, values in properties.items() if any(_normalize(value) not in text for value in values)]
 

@@ -85,7 +85,7 @@ def open_checked(data: bytes, *, limit_markup: bool = False) -> zipfile.ZipFile:
 
     Raises TooLarge if it has too many entries or unpacks to too much, of markup with `limit_markup` to much less,
     CorruptInput if it is damaged or encrypted.
-    What an entry unpacks to is no longer than its header says, because the reader stops there.
+    An entry unpacks to no more bytes than its header states, because the reader stops there.
     """
     _, size = _find_directory(data) or (0, 0)
     if size > _MAX_ENTRIES * _MAX_ENTRY:

@@ -38,7 +38,7 @@ Pad: TypeAlias = Annotated[
 ]
 
 MODULES = ("numpy",)
-_LARGE = 10  # pixels: a radius of which a corner has nothing
+_LARGE = 10  # pixels; with this radius, the pixel of a corner is transparent
 
 
 @transform(RASTER, after=watermark.watermark, memory=8)

@@ -61,7 +61,7 @@ _MAX_SECONDS, _MAX_SIDE = 60, 1920
 _MILLISECOND = Fraction(1, 1000)
 _STILL = 1000  # milliseconds for which a picture without duration is shown
 _PQ, _HLG = 16, 18  # transfer characteristics of high dynamic range
-# Matrix coefficients. A file that names none has those of HD, or with fewer rows those of SD.
+# Matrix coefficients. A file that names none has BT.709 from 720 rows on, BT.601 with fewer.
 _BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
 _HD = 720
 _REPRODUCIBLE = {"fflags": "+bitexact"}  # writes no random number
@@ -206,7 +206,7 @@ def _inspect(data: bytes, demuxer: str) -> _Clip:
         size = max(1, round(first.width * ratio)), first.height
         _check(max(size), _MAX_SIDE, "pixels", "side")
         if first.color_trc in (_PQ, _HLG):
-            FidelityWarning.issue("hdr_reduced", "High dynamic range of the clip was cut to that of sRGB.")
+            FidelityWarning.issue("hdr_reduced", "High dynamic range of the clip was cut to the range of sRGB.")
         rotation = first.rotation % 360
     bounds = [time - times[0] for time in (*times, times[-1] + last)]
     return _Clip(bounds, size[::-1] if rotation in (90, 270) else size, rotation)
@@ -266,7 +266,7 @@ def _describe(stream: Any, size: Size) -> None:
 
 
 def _mux(container: av.container.OutputContainer, packets: Iterable[Any], durations: Mapping[int, int]) -> None:
-    """Writes packets with their durations, which encoders take for those of a fixed rate."""
+    """Writes packets with these durations, because encoders set the duration of a fixed rate."""
     for packet in packets:
         packet.duration = durations[packet.pts]
         container.mux(packet)

@@ -20,7 +20,7 @@ MODULES = _color_space.MODULES
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray", "p3", "cmyk"],
     Field(
-        description="Color space into which the pixels are converted: p3 is that of current screens, cmyk that of "
+        description="Color space into which the pixels are converted: p3 is for current screens, cmyk uses "
         "`output_profile`, by default `fogra39`. `keep` leaves the colors as they are, CMYK too."
     ),
 ]
@@ -35,7 +35,7 @@ OutputProfile: TypeAlias = Annotated[
 ]
 Intent: TypeAlias = Annotated[
     Literal["perceptual", "relative", "saturation", "absolute"],
-    Field(description="How colors outside of those of the new profile are changed; relative keeps all others."),
+    Field(description="How colors that the new profile lacks are changed; relative keeps all others."),
 ]
 
 SWOP = _profiles.SWOP
@@ -82,7 +82,7 @@ def color_space(
         keeps_inks = output_profile is None and frame.pixels.mode == "CMYK"
         return frame if keeps_inks else convert(frame)
 
-    # A transparent pixel would be told to lose its transparency in inks.
+    # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.
     return _color_space.map_frames(replace(raster.tone_mapped(), sample=None), change)
 
 

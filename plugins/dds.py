@@ -39,7 +39,7 @@ DDS = FileFormat(
 MODULES = ("numpy",)
 _FIELDS = struct.Struct("<12xII4xI52xI4sI4I4xI12x")
 _WRITTEN = struct.Struct("<4s7I44x4I4I5I")
-_EXTENSION = struct.Struct("<5I")  # after the header, if its code is DX10
+_EXTENSION = struct.Struct("<5I")  # follows a header with the code DX10
 _START = 128  # offset of the pixels without the extension
 _ALPHA_PIXELS, _ALPHA, _CODE, _PALETTE, _RGB, _LUMINANCE = 1, 2, 4, 0x20, 0x40, 0x20000  # kinds of pixels
 _PALETTE_SIZE, _CUBE_OF_DX10, _LIGHT = 1024, 4, 6  # bytes; a flag of the extension; the number of BC6
@@ -74,7 +74,7 @@ class _Blocks(NamedTuple):
 
 
 class _Masks(NamedTuple):
-    """Pixels of this number of bits, with red, green, blue and alpha at these bits. Gray is at those of red."""
+    """Pixels of this number of bits, with red, green, blue and alpha at these bits. Gray is in the place of red."""
 
     bits: int
     masks: tuple[int, int, int, int]
@@ -123,7 +123,7 @@ _CODES: Mapping[bytes, _Kind] = MappingProxyType(
         },
     }
 )
-# By the number of a format of DXGI; first those of one type with the same layout.
+# By the number of a format of DXGI; first the numbers of one type with the same layout.
 _FORMATS: Mapping[int, _Kind] = MappingProxyType(
     {
         **dict.fromkeys((70, 71, 72), _BC1),

@@ -58,7 +58,7 @@ def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
         source.write_bytes(data)
         process = subprocess.run(
             [*PROGRAMS, "-format=pdf", str(source), str(result)],
-            env={"TMPDIR": folder, "HOME": folder},  # Without HOME, it would ask a service for that of the user.
+            env={"TMPDIR": folder, "HOME": folder},  # Without HOME, it would ask a service for the user's.
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -47,7 +47,7 @@ Pixelate: TypeAlias = Annotated[
 MODULES = _bands.MODULES
 _MIN_SIGMA = 0.1  # A Gaussian below it changes nothing.
 _STRIP = 64  # rows whose saturation is changed at a time
-_LUMINANCE = (0.213, 0.715, 0.072)  # of red, green and blue, as in CSS
+_LUMINANCE = (0.213, 0.715, 0.072)  # shares of red, green and blue, as in CSS
 
 
 @transform(RASTER, after=geometry.resize, memory=12)

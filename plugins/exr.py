@@ -44,7 +44,7 @@ _DIFFERENCES = ("RY", "BY")
 _CHANNELS_OF_A_PICTURE = 4
 _LARGEST_HALF = 65504.0
 _NO_THREADS = 0
-_MAX_OFFSET = 1 << 24  # of a window, in pixels
+_MAX_SIDE = 1 << 24  # pixels
 _BLOCK = 1 << 16  # pixels divided by alpha at a time
 
 
@@ -181,7 +181,7 @@ def _planes(part: Mapping[str, Channel], picture: _Picture) -> Iterator[NDArray[
 def _from_differences(part: Mapping[str, Channel], primaries: Primaries) -> tuple[NDArray[Any], ...]:
     """Red, green and blue from luminance, and from red and blue as differences from it, in units of it.
 
-    Of the differences, each sample stands for several pixels.
+    A sample of a difference can be for several pixels.
     """
     import numpy as np
 
@@ -207,7 +207,7 @@ _HOLDS = TargetCapabilities(
     ("L", "RGB", "RGBA"),
     deep_bits=(16, 32),
     linear=True,
-    max_side=_MAX_OFFSET,
+    max_side=_MAX_SIDE,
     metadata=frozenset({"xmp", "resolution"}),
 )
 

@@ -34,7 +34,7 @@ _MAX_HEADER = 1 << 16  # bytes
 _SIZE = re.compile(rb"^([-+])([XY]) +(\d+) +([-+])([XY]) +(\d+)[ \r]*$")
 _ORIENTATIONS = {"-Y+X": 1, "-Y-X": 2, "+Y-X": 3, "+Y+X": 4, "-X-Y": 6, "-X+Y": 7, "+X-Y": 5, "+X+Y": 8}
 _XYZ = 10  # primaries
-_BYTES = 4  # of a pixel
+_PIXEL_BYTES = 4
 _MIN_RUNS, _MAX_RUNS = 8, 0x7FFF  # the widths of rows whose runs are by component
 _LARGEST = 1e37
 _MANTISSA = 256
@@ -90,7 +90,7 @@ def _read_header(data: bytes) -> _Header:
 
 
 def _read_primaries(text: bytes) -> Primaries:
-    """Those of red, green, blue and white in the header; those of sRGB without valid ones."""
+    """Converts the header's chromaticities of red, green, blue and white. Invalid ones are replaced by sRGB's."""
     try:
         x_red, y_red, x_green, y_green, x_blue, y_blue, *white = map(float, text.split())
         primaries = (*white, x_red, y_red, x_green, y_green, x_blue, y_blue)
@@ -120,7 +120,7 @@ def _expand(body: bytes, count: int) -> NDArray[np.uint8]:
     """Pixels of rows without runs, or with runs of whole pixels, which are marked by 1, 1, 1 and their length."""
     import numpy as np
 
-    pixels = np.frombuffer(body, np.uint8, len(body) // _BYTES * _BYTES).reshape(-1, _BYTES)
+    pixels = np.frombuffer(body, np.uint8, len(body) // _PIXEL_BYTES * _PIXEL_BYTES).reshape(-1, _PIXEL_BYTES)
     marks = (pixels[:, :3] == 1).all(axis=1)
     # Lengths of marks that follow each other are digits, the lowest first.
     digit = np.zeros(len(pixels), np.int64)

@@ -93,7 +93,7 @@ def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
         mode, _, depth = picture.mode.partition(";")
         samples: NDArray[np.uint16] = np.asarray(picture)
         info: dict[str, Any] = picture.info
-        del picture  # and its pixels, once they are scaled
+        del picture  # frees its pixels, once they are scaled
         pixels = DeepPixels.from_bits(samples, int(depth or 8), "L" if mode == "I" else mode)
         del samples
         if mode == "RGBa":

@@ -203,7 +203,7 @@ def _colors_8() -> NDArray[np.uint8]:
 
 
 def _sides(sizes: str | None, size: Size) -> Sequence[int]:
-    """The sides that are written of a picture of this size. Raises InvalidOption for others than those of _TYPES."""
+    """The sides that are written of a picture of this size. Raises InvalidOption for a size that _TYPES lacks."""
     wanted = tuple(_TYPES) if sizes is None else _icons.parse_sizes(sizes)
     if not _TYPES.keys() >= {*wanted}:
         available = [one for one in _TYPES if one <= 256]

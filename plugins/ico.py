@@ -129,7 +129,7 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
 
 
 def _bitmap_header(data: bytes, size: Size, bits: int) -> tuple[bytes, int]:
-    """The header of the bitmap with the height of the picture, without that of the mask; the offset of the pixels."""
+    """The header of the bitmap with the height of the picture instead of picture and mask; the offset of the pixels."""
     length = int.from_bytes(data[:4], "little")
     colors = 1 << bits if bits <= 8 else 0
     if length == _CORE:
@@ -171,7 +171,7 @@ def _file(images: Sequence[Image.Image], kind: int) -> bytes:
     blocks = [_pillow.encode(one, "PNG") if max(one.size) >= _PNG_SIDE else _bitmap(one) for one in images]
     offset = _HEADER.size + len(images) * _ENTRY.size
     directory = _HEADER.pack(0, kind, len(images))
-    planes, bits = (1, 32) if kind == _ICON else (0, 0)  # of a cursor the position that points
+    planes, bits = (1, 32) if kind == _ICON else (0, 0)  # a cursor has its hotspot in these fields
     for image, block in zip(images, blocks, strict=True):
         width, height = (side % _MAX_SIDE for side in image.size)
         directory += _ENTRY.pack(width, height, 0, 0, planes, bits, len(block), offset)

@@ -194,10 +194,10 @@ def encode_jph(raster: Raster, *, quality: Quality = _QUALITY, lossless: Lossles
     from imagecodecs import htj2k_encode
 
     frame = raster.first_frame()
-    step = 10 ** ((_OPENJPH_PSNR - _psnr(quality)) / 20)  # of the quantization
+    quantization_step = 10 ** ((_OPENJPH_PSNR - _psnr(quality)) / 20)
     codestream = htj2k_encode(
         _samples(frame, 16),
-        None if lossless else step,
+        None if lossless else quantization_step,
         reversible=lossless,
         planar=False,
         rgb=frame.pixels.mode.startswith("RGB"),

@@ -309,7 +309,7 @@ def _is_metadata(code: int) -> bool:
 
 
 def _filter_body(code: int, body: bytes, metadata: Metadata) -> bytes | None:
-    """What is left of the body of a comment or of a segment of an application. None if nothing is."""
+    """The remaining body of a comment or of an application's segment. None if nothing remains."""
     kept: bytes | None = None
     if code == _JFIF and body.startswith(b"JFIF\0"):
         kept = body[:12] + b"\0\0"  # without a preview

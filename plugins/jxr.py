@@ -41,7 +41,7 @@ _EXCHANGED = 5  # the first EXIF orientation that exchanges width and height
 # EXIF orientations by the transformation in the file: mirrored, after it is turned clockwise from the fifth on.
 _MIRRORED = (1, 4, 2, 3)
 _ORIENTATIONS = (*_MIRRORED, *(combined_orientation(6, mirrored) for mirrored in _MIRRORED))
-_PREFIX = bytes.fromhex("24c3dd6f034efe4bb1853d77768dc9")  # of most pixel formats; a number follows
+_PREFIX = bytes.fromhex("24c3dd6f034efe4bb1853d77768dc9")  # starts most pixel formats; a number follows
 _RGBA_8 = bytes.fromhex("2dadc7f58d6add43a7a8a29935261ae9")
 _RGB_FLOAT = bytes.fromhex("8fd7fee3dbe8cf4a84c1e97f6136b327")
 _TRANSPARENT_INKS = (0x2C, 0x2D)

@@ -29,8 +29,8 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = N
         "text": text,
         "resolution": dpi and not raster.scalable,
     }
-    told = frozenset(name for name, content in contents.items() if content)
-    adapt = partial(_metadata_writing.adapt, told=told)
+    wanted = frozenset(name for name, content in contents.items() if content)
+    adapt = partial(_metadata_writing.adapt, wanted=wanted)
     return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, adapt_metadata=adapt)
 
 

@@ -49,7 +49,7 @@ _TUPLES = MappingProxyType({"L": "GRAYSCALE", "LA": "GRAYSCALE_ALPHA", "RGB": "R
 class _Header:
     """What precedes the samples. `kind` is the second byte of the file, `maximum` the largest integer sample.
 
-    `mode` is Pillow's. `order` is that of the bytes of floats, `end` the offset of the samples.
+    `mode` is Pillow's. `order` is the byte order of floats, `end` the offset of the samples.
     """
 
     kind: bytes

@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<BBBBHHHHHH48sxBHH")
 _START = 128  # offset of the pixels
 _VERSIONS, _WITHOUT_PALETTE = (0, 2, 3, 4, 5), (0, 3)
 _COLORS = 1  # kind of a palette; others are gray
-_PALETTE_MARK, _PALETTE_SIZE = 0x0C, 768  # before a palette at the end; bytes
+_PALETTE_MARK, _PALETTE_SIZE = 0x0C, 768  # precedes a palette at the end of the file; bytes
 # The colors of EGA adapters, for files without a palette.
 _EGA = bytes.fromhex("0000000000aa00aa0000aaaaaa0000aa00aaaa5500aaaaaa5555555555ff55ff5555ffffff5555ff55ffffff55ffffff")
 

@@ -99,7 +99,7 @@ def _chapters(titles: dict[int, str], count: int) -> list[tuple[str, list[int]]]
 
 
 def _split_by_size(divider: Divider, limit: int, size: int, *, sanitize: bool) -> Iterator[tuple[str, EncodedFile]]:
-    """Files of at most `limit` bytes, each with as many pages as fit. `size` is that of the whole document."""
+    """Files of at most `limit` bytes, each with as many pages as fit. `size` is the size of the whole document."""
     count = len(divider.pages)
     first, place = 0, 1
     length = max(1, count * limit // size)

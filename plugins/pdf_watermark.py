@@ -84,7 +84,7 @@ def watermark(
 
 
 def _paint(color_name: str, opacity: float) -> tuple[tuple[float, float, float], float]:
-    """The color, and the opacity together with that of the color."""
+    """The color, and the opacity times the alpha of the color."""
     red, green, blue, alpha = color.parse(color_name)
     return (red / 255, green / 255, blue / 255), opacity * alpha / 255
 

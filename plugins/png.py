@@ -103,7 +103,7 @@ def _without_damaged_chunks(data: bytes) -> bytes:
 
 
 def _may_skip(kind: bytes) -> bool:
-    """Whether a chunk is ancillary, as the case of its first letter shows, and no part of a frame."""
+    """Whether a chunk is ancillary, as the case of its first character shows, and no part of a frame."""
     return kind[:1].islower() and kind not in (b"fcTL", b"fdAT")
 
 

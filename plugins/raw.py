@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 MODULES = ("rawpy", "multiprocessing", *tiff.MODULES)
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
-_FLIPS: Mapping[int, int] = MappingProxyType({3: 3, 6: 6, 8: 5})  # LibRaw's orientations by those of EXIF
+_FLIPS: Mapping[int, int] = MappingProxyType({3: 3, 6: 6, 8: 5})  # LibRaw's orientations by EXIF's
 _METHODS: Mapping[int, Image.Transpose] = MappingProxyType(
     {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_270, 8: Image.Transpose.ROTATE_90}
 )
@@ -72,7 +72,7 @@ _MAX_GAIN, _BISECTIONS = 16, 12
 
 @dataclass(frozen=True)
 class _Settings:
-    """How sensor data becomes a picture; the names are those of the options."""
+    """How sensor data becomes a picture. Each field has the name of its option."""
 
     exposure: float = 0
     white_balance: str = "camera"

@@ -112,7 +112,7 @@ def decode(data: bytes) -> Raster:
 
 
 def _alpha_type(data: bytes) -> int | None:
-    """What the extension area says about the alpha. None without one."""
+    """The kind of alpha in the extension area. None without one."""
     if data[-len(_FOOTER) :] != _FOOTER:
         return None
     start = int.from_bytes(data[-_FOOTER_SIZE:][:4], "little")

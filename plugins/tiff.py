@@ -58,7 +58,7 @@ _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE = 1  # type
-_INKS = 5  # of PhotometricInterpretation
+_INKS = 5  # PhotometricInterpretation of CMYK
 JPEG_QUALITY, EFFORT = 90, 5
 """The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW

@@ -24,7 +24,7 @@ _STRIP = 256  # rows compared at a time
 def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
     """Cuts off the rows and columns at the edges that differ from the top left pixel by at most `trim` percent.
 
-    A frame of one color stays as it is. All frames of an animation are cut to what none of them loses anything by; each
+    A frame of one color stays as it is. All frames of an animation are cut to one box, which no content exceeds; each
     page has a border of its own, so that the sizes of all but the first are known only when they are decoded.
     """
     if trim is None:

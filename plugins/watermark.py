@@ -135,5 +135,5 @@ def _mark(picture: Raster | None, text: str | None, color_name: str) -> Mark | N
     if picture is None:
         return None if text is None else TextMark.of(text, color.parse(color_name))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the picture, and not the result
+        warnings.simplefilter("ignore")  # they are about the watermark's picture, not about the result
         return PictureMark(picture.first_frame(_PICTURE).image)

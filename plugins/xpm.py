@@ -41,12 +41,12 @@ XPM = FileFormat(
 _TOKEN = re.compile(rb'/\*.*?(?:\*/|\Z)|"([^"\\]*(?:\\.?[^"\\]*)*)("|\Z)', re.DOTALL)
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(\d)\b")
-_KINDS = (b"c", b"g", b"g4", b"m")  # of displays for which a color is given, best first; s is a symbolic name
-_TABLE_CHARACTERS = 3  # per pixel, up to which a table has the place of every key
-_MAX_CHARACTERS = 8  # per pixel, so that those of a pixel are one number
+_KINDS = (b"c", b"g", b"g4", b"m")  # kinds of displays that have a color each, best first; s is a symbolic name
+_TABLE_CHARACTERS = 3  # per pixel; with more, a table of all keys would be too large
+_MAX_CHARACTERS = 8  # per pixel; as many fit into one number
 _PLAIN_COLOR = re.compile(rb"\s+c\s+#([0-9A-Fa-f]{6})\s*")
 _GRAY = re.compile(r"gr[ae]y(\d{1,3})")
-# Colors of X11 that differ from those of CSS.
+# Colors that X11 defines differently than CSS.
 _X11 = {"gray": "#bebebe", "grey": "#bebebe", "green": "#00ff00", "maroon": "#b03060", "purple": "#a020f0"}
 _TRANSPARENT, _OPAQUE = (0, 0, 0, 0), 128  # a color; the least alpha of an opaque pixel
 _CHARACTERS = bytes(code for code in range(32, 127) if code not in b'"\\')
@@ -54,7 +54,7 @@ _STRIP = 64  # rows written at a time
 
 
 class _Xpm(NamedTuple):
-    """The strings of a file: those of the colors, and those of the rows with `characters` for each pixel."""
+    """The strings of a file: one for each color, and one for each row, with `characters` for each pixel."""
 
     size: Size
     characters: int

@@ -21,7 +21,7 @@ _ANY_SIZE = 1 << 40  # bytes
 async def back_up(file: Path, url: str, blobs: BlobStore, notes: str) -> int:
     """Writes the backup, while servers run. Returns the number of blobs. Raises FileExistsError and StorageError.
 
-    The copy of the database is made first: what it names is stored before. Blobs deleted meanwhile are left out.
+    The database is copied first, so that all blobs that it names exist. Blobs deleted meanwhile are left out.
     """
     _check_absent(file)
     unfinished = file.with_name(f"{file.name}.unfinished")

@@ -1,8 +1,8 @@
 """The queue that server processes share: a Lua script in Redis decides which of their jobs starts next.
 
-The rules are those of a queue within one process: a tenant runs at most a number of jobs, on all servers together, and
-the tenant that was served longest ago is next. Slots and memory are those of a pool, which is a machine or a cluster.
-A process registers its jobs in Redis and renews them while it lives: those of a killed process end with their lease.
+The rules are as in the queue of one process: a tenant runs at most a number of jobs, on all servers together, and the
+tenant that was served longest ago is next. Slots and memory belong to a pool, which is a machine or a cluster. A
+process registers its jobs in Redis and renews them while it lives: the jobs of a killed process end with their lease.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = logging.getLogger("convertd.queue")
 
 _PREFIX = "convertd:queue:"
 LEASE = 5.0
-"""Seconds without a sign after which a process is taken as gone."""
+"""Seconds without a renewal after which a process counts as ended."""
 
 _RENEWALS = 5  # per lease
 _TIMEOUT = 1.0  # seconds
@@ -237,7 +237,7 @@ class SharedJob:
 
 @dataclass(frozen=True)
 class Pool:
-    """What the jobs of a machine or a cluster share: slots by standing, lowest first, and memory in bytes.
+    """The resources that jobs of a machine or a cluster share: slots by standing, lowest first, and memory in bytes.
 
     Jobs in the background use at most `background` slots.
     """
@@ -282,7 +282,7 @@ class RedisQueue:
         self._renewed_at = 0.0  # monotonic time
 
     def add(self, id: str, job: SharedJob) -> None:
-        """Lets a job wait. `on_start` is called when it may run."""
+        """Queues a job. `on_start` is called when it may run."""
         self._jobs[id] = {"id": id, **vars(job), "running": False}
         self._change(self._jobs[id])
 

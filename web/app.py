@@ -124,7 +124,7 @@ async def _shut_down(
     sharing: asyncio.Task[None],
     sending: asyncio.Task[None],
 ) -> None:
-    """Gives jobs back, drains requests, closes connections, completes emails and what is to be written to the database.
+    """Queues jobs again, drains requests, closes connections, and completes emails and pending writes to the database.
 
     `sharing` shares the slots of running jobs with other processes, `sending` sends to webhooks.
     """
@@ -184,7 +184,7 @@ async def _serve(
                 await executor.start(services.job_queue.resize)
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port, listeners=listeners) as url:
-            process.tell_ready()
+            process.report_ready()
             with _announcing(process):
                 _announce(registry, settings, url, process)
                 if not await services.database.read(accounts.any_exists):

@@ -51,7 +51,7 @@ def archive(file: File, before: Month) -> None:
 
 
 def _archive(database: Database, before: int, file: Path) -> str:
-    """Writes the file if there is none, then removes what is in it. Returns a message."""
+    """Writes the file if there is none, then removes the rows that it has. Returns a message."""
     from storage.tables import archives
     from storage.tables.archives import NotArchivable
 

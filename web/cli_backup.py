@@ -35,7 +35,7 @@ def backup(
 
     settings = load_settings_or_exit()
     with exit_on_storage_errors():
-        Database(settings.resolved_database_url()).close()  # of an earlier release, it is migrated
+        Database(settings.resolved_database_url()).close()  # migrates the database of an earlier release
         blobs = open_blobs(settings)
         try:
             count = asyncio.run(backups.back_up(file, settings.resolved_database_url(), blobs, _notes(settings)))

@@ -43,7 +43,7 @@ class Mode:
 
     @property
     def target(self) -> dict[str, str]:
-        """The fields of a request that say what it results in, besides its output format."""
+        """The fields of a request that determine its results, besides its output format."""
         fields = {"outputs": self.outputs, "preset": self.preset}
         return {name: value for name, value in fields.items() if value is not None}
 

@@ -59,7 +59,7 @@ def show(job_id: JobId, server: Server = None) -> None:
 
 @cli.command()
 def wait(job_ids: JobIds, output: Output = None, server: Server = None) -> None:
-    """Wait until jobs have ended, and download the result, or those of several jobs as a ZIP."""
+    """Wait until jobs have ended, and download the result, or the results of several jobs as a ZIP."""
     with _client(server) as client:
         ended = [client.wait(job_id) for job_id in job_ids]
         done = [job for job in ended if job.status == "completed" and job.result is not None]
@@ -77,7 +77,7 @@ def wait(job_ids: JobIds, output: Output = None, server: Server = None) -> None:
 
 @cli.command()
 def cancel(job_id: JobId, server: Server = None) -> None:
-    """Cancel a job that waits or runs. One that has ended is deleted with its result."""
+    """Cancel a job that waits or runs, or delete a job that has ended, with its result."""
     with _client(server) as client:
         job = client.end_job(job_id)
         print_message(f"{job_id} is {'deleted' if job.deleted else job.status}.")

@@ -63,7 +63,7 @@ def exit_on_storage_errors() -> Iterator[None]:
 
 
 def _storage_error(error: Exception) -> str | None:
-    """What is wrong and what to do about it; None for other errors."""
+    """The cause of a storage error, and what to do about it; None for other errors."""
     from peewee import ImproperlyConfigured, PeeweeException  # noqa: PLC0415, as above
 
     from storage.database.connections import UnsupportedUrl  # noqa: PLC0415

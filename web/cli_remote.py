@@ -95,7 +95,7 @@ async def _run_all(
 
 
 def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
-    """The input of a conversion, None if the server fetches it, and the output format, None if other fields say it."""
+    """The input of a conversion, None if the server fetches it, and the format, None if other fields determine it."""
     return next(iter(task.inputs), None), None if task.target == CHOSEN_LATER else task.target.name
 
 

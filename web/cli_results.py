@@ -1,4 +1,4 @@
-"""What became of the tasks of a command: results are written to their outputs, described, and summed up."""
+"""Results of the tasks of a command: writes them to their outputs, describes them, and sums them up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What became of a task: its outcome, its outputs and the size of its inputs in bytes; or `error`, or `skipped`.
+    """The result of a task: its outcome, its outputs and the size of its inputs in bytes; or `error`, or `skipped`.
 
     A dry run has the outcome that is foreseen, and an explanation.
     """
@@ -252,7 +252,7 @@ def _explain(explanation: Explanation, outcome: Outcome) -> list[str]:
 
 
 def summarize(results: Sequence[TaskResult], skipped: Sequence[SkippedFile], display: Display) -> None:
-    """Prints what became of all files: as JSON on standard output, or in a line if there are several."""
+    """Prints the results of all files: as JSON on standard output, or their numbers in a line if there are several."""
     counts = Counter(result.status for result in results)
     counts["skipped"] += len(skipped)
     converted = [result for result in results if result.outcome is not None and result.explanation is None]

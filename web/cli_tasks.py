@@ -17,10 +17,10 @@ from engine.auto_format import AUTO
 from engine.registry import Registry
 
 AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
-"""Stands for the smallest of several formats."""
+"""The smallest of several formats."""
 
 CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
-"""Stands for the format, or the formats, that the options `outputs` and `preset` say."""
+"""The format or formats that the options `outputs` and `preset` determine."""
 
 _STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
 
@@ -31,10 +31,10 @@ class UsageError(ValueError):
 
 @dataclass(frozen=True)
 class Arguments:
-    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: of the only input.
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
 
     Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
-    `filename`: the template of results. `chosen_later`: other options say what the results are.
+    `filename`: the template of results. `chosen_later`: other options determine the results.
     """
 
     paths: Sequence[Path]

@@ -40,7 +40,7 @@ _DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred ti
     }
 }
 _NO_BLOB_STORE = "this machine cannot write to the blob store of a server; check that it reaches {}"
-_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds is taken as gone
+_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds counts as ended
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
@@ -70,7 +70,7 @@ class WorkerOptions:
 def worker_options(
     settings: Settings, scheduler: str | None, jobs: int | None, memory: str | None, host: str | None, port: int
 ) -> WorkerOptions:
-    """Returns the options of a worker. The settings and the machine give the defaults. Raises ValueError."""
+    """Returns the options of a worker. Defaults come from the settings and the machine. Raises ValueError."""
     try:
         address = settings.cluster if scheduler is None else scheduler_address(scheduler)
     except ValueError as error:

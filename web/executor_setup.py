@@ -97,7 +97,7 @@ def command_executor(
 ) -> LocalExecutor:
     """Returns an executor for a number of jobs that import only `modules`. The caller closes it.
 
-    It runs as many at a time as `workers`, by default those of the settings.
+    It runs at most `workers` at a time, by default as many as the settings allow.
     """
     if jobs == 1:
         layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS

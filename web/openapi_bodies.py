@@ -17,13 +17,13 @@ _PRESET = "Preset"  # Its options are all but secret ones.
 
 
 class RequestBodies:
-    """Builds request bodies. The names `taken` are those of other component schemas."""
+    """Builds request bodies. Other component schemas have the names `taken`."""
 
     def __init__(self, registry: Registry, taken: Collection[str]) -> None:
         self._registry = registry
         self._taken = taken
         self.components: dict[str, Any] = {}
-        """The options of conversions, those of each tool that has some, and the enumerations in them."""
+        """The options of conversions, the options of each tool that has some, and the enumerations in them."""
 
     def of(self, operation: Operation) -> Schema | None:
         """The request body of an operation, if it has one."""
@@ -71,7 +71,7 @@ class RequestBodies:
     def _named(self, subject: str, field: FieldDescription) -> Mapping[str, Any]:
         """The schema of the field, with a reference to a component if its values are an enumeration.
 
-        The component has the name of the field or, if that stands for something else, of the `subject` and the field.
+        The component has the name of the field or, if another component has it, of the `subject` and the field.
         """
         if "enum" not in field.schema:
             return field.schema

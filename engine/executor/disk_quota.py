@@ -97,7 +97,7 @@ def _remove_unused(path: Path) -> None:
 class QuotaWatch:
     """Calls `kill` when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
 
-    The `error` tells which. The process has used `initial_memory` bytes before its first job. The watch begins after a
+    `error` names the quota. The process has used `initial_memory` bytes before its first job. The watch begins after a
     quarter of a second, so that a short job costs no task, and lasts until `end`.
     """
 

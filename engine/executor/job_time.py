@@ -11,7 +11,7 @@ STEP = 0.5
 
 
 class JobTime:
-    """Counts up to `limit` seconds in steps. Of the time for which this process is stopped, it counts two at most.
+    """Counts up to `limit` seconds in steps. While this process is stopped, it counts two steps at most.
 
     Otherwise, the stop of a machine would look like a job that exceeds its limit.
     """
@@ -20,7 +20,7 @@ class JobTime:
         self._limit = limit
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
-        self._begun_at: float | None = None
+        self._process_start: float | None = None
         self._stop: Callable[[], None] = lambda: None
 
     @property
@@ -30,12 +30,12 @@ class JobTime:
 
     @property
     def of_process(self) -> float:
-        """Seconds since `begin`; 0 if no process has begun the job."""
-        return 0.0 if self._begun_at is None else self.total - self._begun_at
+        """Seconds since `begin`; 0 before."""
+        return 0.0 if self._process_start is None else self.total - self._process_start
 
     def begin(self) -> None:
         """Records that a process begins the job, which may have waited for one."""
-        self._begun_at = self.total
+        self._process_start = self.total
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:

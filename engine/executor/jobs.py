@@ -41,7 +41,7 @@ class UnreadableReply(WorkerCrashed):
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job. The defaults are those of a client that waits, and the largest but for `seconds`.
+    """Limits of one job. The defaults are for a client that waits; they are maximums, except `seconds`.
 
     `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
     number of `files` in the job's own folder.
@@ -76,7 +76,7 @@ class Job:
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
     parameters `file_names`. An `isolated` job gets a process of its own, which is forked from the `template` and ends
-    after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` are those of the inputs.
+    after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in

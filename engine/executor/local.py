@@ -43,7 +43,7 @@ class Executor(Protocol):
         """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
         `inputs` are descriptors of readable files. The result is written to the file of the descriptor `output`. The
-        caller closes all. The `seconds` of the result or of the error are those of the process that ran the job,
+        caller closes all. The `seconds` of the result or of the error count from the moment a process runs the job,
         without any wait for it. If the job is cancelled, the cause of the CancelledError has them, if they are known.
         """
 

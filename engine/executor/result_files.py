@@ -15,7 +15,7 @@ from engine.formats import FileFormat
 from engine.media import Pictures
 from engine.options import OptionValues
 
-_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in file names of one operating system or another
+_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # not allowed in file names by some operating systems
 _MAX_NAME = 100  # characters
 _MODE = 0o644
 
@@ -71,7 +71,7 @@ def add_entry(archive: ZipFile, name: str, data: bytes) -> int:
 
 
 def page_name(name: str, options: OptionValues, target: FileFormat, file: EncodedFile, pictures: Pictures) -> str:
-    """The name in the ZIP of a file with a name of its own. A template can change that of the input, `name`."""
+    """The name in the ZIP of a file with a name of its own, after the input's `name`, which a template can change."""
     target, base = file.format or target, clean_name(name) or jobs.DEFAULT_NAME
     if FILENAME.name in options:
         base = clean_name(file_name(str(options[FILENAME.name]), base, target, pictures.size).rpartition(".")[0])

@@ -42,7 +42,7 @@ def main() -> None:
     """Runs a supervisor until its control socket closes.
 
     Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that jobs import
-    (separated by commas; empty: those of the registry's templates), and the names of the sandbox layers.
+    (separated by commas; empty: all of the registry's templates), and the names of the sandbox layers.
     """
     # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
     # that share a descriptor with this one.

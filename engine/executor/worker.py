@@ -173,7 +173,7 @@ def convert(
 
     `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
     with the job's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
-    files in a ZIP, without number and extension; `input_names` are those of the inputs.
+    files in a ZIP, without number and extension; `input_names` are the file names of the inputs.
     """
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
@@ -196,7 +196,7 @@ def convert_outputs(
     limit_memory: Callable[[int], None],
     name: str,
 ) -> JobResult:
-    """Runs the plans of several outputs as `convert` does. The limit in bytes is that of the largest picture."""
+    """Runs the plans of several outputs as `convert` does. The largest picture determines the limit in bytes."""
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
     limit_memory(memory_estimate.allowed_bytes(heaviest(planned), files=files))

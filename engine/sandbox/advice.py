@@ -1,4 +1,4 @@
-"""What an administrator can do about layers that are not active on this system."""
+"""Advice for administrators about layers that are not active on this system."""
 
 import os
 from collections.abc import Iterable, Mapping

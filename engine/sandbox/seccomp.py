@@ -1,4 +1,4 @@
-"""Seccomp: allows the system calls that conversions make, and refuses all others, those of later kernels too.
+"""Seccomp: allows the system calls that conversions make, and refuses all others, also calls of later kernels.
 
 A refused call fails with ENOSYS, as on a kernel without it: libraries then use an older one. libseccomp compiles the
 rules to two filters, once and before processes are forked. `restrict` installs the first in every job,
@@ -73,7 +73,7 @@ _IOCTLS = (
 )
 _FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL)
 _PRCTLS = (15, 16, 23)  # PR_SET_NAME and PR_GET_NAME of threads, and PR_CAPBSET_READ
-_ARCH_SET_FS = 0x1002  # at the start of a program
+_ARCH_SET_FS = 0x1002  # used at the start of a program
 _PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID; `restrict` puts its own in place
 _PID = struct.Struct("=I")
 

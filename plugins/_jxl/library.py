@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-# The structures are those of these versions (major * 1,000,000 + minor * 1000 + patch).
+# The versions that have these structures (major * 1,000,000 + minor * 1000 + patch).
 _VERSIONS = range(9_000, 12_000)
 
 # Events of the decoder, and what its function `JxlDecoderProcessInput` returns besides.

@@ -25,18 +25,18 @@ _FIRST_SPACE = 1 << 20  # bytes
 _D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
 _BRIGHTEST_WHITE = 1.02  # more is not a result of rounding or compression
 _DISPLAY_P3 = 12  # code point of H.273
-_DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, which says nothing about a picture
+_DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, does not describe the picture
 
 
 @dataclass
 class Header:
-    """What the header of a file says. `size` is that of the upright picture.
+    """The header of a file. `size` is the size of the upright picture.
 
-    `bits` are those of a sample, floats if `is_float`; `is_deep` is about what they are decoded to, which has at most
-    16. `mode` names the bands as Pillow does; with `inks`, the picture is CMYK, and `mode` are those of its first three
-    bands. `profile` and `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts` says
-    that the decoder has to be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by
-    type, most of them empty.
+    `bits` is the number per sample, which is a float if `is_float`; decoded integers have 8 or, if `is_deep`, 16.
+    `mode` names the bands as Pillow does; with `inks`, the picture is CMYK, and `mode` describes its first three
+    bands. `profile` and `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts`: the
+    decoder has to be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, most
+    of them empty.
     """
 
     size: Size = (0, 0)
@@ -75,7 +75,7 @@ def _decoder(data: bytes, events: int) -> Iterator[Any]:
 
 
 def _next_event(handle: Any) -> int:
-    """What the decoder has found. Raises CorruptInput."""
+    """The next event of the decoder. Raises CorruptInput."""
     event: int = LIBRARY.JxlDecoderProcessInput(handle)
     if event == library.ERROR:
         raise CorruptInput("The JPEG XL file is damaged.")
@@ -148,7 +148,7 @@ class _Space:
         return (ctypes.c_uint8 * (size - used)).from_buffer(self._buffer, used), size - used
 
     def content(self, unused: int) -> bytes:
-        """What was written, up to the last `unused` bytes."""
+        """The bytes that were written: all but the last `unused` ones."""
         return bytes(self._buffer[: len(self._buffer) - unused])
 
 
@@ -261,7 +261,7 @@ def _read_frame(handle: Any, header: Header) -> NDArray[Any]:
                     )
                 )
         elif event == library.SUCCESS:
-            raise CorruptInput("The JPEG XL file has fewer frames than its header says.")
+            raise CorruptInput("The JPEG XL file has fewer frames than its header states.")
     return np.concatenate((pixels, black), axis=2) if header.inks is not None else pixels
 
 

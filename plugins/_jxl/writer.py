@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _SPACE = 1 << 20  # bytes of output at a time
 _D65, _SRGB, _P3 = 1, 1, 11  # code points of libjxl
-_CODE_POINTS = {11: _P3, 12: _P3}  # primaries by the code points of H.273, in those of libjxl
-_DCI = 11  # the code point of H.273 for P3 with the white of cinemas, and that of libjxl for this white
+_CODE_POINTS = {11: _P3, 12: _P3}  # primaries: libjxl's code points by the ones of H.273
+_DCI = 11  # P3 with the white of cinemas in H.273, and this white in libjxl
 _SRGB_TRANSFER = 13
 _TICKS = 1000  # per second
 
@@ -28,8 +28,8 @@ _TICKS = 1000  # per second
 class Encoding:
     """How pictures are written: without loss, or with a `quality` of 1 to 100. `effort` is libjxl's, 1 to 9.
 
-    `bits` are those of a sample. `profile` and `hdr` describe the samples; both are None for sRGB. `boxes` are those
-    of metadata, by type.
+    `bits` is the number per sample. `profile` and `hdr` describe the samples; both are None for sRGB. `boxes` are
+    types and contents of metadata.
     """
 
     quality: int
@@ -149,7 +149,7 @@ def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> 
 
 
 def write_jpeg(data: bytes, effort: int, boxes: Sequence[tuple[bytes, bytes]] = ()) -> bytes | None:
-    """A file with the coefficients of a JPEG, what is needed to get back each of its bytes, and boxes of these types.
+    """A file with the coefficients of a JPEG, which can be restored from it byte for byte, and these boxes.
 
     None if that is impossible.
     """

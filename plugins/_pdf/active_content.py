@@ -45,7 +45,7 @@ def check_active_content(document: Pdf, *, sanitize: bool) -> bool:
     """Removes the active content if `sanitize`, and returns whether there is any; otherwise issues a warning of it."""
     entries = list(_active_entries(document))
     if sanitize:
-        for holder, key, _ in reversed(entries):  # so that the indexes of earlier entries stay
+        for holder, key, _ in reversed(entries):  # a deletion changes the indexes of later entries
             del holder[key]
     elif entries:
         kinds = ", ".join(sorted({entry.kind for entry in entries}))
@@ -94,7 +94,7 @@ def _runs_by_itself(holder: Any, key: Any, value: Any, *, automatic: bool) -> bo
 
 
 def _kind(holder: Any, key: Any, value: Any, *, automatic: bool) -> str | None:
-    """What an entry is to users if it is active. `automatic`: it runs by itself if it is an action."""
+    """The name for users of the kind of an active entry. `automatic`: it runs by itself if it is an action."""
     # Looking up a key that is missing takes several times as long.
     if isinstance(value, Dictionary) and "/S" in value and isinstance(action := value["/S"], Name):
         if str(action) in _ACTIONS_WITH_SCRIPTS:

@@ -86,7 +86,7 @@ class _Rewriter:
         return True
 
     def change_outline(self, parent: Object) -> list[Object]:
-        """The children of `parent`. Those of an item whose destination was removed take its place."""
+        """The children of `parent`. An item whose destination was removed is replaced by its own children."""
         kept = []
         for item in outline_items(parent):
             if self._is_visited(item):

@@ -49,7 +49,7 @@ def _open(data: bytes, given: str | None) -> Pdf:
 def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None, **parameters: Any) -> bytes:
     """The document as a file, without its active content if `sanitize`; otherwise with a warning if it has any.
 
-    `encryption` is that of pikepdf; by default, the passwords and permissions of the document stay.
+    `encryption` is as for pikepdf; by default, the passwords and permissions of the document stay.
     """
     check_active_content(document, sanitize=sanitize)
     file = BytesIO()

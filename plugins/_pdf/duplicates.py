@@ -11,7 +11,7 @@ from plugins._pdf.objects import walk
 
 _Id: TypeAlias = tuple[int, int]
 
-# Others, such as pages, annotations, layers and elements of the structure, are what they are, not what they contain.
+# Others, such as pages, annotations, layers and elements of the structure, are different even with equal contents.
 _MERGED_TYPES = {None, "/Font", "/FontDescriptor", "/Encoding", "/ExtGState", "/Pattern", "/CIDFont"}
 _IDENTIFYING_KEYS = {
     *("/Parent", "/P", "/Kids", "/T", "/FT", "/Next", "/Prev", "/First", "/Last", "/StructParents", "/Rect", "/S"),

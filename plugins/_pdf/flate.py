@@ -47,7 +47,7 @@ def recompress(stream: Stream) -> None:
 
 
 def decompress(raw: bytes) -> bytes | None:
-    """What data in the format of zlib holds. None if it is damaged or too large."""
+    """Decompresses data in the format of zlib. None if it is damaged or too large."""
     inflater = zlib.decompressobj()
     try:
         data = inflater.decompress(raw, _MAX_BYTES)

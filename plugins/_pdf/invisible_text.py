@@ -1,4 +1,4 @@
-"""Invisible text of PDF pages, such as that of an earlier recognition."""
+"""Invisible text of PDF pages, for example from an earlier text recognition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWING = frozenset({"Tj", "TJ", "'", '"'})
 
 
 def remove_invisible_text(document: Pdf, page: pikepdf.Page) -> None:
-    """Removes it from the content of a page and from the forms that it has. Content that is damaged stays."""
+    """Removes invisible text from the content of a page and from its forms. Damaged content stays."""
     if (content := _visible(page)) is not None:
         page.obj.Contents = document.make_stream(content)
     seen: Ids = set()

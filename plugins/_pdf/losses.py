@@ -1,4 +1,4 @@
-"""What pictures and vectors of a page do not keep: attachments, links, form fields and encryption."""
+"""Losses when a page becomes pictures or vectors: attachments, links, form fields and encryption."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.mupdf import pymupdf
 
 
 def warn_losses(page: pymupdf.Page) -> None:
-    """Issues a warning for each kind of thing on the page or in its document that the result cannot hold."""
+    """Issues a warning for each kind of content of the page or its document that the result cannot hold."""
     document = page.parent
     if document.embfile_count() or next(page.annots(types=[pymupdf.PDF_ANNOT_FILE_ATTACHMENT]), None):
         FidelityWarning.issue("attachments_dropped", "Files that are attached to the PDF are not in the result.")

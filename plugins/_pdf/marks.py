@@ -153,7 +153,7 @@ class MarkWriter:
             page.obj.TrimBox = page.cropbox  # the form shows this box
             left, bottom, right, top = (float(edge) for edge in page.cropbox)
             form = self._document.copy_foreign(page.as_form_xobject())
-        form.Group = Dictionary(S=Name.Transparency)  # so that its parts are transparent together
+        form.Group = Dictionary(S=Name.Transparency)  # opacity then applies to the form as a whole
         content = f"1 0 0 1 {-left:.4f} {-bottom:.4f} cm /X Do"
         return self._mark(content, right - left, top - bottom, opacity, XObject=Dictionary(X=form))
 

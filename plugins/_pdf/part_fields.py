@@ -13,7 +13,7 @@ _MAX_DEPTH = 100  # fields in each other
 
 
 class PartFields:
-    """The form of a document. Its fields are taken apart, so that a widget does not lead to those of other pages."""
+    """The form of a document. Its fields are taken apart, so that no widget refers to the widgets of other pages."""
 
     def __init__(self, document: Pdf, pages: Iterable[Object]) -> None:
         form = document.Root.get("/AcroForm")

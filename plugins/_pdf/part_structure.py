@@ -43,7 +43,7 @@ class PartStructure:
         self._shared = {key: document.make_indirect(value) for key, value in shared.items()}
 
     def _read(self, root: Object, numbers: Mapping[tuple[int, int], int]) -> None:
-        """Assigns all content to its page. The page of an element is that of the one above if it has none."""
+        """Assigns all content to its page. An element without a page has the page of its parent."""
         pending: list[tuple[Any, int | None, int, Any]] = []
         pending += [(kid, None, position, None) for position, kid in enumerate(as_list(root.get("/K")))][::-1]
         while pending:

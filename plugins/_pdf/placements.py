@@ -15,7 +15,7 @@ from plugins._pdf.name_trees import as_list
 Id: TypeAlias = tuple[int, int]
 """Object and generation number of an indirect object."""
 Matrix: TypeAlias = tuple[float, float, float, float]
-"""How a content stream scales and turns what it draws; where is of no interest."""
+"""How a content stream scales and turns what it draws. Positions are not needed."""
 Sizes: TypeAlias = dict[Id, tuple[float, float]]
 """Width and height in points, by the id of a picture."""
 
@@ -47,7 +47,7 @@ def largest_sizes(document: Pdf) -> Sizes:
 
 @dataclass(eq=False)
 class _Content:
-    """A content stream: what it draws, with the matrices, and the matrices by which it is drawn itself."""
+    """A content stream: the streams and pictures that it draws, by matrices, and the matrices that it is drawn by."""
 
     draws: list[tuple[_Content | Id, list[Matrix]]] = field(default_factory=list)
     matrices: list[Matrix] = field(default_factory=list)
@@ -77,7 +77,7 @@ class _Contents:
 
     @staticmethod
     def in_order(pages: Iterable[_Content]) -> list[_Content]:
-        """All contents; each comes before those that draw it. What draws itself is cut."""
+        """All contents, each before the contents that draw it. Cycles are cut."""
         order: list[_Content] = []
         seen: set[int] = set()
         for page in pages:

@@ -28,7 +28,7 @@ def resource_ids(page: Object) -> Ids:
 
 
 def drop_unused_resources(page: Page) -> None:
-    """Removes the resources with text that neither a page nor what it draws names. Those of other pages stay."""
+    """Removes the resources with text that neither the page nor what it draws names. Other pages keep theirs."""
     page.remove_unreferenced_resources()  # fonts and XObjects; copies what pages share
     resources = page.obj.Resources = Dictionary(dict(page.obj.Resources.items()))
     others = _OTHERS_WITH_TEXT & set(resources.keys())
@@ -124,7 +124,7 @@ def _drawn_with_resources_of_page(entry: Any) -> list[Any]:
 
 
 def drawn_objects(page: Object) -> Iterator[Object]:
-    """The pictures and forms that a page and its forms name, each once. Those of annotations are included."""
+    """The pictures and forms that a page, its annotations and its forms name, each once."""
     annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
     looks = [look for item in annotations for look in _appearances(item)]
     pending: list[tuple[Any, Any]] = [(page, page.get("/Resources")), *((look, None) for look in looks)]

@@ -85,7 +85,7 @@ class StoredPicture:
 
     @property
     def is_bilevel(self) -> bool:
-        """Whether a sample has one bit. It stays as it is, whatever color it stands for."""
+        """Whether a sample has one bit. Such samples are kept, whatever their colors are."""
         return self.bits == 1 and (self.bands == 1 or self.has_palette) and not self.is_lossy
 
     @property

@@ -15,8 +15,8 @@ from plugins._pdf.name_trees import (
     read_number_tree,
 )
 
-# Properties of an element that repeat its content, and those of its attributes: of tables, of their headings, and user
-# properties.
+# Properties that repeat the content of an element; and the ones of its attributes (of tables, of their headings, and
+# user properties) that do.
 _TEXTS = ("/ActualText", "/Alt", "/E", "/T", "/Phoneme", "/AF")
 _TEXTS_OF_ATTRIBUTES = ("/Summary", "/Short", "/P")
 
@@ -56,7 +56,7 @@ class _Pruner:
     def kept_kids(self, element: Object, page: Any) -> tuple[list[Any], bool]:
         """The content and elements in an element that remain, and whether any of its content is removed.
 
-        `page` is that of the element.
+        `page` is the page of the element.
         """
         kept, is_changed = [], False
         for kid in as_list(element.get("/K")):
@@ -74,7 +74,7 @@ class _Pruner:
     def _prune(self, element: Object, page: Any) -> tuple[bool, bool]:
         """Returns whether an element remains, and whether any of its content is removed.
 
-        `page` is that of the element above.
+        `page` is the page of its parent.
         """
         if element.is_indirect and element.objgen in self._seen:
             return False, False

@@ -16,13 +16,13 @@ from engine.mupdf import pymupdf
 from plugins._pdf.invisible_text import remove_invisible_text
 from plugins._pdf.marks import Mark, MarkWriter
 
-_DPI = 300  # for which Tesseract is made
+_DPI = 300  # Tesseract is made for it
 _MAX_PAGE_PIXELS = 25_000_000
 _WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
 
 
 class Recognizer:
-    """Adds layers of text to pages of a document. `command` is that of Tesseract with its languages."""
+    """Adds layers of text to pages of a document. `command` starts Tesseract with its languages."""
 
     def __init__(self, document: Pdf, command: Sequence[str]) -> None:
         self._document = document

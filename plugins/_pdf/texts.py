@@ -17,7 +17,7 @@ Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom in points."""
 
 _GUTTER = 8.0  # points between columns
-_MAX_BLOCKS = 400  # on a page of which columns are found
+_MAX_BLOCKS = 400  # on a page; columns are not searched among more
 _BOLD, _ITALIC = pymupdf.TEXT_FONT_BOLD, pymupdf.TEXT_FONT_ITALIC
 _HEADINGS = ((1.8, "h1"), (1.4, "h2"), (1.15, "h3"))  # by the size of the font relative to most of the text
 _MAX_HEADING = 200  # characters

@@ -61,7 +61,7 @@ class _Cursor:
 
 
 class Layers(NamedTuple):
-    """What is known of the layers, of which one may be the background only.
+    """Facts about the layers, of which one may be the background only.
 
     `has_alpha`: the first channel after the colors is the transparency of the merged picture. Without it, all further
     channels are saved selections or spot colors. `has_effects`: the only layer has effects.

@@ -73,7 +73,7 @@ class _Cascade:
                 self._add_rule(rule)
 
     def _applies(self, keyword: str, condition: str) -> bool:
-        """Whether the rules in an at-rule apply. What is supported is not known: all but the negations."""
+        """Whether the rules in an at-rule apply. Of @supports, all do but negations: what is supported is unknown."""
         if keyword == "media":
             return media_queries.match(condition, self._viewport)
         return keyword == "layer" or (keyword == "supports" and not condition.startswith("not"))

@@ -101,7 +101,7 @@ def normalize(root: etree._Element, families: Families) -> None:
         for part in text.iter(etree.Element):
             own = "".join([part.text or "", *(child.tail or "" for child in part)])
             family = inherited(part, "font-family")
-            # Renderers replace a font that lacks letters without regard to its weight.
+            # Renderers replace a font that lacks glyphs without regard to its weight.
             if _RIGHT_TO_LEFT_LETTERS.search(own) and family.partition(",")[0] in _LATIN:
                 part.set("font-family", f"{_RIGHT_TO_LEFT_FAMILY}, {family}")
 

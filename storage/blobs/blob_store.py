@@ -41,7 +41,7 @@ class BlobStore(Protocol):
         """Yields the bytes from `start` up to but excluding `end`, in blocks of about BLOCK bytes."""
 
     async def move(self, source: str, target: str) -> int:
-        """Gives a blob another key, as durably as `put` does. Returns its size in bytes. Raises NotFound."""
+        """Moves a blob to another key, as durably as `put` does. Returns its size in bytes. Raises NotFound."""
 
     async def read_url(self, key: str, seconds: float) -> str:
         """Returns a URL by which UrlTransfers reads this blob for some seconds."""

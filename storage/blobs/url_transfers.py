@@ -26,7 +26,7 @@ class UrlTransfers:
     def __init__(self, timeout: float = _TIMEOUT) -> None:
         self._client = httpx.AsyncClient(headers={"Accept-Encoding": "identity"})
         self._timeout = timeout
-        self._impatient_until = 0.0  # monotonic time
+        self._short_timeout_until = 0.0  # monotonic time
 
     async def close(self) -> None:
         """Closes the connections to the store."""
@@ -64,13 +64,13 @@ class UrlTransfers:
         _check(response)
 
     def _limits(self) -> httpx.Timeout:
-        seconds = min(self._timeout, RETRY_TIMEOUT) if monotonic() < self._impatient_until else self._timeout
+        seconds = min(self._timeout, RETRY_TIMEOUT) if monotonic() < self._short_timeout_until else self._timeout
         return httpx.Timeout(seconds, connect=min(seconds, _CONNECT_TIMEOUT))
 
     def _failed(self, error: httpx.HTTPError) -> StoreUnavailable:
         # Not prolonged by failures meanwhile: a store that is only slow must get its time again.
-        if isinstance(error, httpx.TimeoutException) and monotonic() >= self._impatient_until:
-            self._impatient_until = monotonic() + _RETRY_PERIOD
+        if isinstance(error, httpx.TimeoutException) and monotonic() >= self._short_timeout_until:
+            self._short_timeout_until = monotonic() + _RETRY_PERIOD
         return StoreUnavailable()
 
 

@@ -1,4 +1,4 @@
-"""Call: a function that waits for its transaction, runs in it, and can be given up by its caller meanwhile. Mode."""
+"""Call: a function that waits for its transaction, runs in it, and can be abandoned by its caller meanwhile. Mode."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ class Mode(Enum):
 
     DURABLE = "BEGIN"
     UNSYNCED = "BEGIN; SET LOCAL synchronous_commit = off"  # its commit does not wait for the disk
-    STATEMENT = ""  # it is one statement, which needs no other to begin and to commit it
+    STATEMENT = ""  # a single statement commits by itself
     READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # a snapshot, as SQLite has in any transaction
 
 

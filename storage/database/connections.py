@@ -78,7 +78,7 @@ def open_postgresql(url: str) -> peewee.PostgresqlDatabase:
 
 
 def limit_statements(connection: peewee.Database, seconds: float) -> None:
-    """Lets PostgreSQL end statements that take longer, and transactions whose client does nothing for so long.
+    """Makes PostgreSQL end statements that take longer, and transactions whose client does nothing for so long.
 
     Otherwise they would keep their locks after the client has given up, or while it is stopped. With 0, neither has a
     limit, whatever the database or the user has as a default: commands such as the audit may take long.

@@ -107,15 +107,15 @@ class Database:
                     raise
         return await self._run(Mode.STATEMENT, lambda transaction: function(transaction, *args, **kwargs))
 
-    async def listen(self, channel: str, hear: Callable[[str], None]) -> None:
-        """Calls `hear` with the messages of a channel, which all servers send, until cancelled.
+    async def listen(self, channel: str, receive: Callable[[str], None]) -> None:
+        """Calls `receive` with each message that servers send to a channel, until cancelled.
 
         A lost connection is opened again; messages are lost meanwhile. SQLite has none.
         """
         if isinstance(self._writes, ConnectionPool):
             from storage.database.listener import listen  # noqa: PLC0415, only PostgreSQL needs its library
 
-            await listen(self._url, channel, hear)
+            await listen(self._url, channel, receive)
 
     async def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Sends messages to all that listen to the channel, this database included. SQLite has none."""
@@ -181,7 +181,7 @@ class Database:
         return call.future.result()
 
     def _submitted(self, call: Call[R]) -> float | None:
-        """Returns the time that a transaction has: what is left of the timeout since the database stands still."""
+        """Returns the seconds that a transaction has: the rest of the timeout since the database stopped responding."""
         if self._timeout is None:
             return None
         now = time.monotonic()

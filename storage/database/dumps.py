@@ -31,7 +31,7 @@ _REFERENCES = (
 
 
 class NotRestorable(RuntimeError):
-    """The database is used, or of another kind than the copy; `str(error)` says which."""
+    """The database is used, or of another kind than the copy; `str(error)` has the reason."""
 
 
 def dump(url: str, folder: Path) -> None:
@@ -120,7 +120,7 @@ def _load_tables(connection: peewee.PostgresqlDatabase, tables: dict[str, list[s
 
 @contextmanager
 def _errors_of_peewee() -> Iterator[None]:
-    """Raises the errors of the driver as those of other statements. Peewee has none that copies."""
+    """Raises errors of the driver as Peewee does. COPY needs the driver, because Peewee lacks it."""
     import psycopg  # noqa: PLC0415, SQLite needs no driver
 
     try:

@@ -14,8 +14,8 @@ log = logging.getLogger("convertd.database")
 _PAUSE = 1.0  # seconds before a lost connection is opened again
 
 
-async def listen(url: str, channel: str, hear: Callable[[str], None]) -> None:
-    """Calls `hear` with each message of a channel, on a connection of its own, until cancelled.
+async def listen(url: str, channel: str, receive: Callable[[str], None]) -> None:
+    """Calls `receive` with each message of a channel, on a connection of its own, until cancelled.
 
     Messages that are sent while the connection is lost are not received.
     """
@@ -25,7 +25,7 @@ async def listen(url: str, channel: str, hear: Callable[[str], None]) -> None:
             async with connection:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
                 async for message in connection.notifies():
-                    hear(message.payload)
+                    receive(message.payload)
         except psycopg.Error as error:
             log.warning("no messages of the database: %s", str(error).partition("\n")[0])
         await asyncio.sleep(_PAUSE)

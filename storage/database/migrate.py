@@ -30,7 +30,7 @@ class NewerSchema(RuntimeError):
 def migrate(connection: peewee.Database) -> None:
     """Applies all pending migrations, each in a transaction of its own, or in none if it has `atomic = False`.
 
-    Those of a new database are one transaction. Servers that start at the same time wait for each other. On
+    A new database gets all in one transaction. Servers that start at the same time wait for each other. On
     PostgreSQL, a migration that does not get the locks of its tables in time is rolled back and repeated. Raises
     NewerSchema if the database has migrations that this release does not know.
     """

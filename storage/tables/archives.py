@@ -42,7 +42,7 @@ START: Position = ("", -1)
 
 
 class NotArchivable(ValueError):
-    """The rows cannot be moved now; the message says why."""
+    """The rows cannot be moved now; the message has the reason."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Backfills: the changes of rows that migrations leave to be made in batches, while servers run.
+"""Backfills: changes of rows that migrations postpone; they are made in batches, while servers run.
 
 A batch is a short transaction, so that charges wait for it less than a second. Until a backfill is done, readers take
 the old rows into account.

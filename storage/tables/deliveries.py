@@ -91,7 +91,7 @@ def redeliver(transaction: Transaction, account: str, delivery_id: str) -> None:
 
 
 def erase_job(transaction: Transaction, job_id: str) -> None:
-    """Erases from messages what only the job had, also from those that are still to be delivered."""
+    """Erases the job's own data from its messages, also from messages that are still to be delivered."""
     table = Delivery
     for row in transaction.all(table.select().where(table.job == job_id)):
         message = json.loads(row.body)

@@ -52,7 +52,7 @@ def register(transaction: Transaction, email: str, name: str) -> Registration:
 def request_sign_in(transaction: Transaction, email: str) -> Registration | None:
     """Creates a token that signs in to the account of the address. Returns None if the address has no account.
 
-    A row is also written then: how long this takes does not tell whether the address has an account.
+    A row is also written then, so that the duration does not reveal whether the address has an account.
     """
     account = accounts.find(transaction, email)
     issued = _issue(transaction, "sign_in", account, email, "", SIGN_IN_VALIDITY)

@@ -69,7 +69,7 @@ class File:
 _NAMES = (*(field.name for field in fields(File)), "place", "result_size")
 _COLUMNS = {name: getattr(models.File, name).column_name for name in _NAMES}
 INSERT_FILE = insert("file", *_COLUMNS.values())
-# Files with a `source_file` share its upload. The second number is that of results of release 1.0 without a size.
+# Files with a `source_file` share its upload. The second number counts results of release 1.0, which have no size.
 SUM_SIZES = Statement(
     "SELECT CAST(COALESCE(SUM(CASE WHEN source IS NOT NULL AND source_file IS NULL THEN original_size ELSE 0 END"
     " + COALESCE(result_size, 0)), 0) + COALESCE((SELECT bytes FROM lane WHERE account = :account), 0) AS BIGINT),"
@@ -84,7 +84,7 @@ READ_TOTAL = Statement(
 
 
 def add(transaction: Transaction, /, account: str, original: SourceFile, retention: int, **additional: Any) -> File:
-    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns what became of it."""
+    """Adds a file that expires after `retention` seconds: an upload, or with `additional` columns also its result."""
     row = {
         **asdict(original),
         **additional,

@@ -1,4 +1,4 @@
-"""Runs of jobs: a server claims a job for the time of a lease, and ends it or gives it back.
+"""Runs of jobs: a server claims a job for the time of a lease, and ends it or queues it again.
 
 A server that is killed leaves its jobs, which are queued again when their lease expires. `claim` locks a lane first,
 and waits for nothing; all others lock in the order of the module `jobs`.
@@ -25,7 +25,7 @@ Ending: TypeAlias = Literal["completed", "failed"]
 class ClaimedJob:
     """A job that a server runs. `fence` is different in each run: only the latest run can change the job.
 
-    `attempts` and `crashes` include those of earlier runs. `entries` is JSON, of the files of a batch that are done.
+    `attempts` and `crashes` include earlier runs. `entries` is JSON, of the files of a batch that are done.
     """
 
     id: str
@@ -51,7 +51,7 @@ class ClaimedJob:
         return hold_ids(self.id, self.holds)
 
 
-# A lane whose count is wrong must not keep others from their turn. Not EXISTS, which PostgreSQL may turn into a join
+# A lane with a wrong count must not block others. Not EXISTS, which PostgreSQL may turn into a join
 # that reads all queued jobs.
 _READY_LANE = (
     "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
@@ -156,10 +156,10 @@ def end(
     return Job(*row)
 
 
-def give_back(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
+def requeue(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
     """Queues a job again, before all others of its account. Raises JobLost.
 
-    The attempt does not count unless it is `counted`; `crashed` tells that its worker process died.
+    The attempt does not count unless it is `counted`; `crashed`: its worker process died.
     """
     values = {"job": job.id, "fence": job.fence, "uncounted": int(not counted), "crashed": int(crashed)}
     lane = {"account": job.account, "waiting": 1, "running": -1, "bytes": 0}

@@ -183,7 +183,7 @@ def list_page(
 
 
 def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
-    """Returns those of the jobs (at most 1,000) that exist, of any account."""
+    """Returns the jobs with these ids (at most 1,000) that exist, of any account."""
     return transaction.values(Job, _query(models.Job.job_id.in_(ids)))
 
 

@@ -125,7 +125,7 @@ def withdraw(transaction: Transaction, account: str, credits: int, ref: str, rea
 
 
 def list_grants(transaction: Transaction, account: str) -> tuple[Grant, ...]:
-    """Returns what was granted to an account and removed from it, oldest first."""
+    """Returns the credits granted to an account and removed from it, oldest first."""
     table = models.Entry
     query = table.select(table.at, table.amount, table.reason).order_by(table.at, table.ref)
     own = (table.account == account) & (table.kind == "grant")
@@ -181,7 +181,7 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *further: 
         usage.record(transaction, hold.account, one, success=True, credits=part)
     remaining, low_credits = int(row[1]), row[2]
     if low_credits is not None and remaining < low_credits:
-        _tell_low_credits(transaction, hold.account, remaining, low_credits)
+        _notify_low_credits(transaction, hold.account, remaining, low_credits)
     return remaining
 
 
@@ -205,14 +205,14 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
 
 
 def find_open(transaction: Transaction, hold_ids: Sequence[str]) -> list[str]:
-    """Returns those of the holds that have not ended, in order."""
+    """Returns which of the holds have not ended, in order."""
     table = models.Hold
     query = table.select(table.id).where(table.id.in_(hold_ids) & (table.state == "held"))
     return sorted(str(hold) for (hold,) in transaction.rows(query))
 
 
 def release_all(transaction: Transaction, hold_ids: Sequence[str]) -> int:
-    """Releases those of the holds that have not ended. Returns their number."""
+    """Releases the holds that have not ended. Returns their number."""
     table = models.Hold
     query = table.delete().where(table.id.in_(hold_ids) & (table.state == "held"))
     return _return_credits(transaction, transaction.execute_returning(query, table.account, table.amount))
@@ -228,7 +228,7 @@ def release_expired(transaction: Transaction) -> int:
     return _return_credits(transaction, transaction.execute_statement(END_EXPIRED_HOLDS, now=transaction.now))
 
 
-def _tell_low_credits(transaction: Transaction, account: str, remaining: int, low_credits: int) -> None:
+def _notify_low_credits(transaction: Transaction, account: str, remaining: int, low_credits: int) -> None:
     """Adds messages about a low balance, once for a purchase."""
     if transaction.execute_statement(END_LOW_CREDITS, account=account):
         data = {"credits_remaining": remaining, "threshold": low_credits}

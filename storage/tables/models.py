@@ -76,7 +76,7 @@ class Entry(Model):
     kind = TextField()
     amount = BigIntegerField()  # negative if credits are removed
     at = BigIntegerField()
-    reason = TextField(null=True)  # of an operator who granted or removed credits
+    reason = TextField(null=True)  # why an operator granted or removed credits
 
 
 class Hold(Model):
@@ -232,7 +232,7 @@ class Job(Model):
     done = BigIntegerField()  # files of a batch
     total = BigIntegerField(null=True)  # files of a batch
     fence = BigIntegerField()  # number of claims
-    attempts = BigIntegerField()  # claims without those that were lost or given back
+    attempts = BigIntegerField()  # claims, except lost and uncounted ones
     crashes = BigIntegerField()  # attempts whose worker process died
     server = TextField(null=True)  # The server of the latest claim; `boot` and `lease_until` belong to that claim, too.
     boot = TextField(null=True)
@@ -296,7 +296,7 @@ class Reversal(Model):
 
 
 class DashboardSession(Model):
-    """A dashboard session, by the SHA-256 of its token. One that was begun with an API key ends with it."""
+    """A dashboard session, by the SHA-256 of its token. It ends with the API key that it was opened with, if any."""
 
     sha256 = TextField(primary_key=True)
     account = TextField()

@@ -61,7 +61,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ClaimedReceiver:
-    """A receiver, and those of its messages that are due. `failures` is the number of consecutive failures before."""
+    """A receiver with its due messages. `failures` is the number of consecutive failures before."""
 
     account: str
     host: str
@@ -106,7 +106,7 @@ def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str
             if numbers[row.account] < share:
                 numbers[row.account] += 1
                 taken.append(row)
-        # What is above the share of its account has kept others out of the selection.
+        # Receivers beyond the share of their account have kept others out of the selection.
         full |= {row.account for row in rows if numbers[row.account] >= share}
         another = len(taken) < len(rows)
         for row in taken:
@@ -151,7 +151,7 @@ def release(transaction: Transaction, receiver: ClaimedReceiver, failures: int) 
 
 
 def _select_free(transaction: Transaction, limit: int, full: Iterable[str]) -> list[Receiver]:
-    """Locks and returns receivers that no server has claimed, except those of some accounts."""
+    """Locks and returns receivers that are due and not claimed, without the accounts in `full`."""
     now = transaction.now
     free = (Receiver.due_at <= now) & (Receiver.free_at <= now) & Receiver.account.not_in(sorted(full))
     query = Receiver.select().where(free).order_by(Receiver.due_at).limit(limit)

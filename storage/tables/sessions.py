@@ -49,7 +49,7 @@ def begin_without_key(transaction: Transaction, account: str, api_key: str | Non
 
 
 def find(transaction: Transaction, token: str) -> tuple[StoredAccount, str | None]:
-    """Returns the account of a session, and the id of the API key that it was begun with, if any.
+    """Returns the account of a session, and the id of the API key that it was opened with, if any.
 
     Raises InvalidKey if the session or its key has ended.
     """

@@ -34,7 +34,7 @@ class Totals:
 def read(transaction: Transaction) -> Totals | None:
     """Adds the changes since the previous call of any server to the counters, and returns the totals.
 
-    Returns None if the counters have not begun.
+    Returns None before `begin`.
     """
     table, changes = models.Counter, models.CounterChange
     if transaction.first(table.select()) is None:
@@ -53,10 +53,10 @@ def read(transaction: Transaction) -> Totals | None:
 
 
 def count(transaction: Transaction) -> Mapping[str, int]:
-    """Returns the values with which the counters begin: those of all rows, without the changes that are recorded.
+    """Returns the first values of the counters: the totals of all rows, without the changes that are recorded.
 
     Scans all accounts and files, on a snapshot (`Database.read`), which locks nothing. The values are the same until
-    the counters have begun, because each change of a row is also recorded.
+    `begin`, because each change of a row is also recorded.
     """
     values = {row.name: row.amount for row in transaction.all(models.Counted.select())}
     changes = models.CounterChange
@@ -66,6 +66,6 @@ def count(transaction: Transaction) -> Mapping[str, int]:
 
 
 def begin(transaction: Transaction, values: Mapping[str, int]) -> None:
-    """Begins the counters, unless another server has done so."""
+    """Sets the first values of the counters, unless another server has done so."""
     for name, amount in sorted(values.items()):
         transaction.insert_ignore(models.Counter.insert(name=name, amount=amount))

@@ -17,7 +17,7 @@ class Webhook(Model):
 
 
 class SigningSecret(Model):
-    """A secret that signs the messages of a webhook, or those that an account's requests ask for (`owner`)."""
+    """A secret of the `owner`: it signs messages of a webhook, or messages that requests of an account ask for."""
 
     owner = TextField()
     secret = TextField()

@@ -22,9 +22,9 @@ DisabledReason: TypeAlias = Literal["gone", "failing"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 MAX_WEBHOOKS = 5
 OVERLAP = 86_400  # seconds for which a replaced secret signs, too
-_MAX_SECRETS = 5  # that sign one message: the latest ones
+_MAX_SECRETS = 5  # the latest ones sign each message
 _SECRET_BYTES = 32
-_PREFIX = "whsec_"  # of the Standard Webhooks specification
+_PREFIX = "whsec_"  # defined by Standard Webhooks
 
 SELECT_ACTIVE = Statement("SELECT id, url, events FROM webhook WHERE account = :account AND disabled_at IS NULL")
 
@@ -90,7 +90,7 @@ def get(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhoo
 
 
 def delete(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
-    """Deletes a webhook with its secrets and deliveries. Returns what it was. Raises NotFound."""
+    """Deletes a webhook with its secrets and deliveries. Returns it. Raises NotFound."""
     webhook = get(transaction, account, webhook_id)
     transaction.execute(Webhook.delete().where(Webhook.webhook_id == webhook_id))
     transaction.execute(SigningSecret.delete().where(SigningSecret.owner == webhook_id))
@@ -111,7 +111,7 @@ def delete_all(transaction: Transaction, account: str) -> None:
 
 
 def disable(transaction: Transaction, webhook_id: str, reason: DisabledReason) -> bool:
-    """Ends a webhook and what waits for delivery to it. Returns False if it has ended before, or does not exist."""
+    """Ends a webhook and its undelivered messages. Returns False if it has ended before, or does not exist."""
     active = (Webhook.webhook_id == webhook_id) & Webhook.disabled_at.is_null()
     changes = {Webhook.disabled_at: transaction.now, Webhook.disabled_reason: reason}
     accounts = transaction.execute_returning(Webhook.update(changes).where(active), Webhook.account)

@@ -173,7 +173,7 @@ def test_a_lost_run_changes_nothing(database: Database, account: str, clock: Clo
         database.run_blocking(complete, lost)
     for attempt in (
         lambda transaction: job_runs.end(transaction, lost, "failed", DAY),
-        lambda transaction: job_runs.give_back(transaction, lost, counted=True),
+        lambda transaction: job_runs.requeue(transaction, lost, counted=True),
         lambda transaction: job_runs.add_entry(transaction, lost, "file_1", {}),
     ):
         with pytest.raises(JobLost):
@@ -212,10 +212,10 @@ def test_a_server_that_starts_again_gives_its_jobs_back(database: Database, acco
 
 
 @pytest.mark.parametrize(("counted", "crashed"), [(False, False), (True, False), (True, True)])
-def test_a_job_is_given_back(database: Database, account: str, counted: bool, crashed: bool) -> None:
+def test_a_job_is_queued_again(database: Database, account: str, counted: bool, crashed: bool) -> None:
     first, _ = accept(database, account), accept(database, account)
     (claimed,) = claim(database)
-    database.run_blocking(job_runs.give_back, claimed, counted=counted, crashed=crashed)
+    database.run_blocking(job_runs.requeue, claimed, counted=counted, crashed=crashed)
     assert (get(database, first).status, get(database, first).attempts) == ("queued", int(counted))
     assert lanes(database, account) == (2, 0, 200)
     (again,) = claim(database)

@@ -1,1 +1,1 @@
-"""Tools for agents that speak the Model Context Protocol (MCP): conversions here, or by the API of a server."""
+"""Tools for agents that use the Model Context Protocol (MCP): conversions here, or by the API of a server."""

@@ -55,7 +55,9 @@ class FileArguments(RequestModel):
     name: (
         Annotated[
             Text,
-            Field(description="The name of the file in `data`; its extension tells text formats.", examples=["a.md"]),
+            Field(
+                description="The name of the file in `data`; its extension identifies text formats.", examples=["a.md"]
+            ),
         ]
         | None
     ) = None

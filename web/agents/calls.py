@@ -1,4 +1,4 @@
-"""What an agent asks for, the files that it may use, and the errors that it gets."""
+"""Calls of agents: their arguments, the files that they may use, and the errors that they get."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Files:
         if self.root is None:
             raise AgentError("forbidden_path", "This server has no access to your files; use data or url.")
         root = self.root.resolve()
-        found = (root / Path(path).expanduser()).resolve()  # also of a symbolic link that leads out
+        found = (root / Path(path).expanduser()).resolve()  # follows symbolic links, which can lead out
         if not found.is_relative_to(root):
             raise AgentError("forbidden_path", f"{path} is outside of {root}, the folder of this server.")
         return found

@@ -15,7 +15,7 @@ from web.agents.protocol import make_server
 from web.agents.remote import RemoteBackend
 from web.agents.tools import AgentTools
 
-_MAX_RETRY_WAIT = 5  # seconds; an agent learns of a longer wait by an error
+_MAX_RETRY_WAIT = 5  # seconds; if the wait would be longer, the agent gets an error
 
 
 @dataclass

@@ -15,7 +15,7 @@ from web.agents.tools import AgentTools
 
 _INSTRUCTIONS = (
     "Converts files between image, document and camera-RAW formats, and changes PDFs. Use inspect to find out what a "
-    "conversion would do, and list_formats for what is possible. Warnings tell what a format cannot hold."
+    "conversion would do, and list_formats for what is possible. Warnings list what a format cannot hold."
 )
 
 

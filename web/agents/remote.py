@@ -64,7 +64,7 @@ class RemoteBackend:
         return await self._client.submit_tool(call.tool, sent, name=_name(source), **options)
 
     async def _wait(self, job: Job, seconds: int) -> Job:
-        """Returns the job when it has ended, or after as many seconds as it is then."""
+        """Waits until the job ends, for at most `seconds`. Returns its latest state."""
         if job.finished_at is not None or not seconds:
             return job
         try:
@@ -73,7 +73,7 @@ class RemoteBackend:
             return await self._client.job(job.job_id)
 
     async def _describe(self, job: Job, call: Call | None) -> dict[str, Any]:
-        """What an agent learns of a job: its result, with a link or the file. Raises AgentError if it failed."""
+        """Describes a job for an agent: its result, with a link or the file. Raises AgentError if it failed."""
         if job.error is not None:
             raise AgentError(job.error.code, job.error.message, reason=job.error.reason, job_id=job.job_id)
         described = {"job_id": job.job_id, "status": job.status}

@@ -27,8 +27,8 @@ from web.api.errors import ApiError
 from web.api.field_types import RequestModel, check_known, validate
 
 _CONVERT = (
-    "Convert a file into another format, also with another size, quality or crop. The response tells where the result "
-    "is, and as warnings what was lost. Without options, the file stays as it is, as far as the format can hold it."
+    "Convert a file into another format, also with another size, quality or crop. The response has the place of the "
+    "result, and warnings of losses. Without options, the file stays as it is, as far as the format can hold it."
 )
 _INSPECT = (
     "Find out what a conversion would do: the format of the file, the steps, what is lost, the size of the result in "

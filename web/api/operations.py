@@ -55,7 +55,7 @@ ALL_TARGETS: Final = ("*/*",)
 """The media types of all results."""
 
 JSON_FORM: Final = "/json"
-"""What the path of a negotiated operation ends with where its response is always JSON."""
+"""The end of the path of a negotiated operation where its response is always JSON."""
 
 CONVERSION_ERRORS: Final = (
     "invalid_file_type",

@@ -1,4 +1,4 @@
-"""Fields that say what a conversion results in: one format, several outputs, or what a preset keeps."""
+"""Fields that determine what a conversion results in: one format, several outputs, or what a preset keeps."""
 
 import json
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class OutputFields(ConversionFields):
 
 
 class KeptFields(RequestModel):
-    """PUT /presets/{name}: what a result is, besides options."""
+    """PUT /presets/{name}: the target of conversions, besides options."""
 
     output_format: FormatName | None = None
     outputs: (
@@ -78,7 +78,7 @@ class KeptFields(RequestModel):
             ),
             Field(
                 description="Several results instead of one: a list of objects, each with `output_format`, options "
-                "and a `name`. Options beside it are those of all results. The response is a ZIP, or JSON that lists "
+                "and a `name`. Options beside it apply to all results. The response is a ZIP, or JSON that lists "
                 "the results in their order. Each costs one credit; if one fails, all do.",
                 examples=[[{"output_format": "webp", "width": 400, "name": "small"}, {"output_format": "avif"}]],
             ),
@@ -88,14 +88,14 @@ class KeptFields(RequestModel):
 
 
 class TargetFields(KeptFields):
-    """What the result of a request is. One of the fields is needed."""
+    """The target of a request. One of the fields is needed."""
 
     preset: (
         Annotated[
             str,
             matching(PRESET_NAME, "the name of a preset"),
             Field(
-                description="The preset of the account whose fields the request has, where it does not have its own.",
+                description="The preset of the account whose fields the request uses, unless it has its own.",
                 examples=["thumbnails"],
             ),
         ]

@@ -14,7 +14,7 @@ from web.api.field_types import URL, RequestModel, field_type, is_text
 _MAX_HEADERS = 20
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
 _HEADER_VALUE = r"[!-~]([ !-~]{0,4094}[!-~])?"
-_OWN_HEADERS = frozenset(  # which the server sets itself
+_OWN_HEADERS = frozenset(  # set by the server itself
     {
         *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),
         *("accept-encoding", "range", "keep-alive", "proxy-connection"),

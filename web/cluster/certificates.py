@@ -1,4 +1,4 @@
-"""The files with which the processes of a cluster know each other by TLS: an authority, and a certificate a process."""
+"""The files by which processes of a cluster authenticate each other by TLS: an authority, and a certificate each."""
 
 from __future__ import annotations
 

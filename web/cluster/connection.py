@@ -33,7 +33,7 @@ INSTALLATION = "convertd"
 """The entry of a worker's description that has its installation."""
 
 SERIALIZERS = ["msgpack", "error"]
-"""Dask's serializers for what is read from workers and schedulers: plain values, and the text of errors."""
+"""Dask's serializers for messages from workers and schedulers: plain values, and the text of errors."""
 
 MEMORY = "memory"
 """The Dask resource for the expected memory of jobs in bytes."""
@@ -47,7 +47,7 @@ _ECHO = "convertd-echo"  # the topic of events by which servers see whether they
 _ECHO_TIMEOUT, _ECHO_INTERVAL = 3.0, 0.2  # seconds
 _POLL_TIMEOUT = 10.0  # seconds, which includes the connection
 _URL_LIFETIME = 900.0  # seconds
-MAX_SILENCE = 4.0  # a worker without a new sign for as many seconds, between two updates, stands still
+MAX_SILENCE = 4.0  # seconds, less than between two updates; a worker without a new sign for as long gets no jobs
 MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
@@ -66,7 +66,7 @@ class ClusterWorker:
 
 @dataclass(frozen=True)
 class _Description:
-    """What a worker says about itself, and whether the scheduler gives it new jobs."""
+    """A worker as it describes itself. `running`: the scheduler assigns new jobs to it."""
 
     address: str
     installation: Mapping[str, Any]
@@ -81,8 +81,7 @@ class _Description:
 class ClusterConnection:
     """The connection to `scheduler`, which is opened again when it was lost.
 
-    `workers` can run jobs of this server: those that stand still cannot. `outage` is done while there have been none
-    for 10 s.
+    `workers` respond and can run jobs of this server. `outage` is done while none has responded for 10 s.
     """
 
     def __init__(self, scheduler: str, installation: Installation, blobs: BlobStore) -> None:
@@ -205,7 +204,7 @@ class ClusterConnection:
     async def _check_reading(self, client: Client) -> None:
         """Disconnects, ends all jobs and raises OSError if the client has met a message that it could not read.
 
-        It reads no message after that one.
+        After such a message, it reads no others.
         """
         self._echoed.clear()
         try:
@@ -226,7 +225,7 @@ class ClusterConnection:
             return
         try:
             await client.close(timeout=_CLOSE_TIMEOUT)
-        except Exception as error:  # also that of a message that could not be read, with which Dask stops closing
+        except Exception as error:  # Dask also raises for a message that it cannot read, and stops closing
             log.debug("the connection to the scheduler was closed after an error: %s", error)
             await client.rpc.close()
             client.status = "closed"

@@ -233,7 +233,7 @@ class ClusterExecutor:
             raise
         except OSError as error:
             raise _WorkerLost(str(error)) from error
-        except Exception as error:  # Dask documents no errors of deserialization
+        except Exception as error:  # the errors of deserialization are not documented
             raise ExecutorUnavailable(_UNREADABLE) from error
 
     def _delete(self, blobs: list[str]) -> None:
@@ -258,7 +258,7 @@ async def _fetch(future: Future[Any]) -> object:
                 client.rpc, [key], holders[0], serializers=SERIALIZERS, deserializers=SERIALIZERS
             )
         except Exception:
-            client.rpc.remove(holders[0])  # the connections, on which the worker waits for Dask to have read the reply
+            client.rpc.remove(holders[0])  # closes connections on which the worker waits until its reply is read
             raise
         if response["status"] == "OK":
             return response["data"][key]

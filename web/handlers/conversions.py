@@ -65,8 +65,8 @@ class Convert(BaseHandler):
         """Convert a file in one request
 
         The response is the file, and nothing is stored. With `Accept: application/json`, it is the JSON of
-        `POST /convert/json`, and with `dry_run` that of `POST /convert/inspect`. Several pages in a format for one
-        picture are sent as a ZIP. Costs one credit.
+        `POST /convert/json`, and with `dry_run` the JSON of `POST /convert/inspect`. Several pages in a format for
+        one picture are sent as a ZIP. Costs one credit.
         """
         remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
@@ -301,7 +301,7 @@ class TryIdentify(PageHandler):
     )
     async def post(self) -> None:
         upload = self.input.form.file("file")
-        # The end of a ZIP archive says what is in it.
+        # The directory at the end of a ZIP archive determines its format.
         is_archive = upload.file.in_memory and upload.file.read()[:2] == b"PK"
         self.respond({"input_format": None if is_archive else upload.format.name})
 
@@ -310,7 +310,7 @@ class TryPreview(PageHandler):
     """Returns a small picture of a file that the browser cannot show: of its first page, if it has several.
 
     With an `output_format`, returns what options of encoders make of a small PNG. With an API key, the file may be as
-    large as the account's files. Nobody is charged; the previews of an address are limited.
+    large as the account's files. Previews cost no credits; their number for an address is limited.
     """
 
     access = "preview"

@@ -15,7 +15,7 @@ from web.services.accounts import Account
 _PATH = f"{SIGN_IN_PATH}/webhooks"
 _SECRET_COOKIE = "convertd_new_secret"  # a new secret, from its creation to the page that shows it
 _SECRET_SECONDS = 60
-_SHOWN_ATTEMPTS = 10  # of each webhook
+_SHOWN_ATTEMPTS = 10  # per webhook
 
 
 class WebhooksPage(PageHandler):

@@ -68,7 +68,7 @@ class FileLinks(BaseHandler):
     async def post(self, file_id: str) -> None:
         """Create a link to the result of a conversion
 
-        Who has the link can download the result without an API key, until it expires or the file is deleted.
+        Anyone with the link can download the result without an API key, until it expires or the file is deleted.
         """
         files, seconds = self.services.files, self.input.json_fields(LinkFields).expires_in
         link = await files.link(await files.find(self.client().id, file_id), seconds)

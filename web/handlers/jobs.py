@@ -86,7 +86,7 @@ class JobResource(BaseHandler):
     async def delete(self, job_id: str) -> None:
         """Cancel or delete a job
 
-        A job that waits or runs is cancelled, and is not charged. One that has ended is deleted with its result.
+        A job that waits or runs is cancelled, and is not charged. A job that has ended is deleted with its result.
         """
         job, deleted = await self.services.jobs.end(self.client().id, job_id)
         self.authorization.set_balance(await self.services.accounts.balance(self.client().id))

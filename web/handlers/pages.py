@@ -118,7 +118,7 @@ class PageHandler(BaseHandler):
         self.write_page(template, error=error, **values)
 
     def write_sign_in_page(self, error: PublicError | None = None, *, sent: bool = False) -> None:
-        """Responds with the forms to sign in, and with the error's status. After an email was `sent`, it says so."""
+        """Responds with the forms to sign in, and with the error's status. It confirms that an email was `sent`."""
         if error is not None:
             self.set_error(error)
         sends_email = self.services.email_queue.enabled

@@ -34,7 +34,7 @@ class PresetResource(BaseHandler):
         """Create or replace a preset
 
         It keeps the fields of the body: options but passwords, and an `output_format` or `outputs`. A request with
-        `preset` has these fields where it does not have its own.
+        `preset` uses these fields unless it has its own.
         """
         if not re.fullmatch(PRESET_NAME, name):
             message = "The name of a preset has 1 to 50 letters, digits, hyphens and underscores."

@@ -168,7 +168,7 @@ class Version(BaseHandler):
 
 
 class NotFoundHandler(BaseHandler):
-    """All paths of the API without a resource, among them those of tools whose program is not installed."""
+    """All paths of the API without a resource, including the paths of tools whose program is not installed."""
 
     async def prepare(self) -> None:
         tool = re.sub(_TOOL_PATH, r"\1", self.request.path).replace("pdf/", "pdf-")

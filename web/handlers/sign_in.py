@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: begun with an API key or with a link that is sent by email."""
+"""Sessions of the dashboard, opened with an API key or with a link that is sent by email."""
 
 from storage.errors import InvalidKey
 from storage.errors import NotFound as UnknownToken

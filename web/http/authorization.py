@@ -154,7 +154,7 @@ class Authorization:
 
 
 def _misplaced_key(request: HTTPServerRequest) -> str | None:
-    """What to say about an API key that is not where it belongs; None if there is none."""
+    """The message about an API key that was sent in a wrong place; None if there is none."""
     scheme, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() == "basic":
         found = "was sent by Basic authentication"

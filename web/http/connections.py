@@ -21,7 +21,7 @@ _RETRY_AFTER = 5  # seconds
 
 
 class Value(IntEnum):
-    """What a connection that waits for its client is worth to the server, lowest first."""
+    """The priority of a connection that waits for its client, lowest first: the lowest is closed first."""
 
     REFUSED_BODY = auto()  # the request has its response
     ANONYMOUS_BODY = auto()  # the request has no account
@@ -66,7 +66,7 @@ class Connection(IOStream):
 
     @property
     def value(self) -> Value | None:
-        """What the connection is worth; None if it does not wait for its client, or if that is an idle proxy."""
+        """The priority of the connection; None if it does not wait for its client, or if that is an idle proxy."""
         state = self.timer.state
         if not self.timer.waits_for_client(writing=self.writing()) or (state is Timeout.IDLE and self.is_proxy):
             return None
@@ -164,7 +164,7 @@ class Connections:
         if connection in self._open:
             self._open.remove(connection)
             self._clients[connection.client] -= 1
-            self._clients += Counter()  # without clients that have no connection
+            self._clients += Counter()  # removes clients without a connection
 
     def reassign(self, connection: Connection, client: str) -> None:
         """Counts a connection for another client."""

@@ -55,19 +55,19 @@ def _set_headers(handler: BaseHandler, filename: str, media_type: str, *, inline
 async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[Entry]) -> None:
     """Sends a ZIP of results, which is made meanwhile. Raises NotFound and StoreUnavailable.
 
-    Closes the connection if the ZIP cannot be completed: its end would otherwise look like that of a complete one.
+    Closes the connection if the ZIP cannot be completed: clients would otherwise take it for a complete one.
     """
     _set_headers(handler, filename, ZIP)
     if handler.request.method == "HEAD":
         return
-    begun, connection = False, connection_of(handler.request.server_connection)
+    started, connection = False, connection_of(handler.request.server_connection)
     try:
         async for block in zip_blocks(entries, handler.services.files.read):
-            begun = True
+            started = True
             handler.write(block)
             await handler.flush()
     except BaseException:
-        if begun:
+        if started:
             connection.close()
         raise
     if handler.request.version == "HTTP/1.0":  # it has no other sign of the end of a body of unknown size

@@ -56,7 +56,7 @@ class BaseHandler(RequestHandler):
 
     `access` is the policy of who may send requests; if not `any_host`, only under the host of the base URL.
     `fixed_headers` are sent with all its responses, `max_body` is the maximum size in bytes of bodies other than
-    multipart forms. A resource without methods does not exist, which `absence` tells.
+    multipart forms. A resource without methods does not exist; `absence` is the message of the error.
     """
 
     access: ClassVar[Access] = "key"
@@ -95,7 +95,7 @@ class BaseHandler(RequestHandler):
 
     @cached_property
     def preferences(self) -> Preferences:
-        """What the header Prefer asks for."""
+        """The preferences in the header Prefer."""
         return parse_preferences(self.request.headers.get("Prefer", ""))
 
     # Before the method

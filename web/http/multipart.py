@@ -54,7 +54,7 @@ class Form:
 
 @dataclass
 class _FilePart:
-    """A file. `text` is the content of a short one without a name, which may be that of a file on the client."""
+    """A file. `text` is the content of a short one without a name, which may be the path of a file on the client."""
 
     field: str
     filename: str
@@ -109,7 +109,7 @@ class MultipartBody:
         boundary = _boundary_of(content_type)
         self._parser = self._multipart_parser(boundary)
         self._delimiter = b"\r\n--" + boundary
-        self._latest = b""  # bytes received, in which a delimiter may have begun
+        self._latest = b""  # bytes received, which may end with a part of a delimiter
         self._boundaries = 0
         self._part_headers: list[tuple[bytearray, bytearray]] = []  # names and values
         self._append: Callable[[bytes], None]  # receives the data of the current part

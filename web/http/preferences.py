@@ -22,7 +22,7 @@ class Preferences:
 
 
 def parse_preferences(header: str) -> Preferences:
-    """Reads a header. As the standard has it, unknown and malformed preferences are ignored; the first one counts."""
+    """Reads a header. As the standard requires, unknown and malformed preferences are ignored; the first one counts."""
     found: dict[str, str] = {}
     for preference in header.lower().split(","):
         name, _, value = preference.partition(";")[0].partition("=")

@@ -1,4 +1,4 @@
-"""What a request contains: the body as it arrives, and the validated fields of query, headers and body."""
+"""The input of a request: the body as it arrives, and the validated fields of query, headers and body."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ class MemoryBody:
 class PlainForm(MemoryBody):
     """A form without files, because it has their URLs: URL-encoded, or a JSON object.
 
-    Its fields are `names`, and not the `files`. `limit` and `length` are as those of MemoryBody.
+    Its fields are `names`, and not the `files`. `limit` and `length` are as for MemoryBody.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class RequestInput:
             message = f"{model.name} must have {file.minimum} to {file.maximum} URLs."
             raise InvalidParameter(message, reason="out_of_range", param=model.name, details=limits)
         hosts = [url.split("/", 3)[:3] for url in fields.given]
-        headers = dict(fields.url_headers or {})  # of the first host only
+        headers = dict(fields.url_headers or {})  # sent to the first host only
         return tuple(
             RemoteFile(url, headers if host == hosts[0] else {}, model.name)
             for url, host in zip(fields.given, hosts, strict=True)
@@ -245,7 +245,7 @@ class RequestInput:
 
     @property
     def _values(self) -> Mapping[str, object]:
-        """The fields of the form, as text, or of the JSON body; and those of the preset that it does not have."""
+        """The fields of the form, as text, or of the JSON body, completed by the fields of the preset."""
         own: Mapping[str, object] = self.form.texts if self._is_form else self.json_values
         if not self._preset:
             return own
@@ -256,7 +256,7 @@ class RequestInput:
         return validate(TargetFields, {"preset": self._values.get("preset")}).preset
 
     def add_preset(self, fields: Mapping[str, object]) -> None:
-        """Adds the fields of a preset where there are no others. Another target replaces that of the preset."""
+        """Adds the fields of a preset that the request lacks. A target in the request replaces the preset's target."""
         has_target = any(self._values.get(name) is not None for name in field_names(KeptFields))
         kept = {name: value for name, value in fields.items() if not has_target or name not in field_names(KeptFields)}
         self._preset = {name: _as_text(value) for name, value in kept.items()} if self._is_form else kept
@@ -280,9 +280,9 @@ class RequestInput:
         return {name: value for name, value in self._given.items() if not self.options[name].secret}
 
     def outputs_given(self, outputs: Sequence[Mapping[str, Any]]) -> tuple[OutputRequest, ...]:
-        """The validated outputs of the form or the JSON body, whose options are those of each. Raises InvalidOption.
+        """The validated outputs of the form or the JSON body, each with its options. Raises InvalidOption.
 
-        An output of several has its own options in addition to those of the request.
+        An output of several has its own options in addition to the options of the request.
         """
         return read_outputs(self.options, outputs, self.options_given())
 

@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 @dataclass(frozen=True)
 class ConnectionTimeouts:
-    """Timeouts in seconds, and rates in bytes per second. The defaults are those of a server.
+    """Timeouts in seconds, and rates in bytes per second. The defaults are for production.
 
     A body or a response must be transferred at `rate` on average over every window, and at `average` from its beginning
     to the end of every window after the first `grace` seconds. At the default average, 100 MB may take 52 minutes.
@@ -26,7 +26,7 @@ class ConnectionTimeouts:
 
 
 class Timeout(Enum):
-    """What the client is waited for, and the timeout that it may exceed."""
+    """States in which the server waits for the client, each with a timeout."""
 
     IDLE = auto()
     HEADERS = auto()

@@ -197,13 +197,13 @@ class TotalsMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livemostrecent")
-        accounts = gauge("convertd_accounts", "Accounts but that of trials.", ("tier",))
+        accounts = gauge("convertd_accounts", "Accounts except the account of trials.", ("tier",))
         files = gauge("convertd_files_stored", "Stored files.", ("state",))
         self._totals = {
             "free_accounts": accounts.labels("free"),
             "paid_accounts": accounts.labels("paid"),
             "held": gauge("convertd_credits_held", "Credits held for running operations."),
-            "balance": gauge("convertd_credits_balance", "Credits of all accounts but that of trials."),
+            "balance": gauge("convertd_credits_balance", "Credits of all accounts except the account of trials."),
             "pending_files": files.labels("pending"),
             "processed_files": files.labels("processed"),
             "bytes": gauge("convertd_storage_bytes", "Size of all stored files in bytes."),

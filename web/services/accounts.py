@@ -57,7 +57,7 @@ class Account(StoredAccount):
 
     @property
     def tenant(self) -> Tenant:
-        """Whom the job queue is fair to: the account, or the client if it uses the account of trials.
+        """The tenant of the job queue: the account, or the client if it uses the account of trials.
 
         Tenants share no worker process.
         """
@@ -119,7 +119,7 @@ class Accounts:
         return token
 
     async def session_account(self, token: str) -> Account:
-        """Returns the account of a session; its key is empty if an email link began it. Raises InvalidKey."""
+        """Returns the account of a session; its key is empty if an email link opened it. Raises InvalidKey."""
         stored, key_id = await self._database.look_up(sessions.find, token)
         return Account.with_key(stored, key_id or "")
 
@@ -163,7 +163,7 @@ SIGN_IN_LINK = "/dashboard/sign-in-link"
 
 
 class Registrations:
-    """Registers clients, and signs them in, by email. Only the owner of an address learns whether it has an account."""
+    """Registers clients, and signs them in, by email. Only owners of addresses learn whether these have accounts."""
 
     def __init__(
         self,

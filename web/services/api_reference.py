@@ -101,7 +101,7 @@ class _Reader:
         yield from self._properties(schema, "form" if media_type == _FORM else "body")
 
     def _body(self, operation: Schema) -> tuple[str | None, Schema]:
-        """The media type of the request's body and the schema of its fields, with those of the schemas it refers to."""
+        """The media type of the request's body and the schema of its fields, including the schemas it refers to."""
         content = operation.get("requestBody", {}).get("content", {})
         if not content:
             return None, {}
@@ -175,7 +175,7 @@ class _Reader:
 
 
 def _given(schema: Schema) -> Schema:
-    """The schema of a field without null, which stands for a field that is not given."""
+    """The schema of a field without null, which means the same as a field that is not given."""
     if isinstance(schema.get("type"), list):
         kinds = [kind for kind in schema["type"] if kind != "null"]
         values = {"enum": [value for value in schema["enum"] if value is not None]} if "enum" in schema else {}

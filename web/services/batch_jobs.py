@@ -59,12 +59,12 @@ class BatchJob:
                 hold = Hold(hold_id, request.account.id, request.credits, 0)
                 finish = partial(_save_success, self._job, request.file.file_id)
                 converted = await self._conversions.convert_held(request, output, admitted, hold, finish)
-        self._changes.tell(self._job.id)
+        self._changes.publish(self._job.id)
         return converted
 
     async def _save_failure(self, file_id: str, entry: Mapping[str, Any]) -> None:
         await self._database.run(job_runs.add_entry, self._job, file_id, entry)
-        self._changes.tell(self._job.id)
+        self._changes.publish(self._job.id)
 
     @asynccontextmanager
     async def _hold(self, credits: int) -> AsyncIterator[str]:

@@ -56,7 +56,7 @@ class BatchRequest:
         return price_of(self.outputs)
 
     def parameters(self, target: str) -> dict[str, Any]:
-        """What a repeated request has to be equal in, with the name of its output format."""
+        """The parameters that a repeated request must have, too, with the name of its output format."""
         given: dict[str, Any] = {"tag": self.tag, "webhook_url": self.webhook_url}
         given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
         always = {"target": target, "files": self.file_ids, "options": dict(self.options)}

@@ -171,7 +171,7 @@ class SimulatedCheckout:
     """A provider whose payment pages are served below `root`. Its signing secret never leaves this process.
 
     To pay, a client needs the `code`, which is new at each start of the server: any client that reaches the server can
-    be someone else, because a proxy need not send a header that says so.
+    be a stranger, because a proxy need not identify its client in a header.
     """
 
     live = False

@@ -111,8 +111,8 @@ class Services:
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
         )
-        told = metrics.jobs, self.remote_files, further_files, self.webhooks.sender
-        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *told)
+        others = metrics.jobs, self.remote_files, further_files, self.webhooks.sender
+        self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
         requests = JobRequests(files, self.remote_files, self.work_files, registry)
         conversions = self.conversions, self.batches, files
         self.job_runner = JobRunner(database, owner, self.job_queue, self.jobs, requests, *conversions, metrics.jobs)

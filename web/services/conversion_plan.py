@@ -56,7 +56,7 @@ class ConversionPlan:
         return max(estimate_memory(plan, size, one.output.options) for one in self.outputs for plan in one.plans)
 
     def describe(self, request: ConversionRequest, outcome: Outcome, seconds: float) -> Outcome:
-        """Returns the outcome of the job with what the job does not know. Its formats are those of the plans."""
+        """Returns the outcome of the job with what the job does not know. Its formats are taken from the plans."""
         if outcome.outputs is None:
             target, media_type = self._target_of(outcome)
         else:
@@ -124,7 +124,7 @@ def plan_outputs(
 ) -> tuple[PlannedOutput, ...]:
     """Plans the outputs of a file, or its only one with this target and options. Raises ConversionError.
 
-    The last sources are the formats of the files for the options `file_names`, which all outputs have, or for those of
+    The last sources are the formats of the files `file_names`: for options that all outputs have, or for options of
     some outputs, named by `own_file`.
     """
     if not outputs:

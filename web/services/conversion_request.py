@@ -124,7 +124,7 @@ class ConversionRequest:
         return self.name or self.uploads[0].filename
 
     def parameters(self, target: str) -> dict[str, Any]:
-        """What a repeated request has to be equal in, with the name of its output format, besides its uploads."""
+        """The parameters that a repeated request must have, too, with its output format, besides its uploads."""
         given: dict[str, Any] = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
         given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
         given["urls"] = [file.url for file in self.remote]

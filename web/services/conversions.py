@@ -117,7 +117,7 @@ class Conversions:
         return PlannedConversion.of_several(found, plan.output_format) if several else PlannedConversion(found[0])
 
     async def _foresee_output(self, request: ConversionRequest, one: PlannedOutput, output: WorkFile) -> PlannedResult:
-        """Foresees one output: of several formats, that of the first one that loses least."""
+        """Foresees one output. Of several formats, the first one that loses least is chosen."""
         outcomes: list[tuple[Plan, Outcome]] = []
         for plan in one.plans:
             single = ConversionPlan((PlannedOutput((plan,), replace(one.output, name=None)),))
@@ -198,7 +198,7 @@ class Conversions:
         self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob
     ) -> Outcome:
         """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
-        if request.is_stored and not admitted.background:  # that was checked when the job was accepted
+        if request.is_stored and not admitted.background:  # a background job was checked when it was accepted
             await self._files.check_not_full(request.account)
         try:
             result, seconds = await self._run_job(request, plan, output, admitted)

@@ -1,4 +1,4 @@
-"""Deliveries: sends messages to webhooks, signed as the Standard Webhooks specification has it."""
+"""Deliveries: sends messages to webhooks, signed as the Standard Webhooks specification requires."""
 
 import asyncio
 import logging
@@ -60,7 +60,7 @@ class Deliveries:
         self._rounds: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Sends at once what a transaction of this process has added."""
+        """Sends messages at once that a transaction of this process has added."""
         self._woken.set()
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Deliveries:
             await asyncio.gather(*self._rounds, return_exceptions=True)
 
     async def _wait(self) -> None:
-        """Waits until woken, or until the next full second, in which the attempts become due that are due then."""
+        """Waits until woken, or until the next full second, because attempts become due at full seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_INTERVAL * 1.01 - self._clock() % POLL_INTERVAL):
                 await self._woken.wait()
@@ -133,7 +133,7 @@ class Deliveries:
             self.wake()
 
     async def _attempt(self, message: Message) -> AttemptResult:
-        begun, status, reason = time.monotonic(), None, None
+        started, status, reason = time.monotonic(), None, None
         headers = {"Content-Type": "application/json", **_signature(message, self._clock())}
         sending = self._outgoing.request(
             "POST", message.url, seconds=self.timeout, headers=headers, content=message.body.encode()
@@ -143,18 +143,18 @@ class Deliveries:
                 status = response.status
         except OutgoingError as error:
             reason = error.reason
-        return AttemptResult(status, reason, round(1000 * (time.monotonic() - begun)), self._clock())
+        return AttemptResult(status, reason, round(1000 * (time.monotonic() - started)), self._clock())
 
     async def _record(self, account: str, message: Message, result: AttemptResult) -> None:
         self._metrics.record_attempt(result)
         try:
             ended = await self._database.run_unsynced(receivers.record, message, result)
             if ended is not None:
-                await self._tell_owner(account, message, ended)
+                await self._notify_owner(account, message, ended)
         except StorageError as error:
             log.warning("an attempt was not recorded, and will be repeated: %s", error)
 
-    async def _tell_owner(self, account: str, message: Message, reason: DisabledReason) -> None:
+    async def _notify_owner(self, account: str, message: Message, reason: DisabledReason) -> None:
         """Sends an email about a webhook that has ended."""
         self._metrics.disabled.labels(reason).inc()
         log.info("webhook disabled", extra={"fields": {"webhook_id": message.webhook, "reason": reason}})

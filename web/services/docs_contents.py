@@ -1,4 +1,4 @@
-"""The pages of the documentation, and what is on them: the entries of their contents and of the search."""
+"""The pages of the documentation, and their entries in the contents and in the search."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _NOT_SEARCHED = {"pre", "svg"}
 class DocsPage:
     """A page of the documentation, with the tags of the operations that it describes.
 
-    `name` is that of its template and the path below /docs; the first page has the path /docs.
+    `name` is the name of its template and the path below /docs; the first page has the path /docs.
     """
 
     name: str
@@ -69,7 +69,7 @@ DOCS_PAGES: tuple[DocsPage, ...] = (
 
 @dataclass
 class Entry:
-    """An element with an id: a section, an operation, an option or a code. `text` is that of the element itself."""
+    """An element with an id: a section, an operation, an option or a code. `text` is without nested ones."""
 
     id: str
     title: str = ""

@@ -12,7 +12,7 @@ from math import ceil
 
 @dataclass(frozen=True)
 class Tenant:
-    """Whom the queue is fair to: an account, or a network address that sends trials.
+    """An account, or a network address that sends trials: the queue is fair between tenants.
 
     Runs at most `max_jobs` at a time. `address` is the one that the account was registered from, if it is known. Of a
     tenant that `is_new`, few conversions have succeeded so far.
@@ -38,7 +38,7 @@ class QueuedJob:
 
     A job that is not `ready` keeps its place in the queue, but does not start. `seconds` is how long a process ran the
     job, if it has succeeded and cost its tenant a credit: other jobs prove nothing. `shared_id` is its name in a queue
-    that processes share. Nobody waits for the response of a `background` job.
+    that processes share. No client waits for the response of a `background` job.
     """
 
     tenant: Tenant
@@ -73,9 +73,9 @@ class FairQueue:
     until it has started, so that small jobs do not starve a large one. A job larger than the budget runs alone.
 
     `standing` limits the slots of a tenant. Of two or more slots, one is kept for proven tenants while `keeps_slot`.
-    Jobs in the background start if no other one can, and use at most half of the slots while `requests_come`. Those
-    that have started in further slots continue, and are in nobody's way: then, more jobs run than there are slots. They
-    use at most half of the memory, but one of them may use more.
+    Jobs in the background start if no other one can, and use at most half of the slots while `requests_come`. If they
+    already run in more, they continue without blocking other jobs: then, more jobs run than there are slots. They use
+    at most half of the memory, but one of them may use more.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class Files:
         return await self._database.read(files.get_all, account_id, file_ids)
 
     async def list_page(self, account_id: str, *, processed: bool | None, limit: int, cursor: str | None) -> Page[File]:
-        """Returns at most `limit` files of the account, newest first, after those of the page before the cursor."""
+        """Returns at most `limit` files of the account, newest first, after the files before the cursor."""
         return await self._database.read(files.list_page, account_id, processed=processed, limit=limit, cursor=cursor)
 
     async def link(self, file: File, seconds: int) -> Link:
@@ -319,7 +319,7 @@ def stem(client_name: str) -> str:
 
 
 def result_name(client_name: str, options: OptionValues, target: FileFormat, outcome: Outcome) -> str:
-    """The name of a result: that of the client's file, unless the option `filename` gives another one."""
+    """The name of a result: as of the client's file, unless the option `filename` is a template for it."""
     template = str(options.get(FILENAME.name, "{name}.{ext}"))
     size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
     name = file_name(template, stem(client_name), target, size, container=outcome.container)

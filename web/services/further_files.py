@@ -31,7 +31,7 @@ class FurtherFiles:
     ) -> Mapping[str, File]:
         """Returns the files by the names of the options, without those that the request has `sent` itself.
 
-        With `outputs`, whose options include those of the request, the names are those of `own_file`. Raises
+        With `outputs`, whose options include the options of the request, `own_file` makes the names. Raises
         InvalidParameter if the account has no such file.
         """
         found = await self._find(account_id, options, sent)

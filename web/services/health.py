@@ -22,7 +22,7 @@ log = logging.getLogger("convertd.health")
 MAX_SECONDS = 5.0
 """A check that runs for longer has failed."""
 
-_PATIENCE = 0.5  # seconds for checks to end before a state is returned
+_CHECK_WAIT = 0.5  # seconds for checks to end before a state is returned
 _INTERVAL = 15  # seconds between updates of the metrics
 _NO_EXECUTOR = "the executor cannot run jobs"
 _WITHOUT_REDIS = "Redis does not respond"
@@ -122,7 +122,7 @@ class Readiness:
         for reason in self._checks.keys() - self._running.keys():
             self._started[reason] = monotonic()
             self._running[reason] = asyncio.create_task(self._run_check(reason))
-        await asyncio.wait([*self._running.values()], timeout=_PATIENCE)
+        await asyncio.wait([*self._running.values()], timeout=_CHECK_WAIT)
         return [reason for reason in self._checks if self._is_late(reason) or not self._succeeded[reason]]
 
     def _is_late(self, reason: str) -> bool:

@@ -1,7 +1,7 @@
 """Changes of jobs, for clients that wait for them.
 
-Those by this process are found at once, and with PostgreSQL those by other servers soon, otherwise within a second. All
-jobs that are waited for are read together.
+Changes by this process are found at once, and with PostgreSQL changes by other servers soon, otherwise within a second.
+All jobs that are waited for are read together.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Watcher:
 
 
 class JobChanges:
-    """Reads jobs that clients wait for, every second and when it is told that one has changed."""
+    """Reads jobs that clients wait for, every second and after a message that one has changed."""
 
     def __init__(self, database: Database, messages: JobMessages) -> None:
         self._database = database
@@ -69,13 +69,13 @@ class JobChanges:
         self._due = asyncio.Event()
         self._closed = False
 
-    def tell(self, job_id: str) -> None:
-        """Tells all servers that this one has changed a job."""
+    def publish(self, job_id: str) -> None:
+        """Notifies all servers that this one has changed a job."""
         self.note(job_id)
         self._messages.send(CHANGED, job_id)
 
     def note(self, job_id: str) -> None:
-        """Tells clients that wait for a job that it has changed."""
+        """Notifies clients that wait for a job that it has changed."""
         if job_id in self._watchers:
             self._due.set()
 

@@ -1,7 +1,7 @@
 """Messages that servers of one PostgreSQL send to each other about jobs.
 
-They are sent after the transactions that they tell of, those of a short time in one statement. PostgreSQL would commit
-transactions that send messages one after the other. What is lost is found within a second without it.
+They are sent after the transactions that they report, several in one statement: PostgreSQL would commit transactions
+that send messages one after the other. Without a message, a change is found within a second.
 """
 
 import asyncio
@@ -41,19 +41,19 @@ class JobMessages:
         self._due.set()
 
     async def flush(self) -> None:
-        """Sends what is to be sent. If that fails, the messages are lost."""
+        """Sends the pending messages. If that fails, they are lost."""
         messages, self._unsent = list(self._unsent), {}
         try:
             await self._database.notify(_CHANNEL, messages)
         except Exception as error:
             known = isinstance(error, StorageError)
-            log.warning("other servers were not told of changes of jobs: %s", error, exc_info=None if known else error)
+            log.warning("other servers were not notified of changed jobs: %s", error, exc_info=None if known else error)
 
-    async def run(self, hear: Callable[[str, str], None]) -> None:
-        """Sends, and calls `hear` with the subject and the id of the job of each message, until cancelled."""
+    async def run(self, receive: Callable[[str, str], None]) -> None:
+        """Sends messages, and calls `receive` with the subject and the job's id of each message, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._send())
-            tasks.create_task(self._database.listen(_CHANNEL, lambda message: hear(*message.partition(" ")[::2])))
+            tasks.create_task(self._database.listen(_CHANNEL, lambda message: receive(*message.partition(" ")[::2])))
 
     async def _send(self) -> None:
         while True:

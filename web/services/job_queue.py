@@ -54,8 +54,8 @@ class JobQueue:
 
     `on_end` is called when a job leaves the queue.
 
-    After `share`, the limits are those of several processes together, and so is the order. This process has an equal
-    share of slots and memory: expected waits are for that, and its jobs run within it while Redis fails.
+    After `share`, several processes have the limits and the order in common. This process has an equal share of slots
+    and memory: expected waits are for that, and its jobs run within it while Redis fails.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class JobQueue:
         self.resize(slots, memory)
 
     def share(self, url: str, pool: str, process: str, lease: float | None = None) -> None:
-        """Shares the limits of tenants with all processes that use the Redis, slots and memory with those of the pool.
+        """Shares the limits of tenants with all processes that use the Redis, slots and memory only within the pool.
 
         `process` names this process, whose jobs end `lease` seconds after it was killed. Jobs start only during `run`.
         """
@@ -130,7 +130,7 @@ class JobQueue:
     def admit(self, tenant: Tenant, *, background: bool = False) -> Iterator[QueuedJob]:
         """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does.
 
-        A job in the `background` is not refused: nobody waits for the response.
+        A job in the `background` is not refused: no client waits for the response.
         """
         if not background:
             self.check(tenant)
@@ -200,7 +200,7 @@ class JobQueue:
             waiter.set()
 
     def _enter(self, job: QueuedJob) -> None:
-        """Lets a job wait that is ready."""
+        """Queues a job that is ready, and starts jobs that may start."""
         if self._shared is not None:
             from storage.redis_queue import SharedJob  # noqa: PLC0415, as above
 
@@ -237,7 +237,7 @@ class JobQueue:
             if job.background:
                 self._background_seconds.append(max(self._clock() - job.started_at, _SHORTEST))
             if error is not None:
-                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be given back
+                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be queued again
                     self._records.record_failure(job.tenant, error)
             elif job.seconds is not None:
                 self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)
@@ -247,16 +247,16 @@ class JobQueue:
     def _start_next(self) -> None:
         if not self._closed and (self._shared is None or self._shared.failing):
             for job in self._queue.start_next(self._clock()):
-                self._tell_started(job)
+                self._notify_started(job)
 
     def _start_shared(self, shared_id: str) -> None:
-        """Starts a job whose turn has come among those of all processes, unless it has ended meanwhile."""
+        """Starts a job that is next among the jobs of all processes, unless it has ended meanwhile."""
         job = self._shared_jobs.get(shared_id)
         if job is not None and job.started_at is None and not self._closed:
             self._queue.start(job, self._clock())
-            self._tell_started(job)
+            self._notify_started(job)
 
-    def _tell_started(self, job: QueuedJob) -> None:
+    def _notify_started(self, job: QueuedJob) -> None:
         if self._shared is not None:
             self._shared.set_running(job.shared_id)
         if job in self._waiters:

@@ -1,7 +1,7 @@
-"""What the earlier jobs of a tenant say about its next ones: the only place where a tenant is restricted.
+"""Records of the earlier jobs of tenants: the only place where a tenant is restricted.
 
 A job counts by the time of the process that ran it, as the executor reports it, without the time in which
-a machine stands still or a cluster is slow. Records are kept in this process.
+a machine is stopped or a cluster is slow. Records are kept in this process.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class JobRecords:
         return bool(self._proven)
 
     def expected_seconds(self, tenant: Tenant) -> float:
-        """Returns how long a job of the tenant holds a slot: by its latest ones, or by those of all."""
+        """Returns how many seconds a job of the tenant holds a slot: by its latest jobs, or by all if it has none."""
         record = self._records.get(_keys(tenant)[0])
         return self._mean_seconds if record is None or record.mean_seconds is None else record.mean_seconds
 

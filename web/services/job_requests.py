@@ -70,7 +70,7 @@ class StoredRequest:
 
     @classmethod
     def of(cls, request: ConversionRequest | BatchRequest) -> "StoredRequest":
-        """Returns what is stored of a request, which can be planned."""
+        """Returns the stored form of a request that can be planned."""
         options, request_id, key_id = dict(request.options), request.context.request_id, request.account.key_id
         if isinstance(request, BatchRequest):
             files = request.file_ids

@@ -1,4 +1,4 @@
-"""Runs the jobs that this server claims, as many as it has slots for, and gives back those that it cannot end."""
+"""Runs the jobs that this server claims, as many as it has slots for, and queues jobs again that it cannot end."""
 
 import asyncio
 import json
@@ -99,13 +99,13 @@ class JobRunner:
                     await self._due.wait()
 
     async def close(self) -> None:
-        """Gives the running jobs back, so that other servers run them. Call it after `run` was cancelled."""
+        """Queues the running jobs again, so that other servers run them. Call it after `run` was cancelled."""
         running = [task for _, task in self._tasks.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         if await self._database.run(job_runs.leave, self._owner):
-            self._jobs.tell_queued()
+            self._jobs.notify_queued()
 
     def _expect(self) -> None:
         self._more = True
@@ -130,7 +130,7 @@ class JobRunner:
             self._more |= await self._database.look_up(job_runs.any_due)
             if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
-                self._jobs.tell_queued()
+                self._jobs.notify_queued()
         self._place_fetched()
         free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
@@ -157,7 +157,7 @@ class JobRunner:
         admitted = place.enter_context(self._job_queue.admit(account.tenant, background=True))
         task = asyncio.create_task(self._run(job, account, place, admitted))
         self._tasks[job.id] = job, task
-        self._jobs.changes.tell(job.id)
+        self._jobs.changes.publish(job.id)
 
     async def _place_after_fetch(self, account: Account, place: ExitStack) -> QueuedJob:
         """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
@@ -174,13 +174,13 @@ class JobRunner:
                 turn.set_result(place.enter_context(self._job_queue.admit(account.tenant, background=True)))
 
     async def _run(self, job: ClaimedJob, account: Account, place: ExitStack, admitted: QueuedJob) -> None:
-        """Runs a job, and ends it or gives it back."""
+        """Runs a job, and ends it or queues it again."""
         try:
             with place:
                 messages = await self._attempt(job, account, place, admitted)
             self._metrics.record_attempt("completed")
             await self._clean_up(job, messages)
-        except asyncio.CancelledError:  # by `_cancel`, or by `close`, which gives it back
+        except asyncio.CancelledError:  # `_cancel` ends it, or `close` queues it again
             self._metrics.record_attempt("cancelled" if job.id in self._lost else "given_back")
         except JobLost:
             self._metrics.record_attempt("cancelled")
@@ -212,17 +212,17 @@ class JobRunner:
             return completion.messages
 
     async def _fail(self, job: ClaimedJob, error: Exception) -> None:
-        """Gives a job back for another attempt, or ends it with the error."""
+        """Queues a job for another attempt, or ends it with the error."""
         public, died = public_error(error), isinstance(error, WorkerCrashed | Killed)
         # An error of the engine would be the same again.
         again = not isinstance(error, ConversionError) and (public.retryable or isinstance(public, ServerError))
         if isinstance(error, _OUTAGES):
             self._paused_until = monotonic() + _PAUSE
-            await self._give_back(job, counted=False)
+            await self._requeue(job, counted=False)
         elif died and job.crashes + 1 < MAX_CRASHES:
-            await self._give_back(job, counted=True, crashed=True)
+            await self._requeue(job, counted=True, crashed=True)
         elif again and job.attempts < MAX_ATTEMPTS:
-            await self._give_back(job, counted=True)
+            await self._requeue(job, counted=True)
         else:
             crash = WorkerCrashed("The processes that ran the conversion were killed or crashed.")
             await self._end(job, crash if died else public)
@@ -230,10 +230,10 @@ class JobRunner:
             fields = {"request_id": StoredRequest.from_text(job.request).request_id}
             log.error("a job failed", exc_info=error, extra={"fields": fields})
 
-    async def _give_back(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
+    async def _requeue(self, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
         self._metrics.record_attempt("repeated" if counted else "given_back")
-        await self._persist(job, partial(job_runs.give_back, job=job, counted=counted, crashed=crashed))
-        self._jobs.tell_queued()
+        await self._persist(job, partial(job_runs.requeue, job=job, counted=counted, crashed=crashed))
+        self._jobs.notify_queued()
 
     async def _end(self, job: ClaimedJob, error: PublicError) -> None:
         self._metrics.record_attempt("failed")
@@ -252,7 +252,7 @@ class JobRunner:
 
     async def _clean_up(self, job: ClaimedJob, messages: int) -> None:
         """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
-        self._jobs.tell_ended(job.id, messages)
+        self._jobs.notify_ended(job.id, messages)
         try:
             await self._files.discard(job.blobs)
         except StoreUnavailable as error:

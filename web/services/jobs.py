@@ -146,7 +146,7 @@ class Jobs:
             return None
         self.on_cancel(job_id)
         self._messages.send(CANCELLED, job_id)
-        self.tell_ended(job_id, cancelled.messages)
+        self.notify_ended(job_id, cancelled.messages)
         await self._files.discard(cancelled.job.blobs)
         return cancelled.job
 
@@ -159,28 +159,28 @@ class Jobs:
         return job
 
     async def run(self) -> None:
-        """Tells other servers about jobs, and acts upon what they tell, until cancelled."""
-        await self._messages.run(self._hear)
+        """Sends messages about jobs to other servers, and receives theirs, until cancelled."""
+        await self._messages.run(self._receive)
 
     async def close(self) -> None:
-        """Tells other servers what is not told yet. Call it after `run` was cancelled."""
+        """Sends the remaining messages. Call it after `run` was cancelled."""
         await self._messages.flush()
 
-    def _hear(self, subject: str, job_id: str) -> None:
+    def _receive(self, subject: str, job_id: str) -> None:
         if subject == QUEUED:
             self.on_accept()
         elif subject == CANCELLED:
             self.on_cancel(job_id)
         self.changes.note(job_id)
 
-    def tell_queued(self) -> None:
-        """Tells all servers that a job waits."""
+    def notify_queued(self) -> None:
+        """Notifies all servers that a job waits."""
         self.on_accept()
         self._messages.send(QUEUED)
 
-    def tell_ended(self, job_id: str, messages: int) -> None:
-        """Tells clients that wait for a job that it has ended, and the sender of `messages` that there are some."""
-        self.changes.tell(job_id)
+    def notify_ended(self, job_id: str, messages: int) -> None:
+        """Notifies clients that wait for a job that it has ended, and wakes the sender if there are `messages`."""
+        self.changes.publish(job_id)
         if messages:
             self._sender.wake()
 
@@ -231,7 +231,7 @@ class Jobs:
             raise
         if isinstance(accepted, AcceptedJob):
             self._metrics.accepted.inc()
-            self.tell_queued()
+            self.notify_queued()
             return accepted
         await self._files.discard(blobs)
         return replayed(accepted)
@@ -251,7 +251,7 @@ def _common(request: ConversionRequest | BatchRequest, stored: StoredRequest) ->
 def finish(
     transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None
 ) -> EndedJob:
-    """Ends the run of a job. Raises JobLost. `values` are those of `job_runs.end`."""
+    """Ends the run of a job. Raises JobLost. `values` are as for `job_runs.end`."""
     return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
 
 

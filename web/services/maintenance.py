@@ -99,7 +99,7 @@ class Maintenance:
         self._metrics = metrics
 
     async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server, and gives their jobs back."""
+        """Releases holds, claims and batches of earlier runs of this server, and queues their jobs again."""
         if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
         await self._database.run(idempotency.recover, self._owner)
@@ -151,7 +151,7 @@ class Maintenance:
         for name in await self._database.read(backfills.pending):
             another = True
             while another and monotonic() < deadline:
-                begun = monotonic()
+                started = monotonic()
                 another = await self._database.run(backfills.run_batch, name)
                 # Processes that wait for the lock of SQLite try to get it every 0.1 s, and must find it free.
-                await asyncio.sleep(max(_PAUSE * (monotonic() - begun), _MIN_PAUSE))
+                await asyncio.sleep(max(_PAUSE * (monotonic() - started), _MIN_PAUSE))

@@ -1,4 +1,4 @@
-"""Examples of options for the documentation: what was asked for, and the picture that it results in."""
+"""Examples of options for the documentation: the request, and the picture that it results in."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +42,7 @@ SOURCES: Mapping[str, ExampleSource] = MappingProxyType(
         "film": ExampleSource("The boat sails from the left to the right", {"width": 160}, is_film=True),
     }
 )
-"""What is converted, by name."""
+"""The files to convert, by name."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class ExamplePicture:
 
 
 def example_pictures(options: Iterable[str]) -> Iterator[ExamplePicture]:
-    """The pictures of the examples of these options, in their order, after those of the files that they convert."""
+    """The pictures of the examples of these options, in their order, after the pictures that they convert."""
     by_option = {example.option: example for example in OPTION_EXAMPLES}
     examples = [by_option[name] for name in options if name in by_option]
     originals = {SOURCES[one.source].picture(one.source): SOURCES[one.source] for one in examples}

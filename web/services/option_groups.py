@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """A group of options: labels by name. `words` are what else people call the options, by name."""
+    """A group of options: labels by name. `words` are other names for the options, by name."""
 
     name: str
     title: str
@@ -191,7 +191,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
 """The groups, those that are used most first."""
 
 MORE = OptionGroup("more", "More", {}, {})
-"""The group of options that no other one names, such as those of further plugins."""
+"""The group of options that no other one names, such as options of further plugins."""
 
 
 def label_of(group: OptionGroup, option: str) -> str:

@@ -72,7 +72,7 @@ class Outgoing:
     """Makes the requests. `allowed` are networks whose addresses are reached besides public ones.
 
     `resolve` finds the addresses of names, by default as the system does. `tls` has the trusted authorities, by default
-    those of the system.
+    the system's.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
 
 
 def _checked(response: Response, max_bytes: int) -> Response:
-    """Returns a response whose body raises OutgoingError if it is too long. Raises it for what is no file."""
+    """Returns a response whose body raises OutgoingError if it is too long. Raises it if the response is no file."""
     if not 200 <= response.status < 300:
         message = f"The URL responds with the status {response.status}."
         raise OutgoingError("http_status", message, response.status)

@@ -41,7 +41,7 @@ class SharedUsage:
         return others > 0 and self._cells[self._number] * others > self.elsewhere
 
     def publish(self, used: int) -> None:
-        """Tells the others how much this process uses."""
+        """Sets how much this process uses, which the others can read."""
         self._cells[self._number] = used
 
 
@@ -49,7 +49,7 @@ class SharedUsage:
 class ServerProcess:
     """One of the `count` processes of a server, by its `number` from 0. A server of one process needs no arguments.
 
-    `connections` counts those of clients. `memory` and `space` are the bytes of uploads and results in progress, in
+    `connections` counts clients' connections. `memory` and `space` are the bytes of uploads and results in progress, in
     memory and on the disk. `checkout_code` is the code of the simulated checkout. `parent` is a descriptor that is
     readable once the parent has ended; on `ready`, the parent waits for a byte. Only the process that `announces` logs
     what concerns the whole server.
@@ -66,11 +66,11 @@ class ServerProcess:
     ready: int | None = None
 
     def folder(self, data_dir: Path) -> Path:
-        """Returns the folder for what only this process uses. That of the first process is the data folder itself."""
+        """Returns the folder for what only this process uses: for the first process, the data folder itself."""
         return data_dir if self.number == 0 else data_dir / f"process-{self.number + 1}"
 
-    def tell_ready(self) -> None:
-        """Tells the parent that this process serves requests."""
+    def report_ready(self) -> None:
+        """Reports to the parent that this process serves requests."""
         if self.ready is not None:
             with suppress(BrokenPipeError):  # the parent has ended
                 os.write(self.ready, b"1")
@@ -78,7 +78,7 @@ class ServerProcess:
 
 
 class ProcessGroup:
-    """What the parent of `count` processes has created for all of them before it forks the first one."""
+    """Objects that `count` processes share, which their parent creates before it forks the first one."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Which network addresses are public: those of other people's hosts on the internet, and nothing near this server."""
+"""Which network addresses are public: hosts of others on the internet, and nothing near this server."""
 
 import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -6,8 +6,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Besides the private, local, reserved and documentation networks that `ipaddress` knows. Which those are depends on the
-# release of Python.
+# Besides the private, local, reserved and documentation networks that `ipaddress` knows. Which ones it knows depends
+# on the release of Python.
 _SPECIAL_IPV4 = tuple(
     map(
         IPv4Network,

@@ -1,4 +1,4 @@
-"""Recipes: what people do most, each as a command and as a request. Every sentence is executed by a test."""
+"""Recipes: the most frequent tasks, each as a command and as a request. Every sentence is executed by a test."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ RECIPES: tuple[Recipe, ...] = (
         "compress smaller than maximum file size limit MB upload email max_bytes",
         (
             "The file has at most 200,000 bytes, at the best quality at which it has.",
-            "JSON responses tell that quality as `quality_used`.",
+            "JSON responses have that quality as `quality_used`.",
         ),
         "convertd convert --max-bytes 200000 photo.heic small.jpg",
         _convert("photo.heic", "small.jpg", output_format="jpeg", max_bytes="200000"),

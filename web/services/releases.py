@@ -1,4 +1,4 @@
-"""Releases: transactions that give back what requests hold in the database, repeated until it responds."""
+"""Releases: transactions that free what requests hold in the database, repeated until it responds."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ class Releases:
         if (error := release.exception()) is None:
             self._responds = True
         else:
-            log.error("a release failed: what it is for is held until its lease expires", exc_info=error)
+            log.error("a release failed: what the request holds stays held until its lease expires", exc_info=error)
 
 
 async def retry_while_busy(attempt: Callable[[], Coroutine[Any, Any, T]], deadline: float) -> T:

@@ -24,10 +24,10 @@ FETCH_SECONDS = 30.0
 """The time in which all files of a request have to arrive."""
 
 TRIES = 3
-"""How often a result is sent at most."""
+"""The maximum number of attempts to send a result."""
 
 TRY_SECONDS = 20.0
-"""The time of each try to send a result."""
+"""The seconds of each attempt to send a result."""
 
 _PAUSE = 1.0  # seconds before another try
 _MAX_NAME = 4096  # characters of a file name that are read
@@ -42,7 +42,7 @@ class ExportFailed(ConversionError):
 class RemoteFiles:
     """Fetches files and sends results. An account fetches as many files at a time as it may have conversions running.
 
-    `seconds` is the time in which all files of a request have to arrive, `try_seconds` that of a try to send a result.
+    All files of a request have to arrive within `seconds`; an attempt to send a result may take `try_seconds`.
     """
 
     def __init__(

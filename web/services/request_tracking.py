@@ -134,7 +134,7 @@ class RequestLog:
 
 
 def _details(context: RequestContext, error: PublicError | None, options: OptionValues) -> str | None:
-    """What the dashboard shows of a request besides its row, as JSON; None if there is nothing."""
+    """Details of a request for the dashboard, besides its row, as JSON; None if there are none."""
     texts = {name: value[:_TEXT_LENGTH] if isinstance(value, str) else value for name, value in options.items()}
     shown = {
         "input_format": context.input_format,

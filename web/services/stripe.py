@@ -66,7 +66,7 @@ class Event(_StripeObject):
 
 
 class StripeCustomer(_StripeObject):
-    """A buyer, as far as the checkout asks."""
+    """The details of a buyer that the checkout asks for."""
 
     name: str | None = None
     address: dict[str, str | None] | None = None
@@ -299,7 +299,7 @@ class Payments:
 def open_payments(
     settings: Settings, database: Database, idempotency: IdempotencyService, metrics: CreditMetrics, code: str
 ) -> Payments:
-    """Payments through Stripe if its keys are set; simulated, with the code, if the settings say so; else disabled."""
+    """Payments through Stripe if its keys are set; simulated, with the code, if enabled; else disabled."""
     root = settings.base_url.removesuffix("/api/v1")
     key, secret = settings.stripe_secret_key, settings.stripe_webhook_secret
     provider: Provider | None = None

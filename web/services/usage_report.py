@@ -136,7 +136,7 @@ def error_summary(requests: Sequence[LoggedRequest]) -> list[tuple[str, int, int
 
 
 def request_facts(request: LoggedRequest, details: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What to show of a request besides its row, its warnings and its error: names and values."""
+    """Details of a request to show besides its row, its warnings and its error: names and values."""
     formats = " → ".join(details[name] for name in ("input_format", "output_format") if name in details)
     options = {name: json.dumps(value, ensure_ascii=False) for name, value in details.get("options", {}).items()}
     times = f"{details['work_ms']} of {request.milliseconds} ms" if "work_ms" in details else ""

@@ -27,7 +27,7 @@ MEMORY_LIMIT = 1 << 20
 
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
-_SCARCE = 4  # if less than 1/4 of the space is free, files of slow clients are given up
+_SCARCE = 4  # if less than 1/4 of the space is free, requests of slow clients are ended
 DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
@@ -196,8 +196,8 @@ class WorkFiles:
     than an equal share lose their largest files whose clients are slow.
 
     `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
-    `open_files` the number of files by account. `memory` and `space` are those of all processes of the server together,
-    which tell each other their `usage`; accounts are counted by each process.
+    `open_files` the number of files by account. `memory` and `space` limit all processes of the server together, which
+    share their `usage`; accounts are counted by each process.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class WorkFiles:
         self._memory_usage.publish(self.used_memory)
 
     def _reclaim(self) -> None:
-        """Gives up a file, unless the space of the last one is not free yet."""
+        """Ends the request of one slow client, unless the space of the previous one is not free yet."""
         if any(file.given_up for file in self._on_disk):
             return
         equal_share = self._space // (len(self.used_space) + 1)

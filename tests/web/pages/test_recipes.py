@@ -139,7 +139,7 @@ def _largest_quality(folder: Path, _server: Running) -> None:
         assert 100_000 < len(content) <= 200_000
 
 
-def _tells_the_quality(folder: Path, server: Running) -> None:
+def _has_the_quality(folder: Path, server: Running) -> None:
     form = {"output_format": "jpeg", "max_bytes": "200000"}
     content = (folder / "limit" / "photo.heic").read_bytes()
     response = http.post(f"{server.api}/convert/json", headers=server.auth, data=form, files={"file": content})
@@ -226,7 +226,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "The picture fills a square of 256 pixels.": _has_size("avatar.jpg", "avatar", 256, 256),
         "`gravity=attention` keeps the part that draws attention, such as a face.": _keeps_the_square,
         "The file has at most 200,000 bytes, at the best quality at which it has.": _largest_quality,
-        "JSON responses tell that quality as `quality_used`.": _tells_the_quality,
+        "JSON responses have that quality as `quality_used`.": _has_the_quality,
         "By default, results have no position, serial number or owner.": _no_location,
         "`metadata=none` removes all other metadata, too.": _no_metadata,
         "Every page becomes a picture with 200 pixels per inch.": _pages_are_pictures,

@@ -117,7 +117,7 @@ class PlannedResult:
     ] = None
     file_count: Annotated[Count, Field(ge=1, description="Files in the `container`.", examples=[1])] = 1
     warnings: Annotated[
-        tuple[WarningRecord, ...], Field(description="What the result would lose, as far as the header tells it.")
+        tuple[WarningRecord, ...], Field(description="What the result would lose, as far as the header shows it.")
     ] = ()
 
 
@@ -134,7 +134,7 @@ class PlannedConversion(Flat):
 
     @classmethod
     def of_several(cls, outputs: Sequence[PlannedResult], output_format: str) -> "PlannedConversion":
-        """The conversion whose results are in a ZIP. Its facts are those of the first one, or sums."""
+        """The conversion whose results are in a ZIP. Its fields are sums, or have the values of the first output."""
         whole = replace(
             outputs[0],
             output_format=output_format,

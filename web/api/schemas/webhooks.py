@@ -10,7 +10,7 @@ from storage.tables.deliveries import Attempt
 from storage.tables.webhooks import StoredWebhook
 from web.api.values import Flat, Inline, Message
 
-_NEW_SECRET = "Store this secret safely. It is not shown again. A secret that it replaces signs, too, for 24 hours."
+_NEW_SECRET = "Store this secret safely. It is not shown again. The secret that it replaces also signs for 24 hours."
 
 Secret: TypeAlias = Annotated[
     str,

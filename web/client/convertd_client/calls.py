@@ -62,7 +62,7 @@ class Calls(JobCalls):
     ) -> Result:
         """Converts a file. Writes the result to the file `to`, or returns it as `content`.
 
-        The options `outputs` and `preset` can say what the result is, instead of the target. Without a source, the
+        The options `outputs` and `preset` can determine the result, instead of the target. Without a source, the
         server fetches the file from the `url`. `name` replaces the filename of the source. `conversion` returns the
         options of a pair of formats; paths, bytes and open files are sent as files. If the result is a ZIP archive, the
         file has the suffix .zip. Raises OSError before the request if the file cannot be written, FileExistsError if it

@@ -69,7 +69,7 @@ class JobCalls:
         webhook_url: str | None = None,
         **options: Unpack[ConvertOptions],
     ) -> schema.Job:
-        """Converts files of a batch in the background. The `result` of the job is that of `convert_batch`."""
+        """Converts files of a batch in the background. The `result` of the job is as of `convert_batch`."""
         path, job = f"/batch/{quoted(batch_id)}/convert", {"tag": tag, "webhook_url": webhook_url}
         body = {**options, "file_ids": [*file_ids], "output_format": target}
         body |= {field: value for field, value in job.items() if value is not None}

@@ -20,7 +20,7 @@ class ConvertOptions(TypedDict, total=False):
     export_headers: Mapping[str, str]  # Headers of the request to `export_url`, as JSON.
     # Several results instead of one: a list of objects, each with `output_format`, options and a `name`.
     outputs: tuple[Mapping[str, Any], ...]
-    preset: str  # The preset of the account whose fields the request has, where it does not have its own.
+    preset: str  # The preset of the account whose fields the request uses, unless it has its own.
     # The name of the result: text with the fields {name}, of the upload without its extension, {ext}, {format}, …
     filename: str
     # With the output format `auto`: the formats of which the smallest file is the result, among those that keep …
@@ -43,11 +43,11 @@ class ConvertOptions(TypedDict, total=False):
     pad: str
     background: str  # #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads `contain`.
     at: float  # Seconds into a clip: the frame shown then.
-    # Color space into which the pixels are converted: p3 is that of current screens, cmyk that of …
+    # Color space into which the pixels are converted: p3 is for current screens, cmyk uses `output_profile`, by …
     color_space: Literal["keep", "srgb", "gray", "p3", "cmyk"]
     # ICC profile to which the colors are converted, and which the result has: srgb, p3, adobe-rgb, fogra39 …
     output_profile: str | PathLike[str] | bytes | BinaryIO
-    # How colors outside of those of the new profile are changed; relative keeps all others.
+    # How colors that the new profile lacks are changed; relative keeps all others.
     intent: Literal["perceptual", "relative", "saturation", "absolute"]
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
     exposure: float  # Brightens or darkens pictures with linear light, in stops.
@@ -375,7 +375,7 @@ class Inspection:
     pages: int | None = None  # Pages or frames of the result.
     container: str | None = None  # Set if the result would be an archive.
     file_count: int  # Files in the `container`.
-    warnings: tuple[FidelityWarning, ...]  # What the result would lose, as far as the header tells it.
+    warnings: tuple[FidelityWarning, ...]  # What the result would lose, as far as the header shows it.
     outputs: tuple[Mapping[str, Any], ...] = ()  # The results, in the order of the field `outputs`.
 
 

@@ -33,7 +33,7 @@ def verify_webhook(
     """Returns the message of a request to a webhook. Raises InvalidWebhook.
 
     `body` is the body as it arrived, `secret` the `whsec_…` of the webhook. The clocks of both servers may differ by
-    `tolerance` seconds: an older request may be one that somebody has recorded.
+    `tolerance` seconds: an older request may be a recorded one that is sent again.
     """
     content = body.encode() if isinstance(body, str) else body
     sent = {name.lower(): value for name, value in headers.items()}
