@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks pairs | quality | memory | server | peers | soak | cluster`."""
+"""Benchmarks: `python -m benchmarks MODE`; README.md lists the modes."""

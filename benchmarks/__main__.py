@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -42,12 +43,15 @@ def run_server(rounds: Rounds = 3, seconds: Seconds = 6, json_file: Json = None,
 def run_peers(
     rounds: Rounds = 3,
     seconds: Seconds = 4,
+    only: Annotated[str, typer.Option(help="Measure the workloads with this in their titles.")] = "",
     cache: Cache = _CACHE,
     json_file: Json = None,
     readme: Readme = False,
 ) -> None:
-    """The same for thumbor, ipx, fastify with sharp, and Starlette with pyvips, next to convertd."""
-    publish("peers", peers.measure(rounds, seconds, cache), json_file, readme=readme)
+    """convertd next to other servers, and next to libraries that repeat the same conversion without a server."""
+    loads = [load for load in peers.LOADS if only in load[0].title]
+    with closing(peers.measure(rounds, seconds, cache, loads)) as reports:  # servers end also if printing fails
+        publish("peers", reports, json_file, readme=readme)
 
 
 @cli.command("pairs")

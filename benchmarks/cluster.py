@@ -13,7 +13,8 @@ from benchmarks import server
 from benchmarks.measure import Run, Variant, cpu_seconds, interleaved, load, p50_ms, table, throughput_ratio
 from benchmarks.processes import WORKERS, ConvertdWorker, SchedulerProcess
 from benchmarks.report import COLUMNS, Report, Row, at_least, at_most, equals
-from benchmarks.server import LARGE, TINY, Runs, Workload
+from benchmarks.server import Runs
+from benchmarks.workloads import LARGE, TINY, Workload
 
 _LOADS = ((TINY, 1), (TINY, 16), (LARGE, WORKERS))  # workloads and numbers of connections
 _LOCAL, _CLUSTER = "local", "cluster of two workers"

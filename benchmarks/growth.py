@@ -17,7 +17,8 @@ from benchmarks.measure import cpu_seconds
 from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.report import COLUMNS, Report, Row, equals
 from benchmarks.s3_server import S3Server
-from benchmarks.server import TINY, Server
+from benchmarks.server import Server
+from benchmarks.workloads import TINY
 from storage.database import Database
 from storage.tables import ledger_audit
 
@@ -109,7 +110,10 @@ def _kinds(client: httpx.Client, convertd: Server, content: bytes) -> Mapping[st
 
     def stored() -> None:
         uploaded = client.post(f"{api}/files/upload", headers=authorization, files=files).raise_for_status()
-        url, target = f"{api}/files/{uploaded.json()['data']['file_id']}", {"output_format": TINY.output_format}
+        url, target = (
+            f"{api}/files/{uploaded.json()['data']['file_id']}",
+            {"output_format": TINY.options["output_format"]},
+        )
         client.post(f"{url}/convert", headers=authorization, json=target).raise_for_status()
         client.get(f"{url}/download", headers=authorization).raise_for_status()
         client.delete(url, headers=authorization).raise_for_status()

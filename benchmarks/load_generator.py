@@ -12,7 +12,7 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from ipaddress import IPv4Address
@@ -35,8 +35,8 @@ class LoadPlan:
     """Load for `seconds`: `rate` requests per second, or else `concurrency` requests at any time.
 
     Requests are distributed over the API keys. Each key is used from its own IP address. `file` is the path of the file
-    to convert, posted after the form fields; without one, requests are GET requests. Empty keys are not sent. `headers`
-    are lines without their ends.
+    to convert, posted `copies` times as `file_field` after the form fields; without one, requests are GET requests.
+    Empty keys are not sent. `headers` are lines without their ends.
     """
 
     url: str
@@ -47,6 +47,8 @@ class LoadPlan:
     concurrency: int = 0
     fields: tuple[tuple[str, str], ...] = (("output_format", "webp"),)
     headers: tuple[str, ...] = ()
+    file_field: str = "file"
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Client:
         headers = "".join(f"{line}\r\n" for line in lines)
         self.request = f"GET {parts.path} HTTP/1.1\r\n{headers}\r\n".encode()
         if plan.file:
-            body = _form(plan.fields, Path(plan.file).read_bytes())
+            body = _form(plan)
             headers += f"Content-Type: multipart/form-data; boundary={_BOUNDARY}\r\nContent-Length: {len(body)}\r\n"
             self.request = f"POST {parts.path} HTTP/1.1\r\n{headers}\r\n".encode() + body
 
@@ -103,11 +105,11 @@ class Client:
         return Connection(self)
 
 
-def _form(fields: Iterable[tuple[str, str]], content: bytes) -> bytes:
+def _form(plan: LoadPlan) -> bytes:
     disposition = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name="
-    values = "".join(f'{disposition}"{name}"\r\n\r\n{value}\r\n' for name, value in fields)
-    file = f'{disposition}"file"; filename="a"\r\n\r\n'
-    return f"{values}{file}".encode() + content + f"\r\n--{_BOUNDARY}--\r\n".encode()
+    values = "".join(f'{disposition}"{name}"\r\n\r\n{value}\r\n' for name, value in plan.fields).encode()
+    file = f'{disposition}"{plan.file_field}"; filename="a"\r\n\r\n'.encode() + Path(plan.file).read_bytes() + b"\r\n"
+    return values + file * plan.copies + f"--{_BOUNDARY}--\r\n".encode()
 
 
 class Connection:

@@ -9,7 +9,8 @@ from benchmarks import server
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.measure import memory
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals
-from benchmarks.server import LARGE, TINY, Server
+from benchmarks.server import Server
+from benchmarks.workloads import LARGE, TINY
 from engine.executor.pool import IDLE_SECONDS
 
 _BURSTS = ((TINY, 16), (LARGE, 4))  # workloads and numbers of connections

@@ -52,7 +52,11 @@ class ServerProcess(ABC):
         return False
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # also the end of this program by a signal meanwhile
+            self.kill()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

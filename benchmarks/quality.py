@@ -18,7 +18,7 @@ from types import MappingProxyType
 from PIL import Image
 
 from benchmarks import samples
-from benchmarks.peers import NODE, Environment
+from benchmarks.environments import NODE, Environment
 from benchmarks.report import COLUMNS, Report, Row, required
 from engine import pipeline
 from engine.registry import Registry, load_registry

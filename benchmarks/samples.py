@@ -8,10 +8,14 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine import pipeline
+from engine.mupdf import pymupdf
 from engine.registry import Registry
 
-TINY, PHOTO, LARGE_PHOTO = (64, 64), (1740, 1156), (4288, 2848)  # 2 and 12 megapixels
+TINY, PHOTO, LARGE_PHOTO, HUGE_PHOTO = (64, 64), (1740, 1156), (4288, 2848), (6000, 4000)  # 2, 12 and 24 megapixels
+DRAWING = (1000, 700)
+PAGE = (600, 840)  # points
 _SHAPES = 400  # circles in the vector picture
+_SENTENCE, _SENTENCES = "Files are converted from one format into another. ", 60  # of a page of the document
 _DNG_TAGS = (  # code, TIFF type, count, value
     (33421, 3, 2, (2, 2)),  # CFARepeatPatternDim
     (33422, 1, 4, bytes((0, 1, 1, 2))),  # CFAPattern: red, green, green, blue
@@ -51,7 +55,7 @@ def inputs(registry: Registry, size: tuple[int, int] = PHOTO) -> dict[str, bytes
 
     Of the camera formats, only DNG can be written.
     """
-    picture, vector = encoded(size, "PNG"), _svg()
+    picture, vector = encoded(size, "PNG"), drawing()
     made = {"png": picture, "svg": vector, "psd": _psd(size), "dng": _dng(size)}
     for name in {plan.source.name for plan in registry.catalogue()} - made.keys():
         for source, content in (("svg", vector), ("png", picture)):
@@ -62,13 +66,25 @@ def inputs(registry: Registry, size: tuple[int, int] = PHOTO) -> dict[str, bytes
     return made
 
 
-def _svg() -> bytes:
+def drawing() -> bytes:
+    """Returns an SVG of 400 circles."""
     random = np.random.default_rng(seed=7)
     shapes = "".join(
         f'<circle cx="{x}" cy="{y}" r="{radius}" fill="#{color:06x}"/>'
-        for x, y, radius, color in random.integers(0, (1000, 700, 60, 1 << 24), (_SHAPES, 4))
+        for x, y, radius, color in random.integers(0, (*DRAWING, 60, 1 << 24), (_SHAPES, 4))
     )
-    return f'<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="700">{shapes}</svg>'.encode()
+    width, height = DRAWING
+    return f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}">{shapes}</svg>'.encode()
+
+
+def document(pages: int) -> bytes:
+    """Returns a PDF with pages of text."""
+    width, height = PAGE
+    with pymupdf.open() as made:
+        for number in range(1, pages + 1):
+            page = made.new_page(width=width, height=height)
+            page.insert_textbox((50, 50, width - 50, height - 50), f"Page {number}. {_SENTENCE}" * _SENTENCES)
+        return bytes(made.tobytes())
 
 
 def _psd(size: tuple[int, int]) -> bytes:

@@ -11,7 +11,8 @@ from benchmarks.measure import Variant, interleaved, table, throughput_ratio
 from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import COLUMNS, Report, Row, at_least, equals
-from benchmarks.server import TINY, Runs
+from benchmarks.server import Runs
+from benchmarks.workloads import TINY
 
 _CONNECTIONS = 32
 _ACCOUNTS = 16

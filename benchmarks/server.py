@@ -2,21 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from io import BytesIO
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from time import monotonic, perf_counter, process_time, sleep
+from time import monotonic, sleep
 from types import MappingProxyType
 
 import httpx
-from PIL import Image
 
-from benchmarks import samples
+from benchmarks.libraries import PILLOW
 from benchmarks.load_generator import LoadPlan
 from benchmarks.measure import (
     Run,
@@ -31,50 +27,24 @@ from benchmarks.measure import (
     table,
     throughput_ratio,
 )
-from benchmarks.processes import WORKERS, ConvertdServer, free_port
+from benchmarks.processes import ConvertdServer, free_port
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, required
+from benchmarks.workloads import PHOTO, TINY, Workload
 from storage.database import Database, Transaction
 from storage.tables import accounts, api_keys, ledger
-
-LOOPS = "2 Pillow loops"
-"""The name of the variant without a server."""
 
 FREE = "free account"
 """The name of a load of 16 connections of an account that has bought nothing."""
 
-_IN_TURN = {8: 5, 16: 5, 64: 5, 256: 8}  # numbers of accounts that take turns, and the CPU time allowed, in ms
+IN_TURN: Mapping[int, int] = MappingProxyType({8: 5, 16: 5, 64: 5, 256: 8})
+"""Numbers of accounts that take turns, and the CPU time allowed for a request, in ms."""
+
 _CREDITS = 10**6
 _ONE_JOB_PER_PROCESS = {"CONVERTD_JOBS_PER_PROCESS": "1"}
 _IDLE_SECONDS = 2.0  # pause after the start; idle memory is measured at its end
 _START_TIMEOUT, _POLL_INTERVAL = 60.0, 0.02  # seconds
 
 Runs = Mapping[str, Sequence[Run]]
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A conversion of a generated file, which `write` puts into a folder."""
-
-    title: str
-    file: str
-    size: tuple[int, int]
-    encoder: str
-    output_format: str
-    quality: int
-
-    def write(self, folder: Path) -> None:
-        """Writes the input file."""
-        (folder / self.file).write_bytes(samples.encoded(self.size, self.encoder))
-
-    @property
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """The form fields of the request."""
-        return ("output_format", self.output_format), ("quality", str(self.quality))
-
-
-TINY = Workload("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", "jpeg", 85)
-PHOTO = Workload("2 megapixel JPEG to WebP", "photo.jpg", samples.PHOTO, "JPEG", "webp", 80)
-LARGE = Workload("12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, "JPEG", "webp", 80)
 
 
 @dataclass(frozen=True)
@@ -97,8 +67,16 @@ class Server:
 
     def plan(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> LoadPlan:
         """Returns a load of that many connections, with the input file in `folder`."""
-        url, keys, file = f"{self.process.api}/convert", self.keys[:accounts], str(folder / workload.file)
-        return LoadPlan(url, keys, file, seconds, concurrency=connections, fields=workload.fields)
+        return LoadPlan(
+            f"{self.process.api}/{workload.endpoint}",
+            self.keys[:accounts],
+            str(folder / workload.file),
+            seconds,
+            concurrency=connections,
+            fields=workload.fields,
+            file_field=workload.file_field,
+            copies=workload.copies,
+        )
 
     def variant(self, workload: Workload, folder: Path, seconds: float, connections: int, accounts: int = 1) -> Variant:
         """Returns a variant that runs the plan, with the CPU time of the server's processes."""
@@ -121,8 +99,8 @@ def running(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), pr
 def _create_accounts(url: str) -> tuple[str, ...]:
     """Creates the accounts of a server that has not started. Returns their API keys."""
     database = Database(url)
-    keys = [database.run_blocking(_create_account, number, paid=True) for number in range(max(_IN_TURN))]
-    free_key = database.run_blocking(_create_account, max(_IN_TURN), paid=False)
+    keys = [database.run_blocking(_create_account, number, paid=True) for number in range(max(IN_TURN))]
+    free_key = database.run_blocking(_create_account, max(IN_TURN), paid=False)
     database.close()
     return *keys, free_key
 
@@ -154,15 +132,14 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         sleep(_IDLE_SECONDS)
         idle_memory = memory(server.pid)
         single = stack.enter_context(running(folder, _ONE_JOB_PER_PROCESS))
-        loops = stack.enter_context(ProcessPoolExecutor(WORKERS, get_context("spawn")))
         tiny: dict[str, Variant] = {
             **{connections_title(count): server.variant(TINY, folder, seconds, count) for count in (1, 4, 16)},
             FREE: replace(server, keys=(server.free_key,)).variant(TINY, folder, seconds, 16),
-            **{in_turn_title(count): server.variant(TINY, folder, seconds, 16, accounts=count) for count in _IN_TURN},
+            **{in_turn_title(count): server.variant(TINY, folder, seconds, 16, accounts=count) for count in IN_TURN},
             "1 job per process": single.variant(TINY, folder, seconds, 16),
         }
         photo: dict[str, Variant] = {
-            LOOPS: partial(pillow_loops, loops, (folder / PHOTO.file).read_bytes(), seconds),
+            PILLOW.title: PILLOW.variant(folder, seconds),
             **{connections_title(count): server.variant(PHOTO, folder, seconds, count) for count in (1, 4, 16)},
         }
         tiny_runs, photo_runs = asyncio.run(_measure(tiny, photo, rounds))
@@ -196,42 +173,14 @@ def _requirements(tiny: Runs, photo: Runs, ready_seconds: float, idle_memory: fl
         at_most(f"tiny, {FREE}: CPU, ms", cpu_ms(tiny[FREE]), 2.4),
         *(
             at_most(f"tiny, {in_turn_title(count)}: CPU, ms", cpu_ms(tiny[in_turn_title(count)]), limit)
-            for count, limit in _IN_TURN.items()
+            for count, limit in IN_TURN.items()
         ),
     ]
     for variant in ("4 connections", "16 connections"):
-        share = throughput_ratio(photo[variant], photo[LOOPS])
+        share = throughput_ratio(photo[variant], photo[PILLOW.title])
         rows += [
-            required(f"photo, {variant}: throughput / {LOOPS}", share, ">= 1", met=share >= 1),
+            required(f"photo, {variant}: throughput / {PILLOW.title}", share, ">= 1", met=share >= 1),
             at_most(f"photo, {variant}: p99 / p50", p99_ms(photo[variant]) / p50_ms(photo[variant]), 1.6),
         ]
     failed = sum(run.failures for runs in (*tiny.values(), *photo.values()) for run in runs)
     return [*rows, equals("failed requests", failed, 0)]
-
-
-async def pillow_loops(processes: Executor, content: bytes, seconds: float) -> Run:
-    """Converts PHOTO with Pillow in two processes at the same time, without a server."""
-    loop = asyncio.get_running_loop()
-    calls = (loop.run_in_executor(processes, _pillow_loop, content, seconds) for _ in range(WORKERS))
-    results = await asyncio.gather(*calls)
-    latencies = tuple(latency for found, _ in results for latency in found)
-    throughput = sum(len(found) / sum(found) for found, _ in results)
-    return Run(latencies, throughput, sum(cpu for _, cpu in results) / len(latencies))
-
-
-def _pillow_loop(content: bytes, seconds: float) -> tuple[list[float], float]:
-    """Returns the seconds of each conversion, and the CPU seconds of all."""
-    _convert(content)
-    latencies: list[float] = []
-    cpu = process_time()
-    while sum(latencies) < seconds:
-        started = perf_counter()
-        _convert(content)
-        latencies.append(perf_counter() - started)
-    return latencies, process_time() - cpu
-
-
-def _convert(content: bytes) -> bytes:
-    result = BytesIO()
-    Image.open(BytesIO(content)).save(result, PHOTO.output_format, quality=PHOTO.quality)
-    return result.getvalue()

@@ -14,7 +14,8 @@ from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.measure import memory
 from benchmarks.processes import process_tree
 from benchmarks.report import COLUMNS, Report, Row, at_most, equals, info, p99
-from benchmarks.server import PHOTO, TINY, Server
+from benchmarks.server import Server
+from benchmarks.workloads import PHOTO, TINY
 from engine.registry import load_registry
 from storage.database import Database
 from storage.tables import ledger_audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import Field
@@ -49,15 +50,21 @@ class TargetCapabilities:
 
         Without profiles and inks, there is no `output_profile`.
         """
-        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths], "color_space": Literal[self.color_spaces]}
-        if self.max_side:
-            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
+        limits = self._limits
         left_out = () if {"p3", "cmyk"} & {*self.color_spaces} else ("output_profile", "intent")
         return {
             name: one.limited(limits[name]) if name in limits else one
             for name, one in options.items()
             if name not in left_out
         }
+
+    @cached_property
+    def _limits(self) -> dict[str, Any]:
+        """The limits by the names of the options."""
+        limits: dict[str, Any] = {"bit_depth": Literal[self.bit_depths], "color_space": Literal[self.color_spaces]}
+        if self.max_side:
+            limits |= dict.fromkeys(("width", "height"), Field(le=self.max_side))
+        return limits
 
     def stored_size(self, size: Size) -> Size:
         """The size at which a picture of this size is stored."""

@@ -2,10 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -17,13 +17,27 @@ import typer
 from pikepdf import Name
 from PIL import Image
 
-from benchmarks import cluster, compression, growth, jobs, pairs, peers, quality, samples, server, webhooks
+from benchmarks import (
+    cluster,
+    compression,
+    growth,
+    jobs,
+    libraries,
+    pairs,
+    peer_servers,
+    peers,
+    quality,
+    samples,
+    webhooks,
+    workloads,
+)
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
-from benchmarks.processes import child_processes
+from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
 from tests.support.samples.pdf_pictures import PHOTO, flate, picture_document
+from tests.support.servers.in_process import eventually
 
 _BUSY_CHILD = """
 import subprocess, sys
@@ -59,23 +73,61 @@ def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     not_a_folder.touch()
 
     before = child_processes(os.getpid())
-    reports = peers.measure(1, 0.3, not_a_folder, [(server.TINY, 2)])
+    reports = peers.measure(1, 0.3, not_a_folder, [(workloads.DELETION, 2)])
     servers = next(reports)
     assert len(child_processes(os.getpid())) > len(before)  # the loads are yet to run
-    load, requirements = reports
+    sizes, load, requirements = reports
     assert child_processes(os.getpid()) == before
 
-    (ours, *others) = servers.as_json()["rows"]
-    assert ours["server"] == "convertd"
-    assert ours["memory MiB"] > 10
-    assert ours["photo bytes"] > ours["tiny bytes"] > 0
-    assert [row["server"] for row in others] == [peer.name for peer in peers.PEERS]
-    assert all(row["versions"].startswith("cannot be installed or started: ") for row in others)
-    (row,) = load.as_json()["rows"]
-    assert row["variant"] == "convertd"
-    assert row["failed"] == 0
-    assert row["CPU ms"] > 0
-    assert {row["measured"] for row in requirements.as_json()["rows"]} == {"not measured"}
+    one, two, *others = servers.as_json()["rows"]
+    assert [one["server"], two["server"]] == [peers.CONVERTD, peers.SEVERAL]
+    assert 10 < one["memory MiB"] < two["memory MiB"]
+    missing = [*(peer.name for peer in peer_servers.PEERS), libraries.LIBVIPS.title]
+    assert [row["server"] for row in others] == missing
+    assert all(": [Errno 20] Not a directory" in row["versions"] for row in others)
+    (size,) = sizes.as_json()["rows"]
+    assert size[peers.CONVERTD] == size[peers.SEVERAL] > 1000
+    assert [row["variant"] for row in load.as_json()["rows"]] == [
+        *(peers.CONVERTD, peers.SEVERAL),
+        libraries.MUPDF_DELETION.title,
+    ]
+    for row in load.as_json()["rows"]:
+        assert row["failed"] == 0
+        assert row["CPU ms"] > 0
+    *unmeasured, overhead = requirements.as_json()["rows"]
+    assert {row["measured"] for row in unmeasured} == {"not measured"}
+    assert overhead["measured"] > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+def test_a_benchmark_that_is_ended_ends_its_servers(tmp_path: Path, number: signal.Signals) -> None:
+    not_a_folder = tmp_path / "cache"
+    not_a_folder.touch()
+    arguments = ("peers", "--only", "deletion", "--seconds", "60", "--cache", str(not_a_folder))
+    with subprocess.Popen([sys.executable, "-m", "benchmarks", *arguments], stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("Servers" in line for line in process.stdout)
+        started = process_tree(process.pid)[1:]
+        process.send_signal(number)
+        process.stdout.read()
+        assert process.wait() != 0
+
+    assert len(started) > 5
+    assert eventually(lambda: not any(map(process_status, started)))
+
+
+def test_a_server_that_does_not_start_is_ended() -> None:
+    class Silent(ServerProcess):
+        command = (sys.executable, "-c", "import time; time.sleep(60)")
+
+        def answers(self) -> bool:
+            raise KeyboardInterrupt
+
+    server = Silent()
+    with pytest.raises(KeyboardInterrupt), server:
+        pass
+
+    assert server.process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.long
@@ -124,10 +176,10 @@ def test_a_cluster_is_measured() -> None:
         assert row["workers"] > 0
 
 
-async def test_the_pillow_loops_are_measured() -> None:
-    content = samples.encoded(samples.TINY, "JPEG")
-    with ThreadPoolExecutor(2) as threads:
-        run = await server.pillow_loops(threads, content, 0.05)
+async def test_loops_of_libraries_are_measured(tmp_path: Path) -> None:
+    (tmp_path / workloads.PHOTO.file).write_bytes(samples.encoded(samples.TINY, "JPEG"))
+
+    run = await libraries.PILLOW.variant(tmp_path, 0.05)()
 
     assert run.throughput > 0
     assert 0 < run.cpu < 0.1

@@ -105,7 +105,7 @@ class Worker:
                 self._forbid_programs()
                 return jobs.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
             result = self._run(request.job, descriptors, limit_memory)
-            return jobs.result_reply(result, reusable=self._unchanged())
+            return jobs.result_reply(result, reusable=not request.final and self._unchanged())
         except ConversionError as error:
             return jobs.error_reply(error)
         except MemoryError:
