@@ -16,6 +16,7 @@ from benchmarks.postgres import find_binaries, running_server
 from benchmarks.redis_server import RedisServer
 from benchmarks.s3_server import S3Server
 from tests.support.samples.corpus import CORPUS, load_corpus
+from tests.support.samples.databases import new_sqlite_url
 
 MakeUrl = Callable[[], str]
 
@@ -49,12 +50,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Imports the tests without the garbage collector, which would take a third of the CPU time to find nothing."""
+    """Imports the tests without the garbage collector, which would take a third of the CPU time to find nothing.
+
+    Afterwards it runs less often than by default, which would take a twentieth of the CPU time of the tests.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20)
         gc.enable()
 
 
@@ -131,12 +136,22 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests that use a database run on SQLite, and on PostgreSQL too if they are marked with `both_databases`."""
     own = any("url" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
-    if "url" in metafunc.fixturenames and not own and metafunc.definition.get_closest_marker("both_databases"):
-        metafunc.parametrize("url", ["sqlite", "postgresql"], indirect=True)
+    if not own and metafunc.definition.get_closest_marker("both_databases"):
+        for fixture in {"url", "empty_url"} & {*metafunc.fixturenames}:
+            metafunc.parametrize(fixture, ["sqlite", "postgresql"], indirect=True)
 
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new database. On SQLite, it has the schema already."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return new_sqlite_url(tmp_path)
+    make: MakeUrl = request.getfixturevalue("new_postgres_url")
+    return make()
+
+
+@pytest.fixture
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'convertd.db'}"

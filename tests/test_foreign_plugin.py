@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from struct import pack, unpack
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 from zipfile import ZipFile
 
@@ -37,17 +38,24 @@ def _pixels(file: bytes) -> tuple[tuple[int, int], list[tuple[int, ...]]]:
 
 
 @pytest.fixture(scope="module")
-def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def public() -> Iterator[Path]:
+    """A folder that every user can read. From another one, each start of convertd imports all modules."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def binaries(public: Path) -> Path:
     """The programs of a new environment with convertd and the plugin, which uses the installed dependencies."""
-    folder = tmp_path_factory.mktemp("fresh")
-    venv.create(folder / "venv", symlinks=True)
-    (packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    venv.create(public / "venv", symlinks=True)
+    (packages,) = (public / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    sources = [folder / "convertd", folder / "plugin"]
+    sources = [public / "convertd", public / "plugin"]
     ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
     shutil.copytree(_ROOT, sources[0], ignore=ignored)
     shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
-    programs = folder / "venv" / "bin"
+    programs = public / "venv" / "bin"
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *sources], check=True)
     return programs

@@ -57,7 +57,9 @@ def database(url: str, clock: Clock) -> Iterator[Database]:
 
 
 @pytest.fixture
-def open_earlier(url: str, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenEarlier]:
+def open_earlier(
+    empty_url: str, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OpenEarlier]:
     """Opens the database as an earlier release does, with the first migrations only, as many as asked for."""
     opened = []
     folder = tmp_path / "migrations"
@@ -68,7 +70,7 @@ def open_earlier(url: str, clock: Clock, tmp_path: Path, monkeypatch: pytest.Mon
             shutil.copy(script, folder)
         with monkeypatch.context() as patch:
             patch.setattr(migrate, "MIGRATIONS", folder)
-            opened.append(Database(url, clock=clock))
+            opened.append(Database(empty_url, clock=clock))
         return opened[-1]
 
     yield open_with

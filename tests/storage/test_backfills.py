@@ -16,7 +16,7 @@ pytestmark = pytest.mark.both_databases
 
 
 @pytest.fixture
-def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tuple[Database, Database]]:
+def upgraded(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tuple[Database, Database]]:
     """The database as the earlier release has opened it, without sums per day, and opened by this one."""
     earlier = open_earlier(5)
     account = open_earlier_account(earlier, 1000)
@@ -31,7 +31,7 @@ def upgraded(url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterator[tupl
     rows = [values | {"at": int(clock.now) - number * DAY // 4} for number in range(1200)]
     rows += [values | {"account": other, "at": number * DAY} for number in (100, 101, 102)]  # at midnight
     earlier.run_blocking(Transaction.insert, models.Usage.insert_many(rows))
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
     yield earlier, opened
     opened.close()
 
@@ -132,7 +132,7 @@ def test_sizes_of_all_results_are_filled(upgraded: tuple[Database, Database], cl
     assert all(row.result_size is not None for row in all_rows(database, models.File))
 
 
-def test_a_new_database_needs_none(url: str) -> None:
-    database = Database(url)
+def test_a_new_database_needs_none(empty_url: str) -> None:
+    database = Database(empty_url)
     assert database.run_blocking(backfills.pending) == ()
     database.close()

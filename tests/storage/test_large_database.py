@@ -82,16 +82,18 @@ class Charging:
 
 @pytest.mark.long
 @pytest.mark.both_databases
-def test_no_charge_waits_for_a_migration(url: str, open_earlier: OpenEarlier, clock: Clock, tmp_path: Path) -> None:
+def test_no_charge_waits_for_a_migration(
+    empty_url: str, open_earlier: OpenEarlier, clock: Clock, tmp_path: Path
+) -> None:
     clock.now = time()
     earlier = open_earlier(5)
-    fill(earlier, url.partition(":")[0], clock)
+    fill(earlier, empty_url.partition(":")[0], clock)
     charging = Charging(earlier)
 
     def upgrade() -> None:
-        server = ConvertdServer(tmp_path / "data", {"CONVERTD_DATABASE_URL": url})
+        server = ConvertdServer(tmp_path / "data", {"CONVERTD_DATABASE_URL": empty_url})
         with server:
-            opened = Database(url, clock=clock)
+            opened = Database(empty_url, clock=clock)
             report = opened.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now))
             assert report.total_conversions == ROWS["usage"] // ACCOUNTS
             assert opened.run_blocking(files.stored_bytes, "owner_1") == 17 * ROWS["file"] // ACCOUNTS
@@ -102,7 +104,7 @@ def test_no_charge_waits_for_a_migration(url: str, open_earlier: OpenEarlier, cl
     charging.beside(upgrade)
     assert charging.charges > 10
     assert charging.longest < LONGEST_CHARGE
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now)) == report_of_rows(opened, clock)
     for account in (charging.account, "owner_1", "owner_999"):
         assert opened.run_blocking(ledger_audit.check, account) == ()

@@ -61,40 +61,40 @@ def test_tables_match_the_models(database: Database) -> None:
         assert database.run_blocking(columns, table) == fields
 
 
-def test_reopening_keeps_the_data(url: str) -> None:
-    first = Database(url)
+def test_reopening_keeps_the_data(empty_url: str) -> None:
+    first = Database(empty_url)
     account = open_account(first, 7)
     first.close()
-    second = Database(url)
+    second = Database(empty_url)
     assert balance_of(second, account.id) == 7
     second.close()
 
 
-def test_a_newer_schema_is_rejected(url: str) -> None:
+def test_a_newer_schema_is_rejected(empty_url: str) -> None:
     def upgrade(transaction: Transaction) -> None:
         insert = "INSERT INTO schema_migration (name, applied) VALUES ('9999_later', '2030-01-01 00:00:00')"
         transaction.connection.execute_sql(insert)
 
-    opened = Database(url)
+    opened = Database(empty_url)
     opened.run_blocking(upgrade)
     opened.close()
     with pytest.raises(NewerSchema):
-        Database(url)
+        Database(empty_url)
 
 
-def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_is_rolled_back(empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next start continues with it."""
     create = "database.execute_sql('CREATE TABLE {} (id BIGINT)')"
     script = "def up(migrator, database):\n    {}\n    {}\n"
     (tmp_path / "0001_good.py").write_text(script.format(create.format("thing"), "pass"))
     with monkeypatch.context() as patch:
         patch.setattr(migrate, "MIGRATIONS", tmp_path)
-        Database(url).close()
+        Database(empty_url).close()
         (tmp_path / "0002_bad.py").write_text(script.format(create.format("other"), create.format("thing")))
         with pytest.raises(peewee.DatabaseError):
-            Database(url)
+            Database(empty_url)
         (tmp_path / "0002_bad.py").write_text(script.format("pass", "pass"))
-        opened = Database(url)
+        opened = Database(empty_url)
     tables = opened.run_blocking(lambda transaction: transaction.connection.get_tables())
     assert "thing" in tables
     assert "other" not in tables
@@ -102,7 +102,7 @@ def test_a_failed_migration_is_rolled_back(url: str, tmp_path: Path, monkeypatch
 
 
 def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
-    url: str, open_earlier: OpenEarlier, clock: Clock
+    empty_url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     earlier = open_earlier(5)
     accounts = [open_earlier_account(earlier, 7) for _ in range(2)]
@@ -118,7 +118,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
             row |= {"at": int(clock.now) + (number % 2) * 86_400}
             earlier.run_blocking(insert_usage, row)
 
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
 
     for account in accounts:
         assert opened.run_blocking(usage.report, account, 0, 2 * int(clock.now)).total_conversions == 6
@@ -135,7 +135,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
 
 
 def test_results_of_an_earlier_release_count_towards_the_quota(
-    url: str, open_earlier: OpenEarlier, clock: Clock
+    empty_url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     earlier = open_earlier(6)
     account = open_earlier_account(earlier, 7)
@@ -145,7 +145,7 @@ def test_results_of_an_earlier_release_count_towards_the_quota(
     for changes in (result, {"id": "file_2"}):
         earlier.run_blocking(insert_file, {**row, "original_size": 5, **times, **changes})
 
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(files.stored_bytes, account) == 300
     run_backfills(opened)
     assert opened.run_blocking(files.stored_bytes, account) == 300

@@ -126,9 +126,9 @@ def test_scans_are_found(
     assert locked_scans(connection, script, caplog)
 
 
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("empty_url", ["postgresql"], indirect=True)
 def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
-    url: str, open_earlier: OpenEarlier, clock: Clock
+    empty_url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     """Statements queue behind one that waits for the lock of a table."""
     earlier = open_earlier(5)
@@ -137,10 +137,10 @@ def test_a_migration_that_waits_for_a_table_does_not_make_others_wait(
     def charge() -> None:
         earlier.run_blocking(settle_earlier, earlier.run_blocking(ledger.reserve, account, 1, OWNER, 60))
 
-    with psycopg.connect(url) as long, ThreadPoolExecutor(2) as threads:
+    with psycopg.connect(empty_url) as long, ThreadPoolExecutor(2) as threads:
         long.execute("SELECT COUNT(*) FROM usage")  # locks the table until the end of the transaction
         long.execute("LOCK TABLE usage IN ROW EXCLUSIVE MODE")
-        upgrade = threads.submit(Database, url, clock=clock)
+        upgrade = threads.submit(Database, empty_url, clock=clock)
         try:
             for _ in range(20):
                 threads.submit(charge).result(5)

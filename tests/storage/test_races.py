@@ -86,11 +86,11 @@ async def test_a_check_before_insert_race_is_detected(database: Database) -> Non
     assert await purchases(database, purchase_by_check_and_insert, rounds=3) != {500}
 
 
-def test_four_processes_open_an_empty_database_and_race(url: str) -> None:
-    racers = [storage_processes.start("race", url) for _ in range(4)]
+def test_four_processes_open_an_empty_database_and_race(empty_url: str) -> None:
+    racers = [storage_processes.start("race", empty_url) for _ in range(4)]
     try:
         assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 4
-        database = Database(url)
+        database = Database(empty_url)
         for _ in range(10):
             account = open_account(database, 1)
             for racer in racers:

@@ -68,10 +68,10 @@ def assert_right(database: Database) -> None:
     assert {owner: size for owner, size in known.items() if size is not None}.items() <= sizes.items()
 
 
-def test_counters_begin_while_rows_change(url: str, open_earlier: OpenEarlier, clock: Clock) -> None:
+def test_counters_begin_while_rows_change(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> None:
     earlier = open_earlier(8)
     change(earlier, 1, earlier=True)
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(totals.read) is None
     with ThreadPoolExecutor(4) as threads:
         changes = [
@@ -115,13 +115,13 @@ def test_transactions_that_fail_count_nothing(database: Database) -> None:
 
 
 def test_the_first_changes_of_the_files_of_an_account_count_all_of_them(
-    url: str, open_earlier: OpenEarlier, clock: Clock
+    empty_url: str, open_earlier: OpenEarlier, clock: Clock
 ) -> None:
     """Some of them at the same time, when none has counted the files yet."""
     earlier = open_earlier(18)
     owners = [open_account(earlier).id for _ in range(10)]
     converted, deleted = ([earlier.run_blocking(files.add, one, SOURCE, DAY).file_id for one in owners] for _ in "12")
-    opened = Database(url, clock=clock)
+    opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(files.most_stored_bytes, owners[0]) is None
 
     def change_files(number: int) -> None:

@@ -237,8 +237,9 @@ class InstallationMetrics:
 
     def set_plugins(self, plugins: Iterable[Plugin]) -> None:
         """Sets the state of each plugin. The built-in ones have the version of convertd."""
+        built_in = version("convertd")  # reads and parses a file
         for plugin in plugins:
-            self._plugins.labels(plugin.name, plugin.version or version("convertd")).set(plugin.error is None)
+            self._plugins.labels(plugin.name, plugin.version or built_in).set(plugin.error is None)
 
     def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
         """Sets which layers of the sandbox are active."""

@@ -23,6 +23,7 @@ from storage.rate_limits import MemoryRateLimiter, RateLimiter, RateLimitStatus
 from storage.tables import accounts, api_keys, ledger
 from tests.support.requests import http
 from tests.support.requests.contract import conforms
+from tests.support.samples.databases import new_sqlite_url
 from web.app import assemble, listening
 from web.http.timeouts import ConnectionTimeouts
 
@@ -131,6 +132,8 @@ class Servers:
         By default, new accounts have as much time for a job as others: the machine may be busy.
         """
         usual = {"workers": 2, "rate_limit_anonymous": 10_000, "metrics_port": 0}
+        if "database_url" not in settings:
+            new_sqlite_url(data_dir)
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, registry or self.registry, executor or self.executor)
         services.limiter = services.limiter if limiter is None else limiter  # an empty one is false
