@@ -171,7 +171,9 @@ class Option:
             limits = _limits(schema, "minLength", "maxLength")
             reason, expected = "out_of_range", f"have at most {schema['maxLength']} characters"
         elif isinstance(value, str):
-            reason, expected = "malformed", f"be {schema.get('description', 'well-formed').rstrip('.')}"
+            examples = "" if self.secret else " or ".join(schema.get("examples", ()))
+            form = f"be text such as {examples}" if examples else "be well-formed"
+            reason, expected = "malformed", f"{form}. {schema.get('description', '')}".rstrip(". ")
         else:
             reason, expected = "malformed", "be a string"
         return InvalidOption(f"{self.name} must {expected}.", reason=reason, param=self.name, details=limits)

@@ -44,7 +44,7 @@ _LARGE = 10  # pixels; with this radius, the pixel of a corner is transparent
 @transform(RASTER, after=watermark.watermark, memory=8)
 def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
     """Makes the corners of each frame transparent outside of circles. CMYK becomes sRGB, which can have alpha."""
-    if radius is None:
+    if radius is None or length(radius, 1) == 0:
         return raster
 
     def rounded(frame: Frame) -> Frame:

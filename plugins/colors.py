@@ -79,7 +79,7 @@ def color_space(
     convert = partial(_profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
 
     def change(frame: Frame) -> Frame:
-        keeps_inks = output_profile is None and frame.pixels.mode == "CMYK"
+        keeps_inks = output_profile is None and frame.pixels.mode == profile.mode == "CMYK"
         return frame if keeps_inks else convert(frame)
 
     # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.

@@ -36,6 +36,7 @@ _ORIENTATIONS = {"-Y+X": 1, "-Y-X": 2, "+Y-X": 3, "+Y+X": 4, "-X-Y": 6, "-X+Y": 
 _XYZ = 10  # primaries
 _PIXEL_BYTES = 4
 _MIN_RUNS, _MAX_RUNS = 8, 0x7FFF  # the widths of rows whose runs are by component
+_MAX_RUN, _HEADER = 128, 1024  # samples of a run; bytes, of which a header needs fewer
 _LARGEST = 1e37
 _MANTISSA = 256
 
@@ -151,8 +152,11 @@ def encode(raster: Raster) -> bytes:
 
     frame = raster.first_frame()
     assert isinstance(frame.pixels, DeepPixels)
-    data = rgbe_encode(_rounded(frame.pixels.array), header=True, rle=frame.size[0] >= _MIN_RUNS)
-    return bytes(data)
+    width, height = frame.size
+    # Each component of a row, which has a header, takes a byte per run more than its samples if none of them repeats.
+    # imagecodecs would reserve less, and fail for narrow pictures.
+    size = _HEADER + height * _BYTES * (1 + width + -(-width // _MAX_RUN))
+    return bytes(rgbe_encode(_rounded(frame.pixels.array), header=True, rle=width >= _MIN_RUNS, out=size))
 
 
 def _rounded(array: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -134,8 +134,8 @@ def test_valid_values(name: str, value: object) -> None:
             "background",
             "#ff",
             "malformed",
-            "background must be #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces transparency and pads "
-            "`contain`.",
+            "background must be text such as #ffffff. #rgb, #rrggbb, #rrggbbaa or a CSS color name; replaces "
+            "transparency and pads `contain`.",
             {},
         ),
     ],

@@ -57,6 +57,13 @@ def test_corners_are_those_of_a_drawing(size: Any, radius: str, pixels: float, m
         )
 
 
+@pytest.mark.parametrize("options", [{"radius": "0"}, {"radius": "0%"}, {"pad": "0"}, {"pad": "0%,0,0,0"}], ids=str)
+def test_nothing_changes_by_zero(options: dict[str, str]) -> None:
+    data = saved(photo((40, 30)), "PNG")
+
+    assert convert(data, "webp", **options).data == convert(data, "webp").data
+
+
 @pytest.mark.parametrize(
     ("pad", "widths"),
     [

@@ -126,8 +126,10 @@ def test_halves_stay_halves_unless_the_light_is_too_bright() -> None:
     np.testing.assert_array_equal(pixels(bright), halves.astype(np.float32) * 16)
 
 
-def test_hdr_has_the_nearest_light_that_a_common_exponent_allows() -> None:
-    light = (_RNG.random((200, 200, 3)) * 4 + 1e-3).astype(np.float32)
+@pytest.mark.parametrize("shape", [(200, 200), (200, 8), (200, 17), (40, 129), (2, 300)])
+def test_hdr_has_the_nearest_light_that_a_common_exponent_allows(shape: tuple[int, int]) -> None:
+    """Neither components nor exponents of neighbors are equal, so that they take more bytes than without runs."""
+    light = np.exp2(_RNG.uniform(-9, 9, (*shape, 3))).astype(np.float32)
 
     found = imagecodecs.rgbe_decode(convert(float_exr(light), "hdr").data)
 

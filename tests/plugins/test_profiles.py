@@ -28,11 +28,13 @@ def _deep(image: Image.Image, profile: bytes | None = None) -> bytes:
     return data
 
 
-def _transformed(image: Any, source: bytes, target: bytes, folder: Path, **options: Any) -> Any:
-    """What libvips makes of samples in sRGB or another profile, from 0 to 1."""
+def _transformed(
+    image: Any, source: bytes, target: bytes, folder: Path, interpretation: str = "srgb", **options: Any
+) -> Any:
+    """What libvips makes of samples in a profile, from 0 to 1."""
     (folder / "source.icc").write_bytes(source)
     (folder / "target.icc").write_bytes(target)
-    picture = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation="srgb")
+    picture = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation=interpretation)
     files = {"input_profile": str(folder / "source.icc"), "embedded": False}
     return picture.icc_transform(str(folder / "target.icc"), depth=16, **files, **options).numpy() / 65535
 
@@ -156,6 +158,22 @@ def test_inks_stay_as_they_are(profile: bytes | None) -> None:
     other = opened(convert(data, "tiff", output_profile="swop").data)
     assert other.mode == "CMYK"
     assert not np.array_equal(np.asarray(other), np.asarray(inks))
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("options", [{"color_space": "p3"}, {"output_profile": "p3"}])
+def test_inks_become_p3(options: dict[str, OptionValue], deep: bool, tmp_path: Path) -> None:
+    inks = opened(convert(saved(photo(), "PNG"), "tiff", color_space="cmyk").data)
+    data = saved(inks, "TIFF", icc_profile=_INK)
+    data = convert(data, "tiff", bit_depth=16).data if deep else data
+
+    picture = pyvips.Image.tiffload_buffer(convert(data, "tiff", **options).data)
+
+    samples, profile = picture.numpy(), picture.get("icc-profile-data")
+    assert (samples.shape[2], profile) == (3, _profiles.named("p3").data)
+    assert samples.dtype == (np.uint16 if deep else np.uint8)
+    expected = _transformed(inks, _INK, profile, tmp_path, "cmyk", intent="relative", black_point_compensation=True)
+    assert np.sqrt(((samples / np.iinfo(samples.dtype).max - expected) ** 2).mean()) < 0.01
 
 
 @pytest.mark.parametrize(("target", "space"), [("png", "cmyk"), ("bmp", "cmyk"), ("bmp", "p3"), ("gif", "p3")])

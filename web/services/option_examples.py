@@ -88,6 +88,8 @@ OPTION_EXAMPLES: tuple[OptionExample, ...] = (
     OptionExample({"dpr": 2, "width": 90}, "The whole scene, 180 pixels wide"),
     OptionExample({"quality": 5}, "The scene with visible blocks", output_format="jpeg"),
     OptionExample({"max_bytes": 1500}, "The scene with some details lost"),
+    OptionExample({"subsampling": "4:4:4", "quality": 80}, "The scene, whose colors end sharply", output_format="jpeg"),
+    OptionExample({"alpha_quality": 0}, "The scene, whose round ends have steps", "round"),
     OptionExample({"palette": True, "quality": 60}, "The scene, nearly as it was", output_format="png"),
     OptionExample({"colors": 6, "dither": 0}, "The scene in six flat colors", output_format="png"),
     OptionExample({"dither": 1, "colors": 6}, "The scene in dots of six colors", output_format="png"),
