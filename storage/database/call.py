@@ -26,12 +26,15 @@ class Mode(Enum):
 class Call(Generic[R]):
     """A function to run in a transaction. `future` receives its result or its error, and is cancelled with the call.
 
-    `expired` is set when the caller no longer waits for the call.
+    Calls of one `group` may share a transaction. `expired` is set when the caller no longer waits for the call.
     """
 
-    def __init__(self, function: Callable[[Transaction], R], mode: Mode = Mode.DURABLE) -> None:
+    def __init__(
+        self, function: Callable[[Transaction], R], mode: Mode = Mode.DURABLE, group: str | None = None
+    ) -> None:
         self.function = function
         self.mode = mode
+        self.group = group
         self.future: Future[R] = Future()
         self.expired = False
         self._lock = threading.Lock()

@@ -1,11 +1,13 @@
-"""ConnectionPool: runs functions in transactions of their own, each on a connection of a pool."""
+"""ConnectionPool: runs functions in transactions, each of their own unless they are of one group, on a pool."""
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from queue import LifoQueue
-from typing import Any, TypeVar
+from typing import Any
 
 import peewee
 
@@ -14,18 +16,17 @@ from storage.database.connections import limit_statements, sqlstate, translate
 from storage.database.transaction import Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
 
-R = TypeVar("R")
-
 log = logging.getLogger("convertd.database")
 
 _ROLLED_BACK = ("40001", "40P01")  # SQLSTATEs of a serialization failure and a deadlock
+_GROUP_SIZE = 16  # functions in a transaction, which keeps their locks from other servers
 
 
 class ConnectionPool:
     """A thread for each connection. `clock` returns Unix time in seconds.
 
-    Statements are limited to `timeout` seconds, or without one not at all. Peewee's own pool is not used: all its
-    connections wait while one is opened.
+    Calls of a group wait while one of them runs, and then run in one transaction. Statements are limited to `timeout`
+    seconds, or without one not at all. Peewee's own pool is not used: all its connections wait while one is opened.
     """
 
     def __init__(
@@ -38,57 +39,95 @@ class ConnectionPool:
         self._connections: LifoQueue[peewee.Database] = LifoQueue()  # no more are opened than are used at once
         for connection in connections:
             self._connections.put(connection)
+        self._groups_changed = threading.Condition()
+        self._groups: dict[str, deque[Call[Any]]] = {}  # calls that wait, of groups that a thread runs or will run
 
     def submit(self, call: Call[Any]) -> None:
         """Runs the call as soon as a thread is free."""
-        self._threads.submit(self._run, call)
+        if call.group is None:
+            self._threads.submit(self._run, [call])
+            return
+        with self._groups_changed:
+            is_new = call.group not in self._groups
+            self._groups.setdefault(call.group, deque()).append(call)
+        if is_new:
+            self._threads.submit(self._run_group, call.group)
 
     def close(self) -> None:
         """Waits for all submitted functions and closes the connections. Blocks."""
+        with self._groups_changed:
+            self._groups_changed.wait_for(lambda: not self._groups)
         self._threads.shutdown()
         while not self._connections.empty():
             self._connections.get().close()
 
-    def _run(self, call: Call[Any]) -> None:
+    def _run_group(self, group: str) -> None:
+        """Runs calls of the group that wait. More of them wait for a thread again, so that others have their turn."""
+        waiting = self._groups[group]
+        self._run([waiting.popleft() for _ in range(min(len(waiting), _GROUP_SIZE))])
+        with self._groups_changed:
+            if not waiting:
+                del self._groups[group]
+                self._groups_changed.notify_all()
+                return
+        self._threads.submit(self._run_group, group)
+
+    def _run(self, calls: Sequence[Call[Any]]) -> None:
+        """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
         connection = self._connections.get()
+        error: BaseException | None = None
         try:
-            outcome = self._transact(call, connection)
-        except BaseException as error:
-            call.fail(translate(error))
-        else:
-            call.finish(outcome)
+            for call, result in self._transact(calls, connection):
+                call.finish(result)
+        except BaseException as failure:
+            error = failure
         finally:
             self._connections.put(connection)
+        if error is None:
+            return
+        if len(calls) > 1 and not isinstance(error, CommitUnknown):
+            for call in calls:
+                self._run([call])
+        else:
+            for call in calls:
+                call.fail(translate(error))
 
-    def _transact(self, call: Call[R], connection: peewee.Database, *, retry: bool = True) -> R:
-        """Runs the function, and again if its transaction was rolled back for a temporary reason."""
-        if call.future.cancelled():
+    def _transact(
+        self, calls: Sequence[Call[Any]], connection: peewee.Database, *, retry: bool = True
+    ) -> list[tuple[Call[Any], Any]]:
+        """Runs the functions, and again if their transaction was rolled back for a temporary reason.
+
+        Returns their results, without those of calls that were cancelled.
+        """
+        if all(call.future.cancelled() or call.expired for call in calls):
             raise DatabaseBusy
         is_new = _connect(connection)
         committing = False
         try:
             descriptor = connection.connection().fileno() if self._is_postgresql else None
-            with call.running(descriptor) as running:
-                if not running:
+            with ExitStack() as stack:
+                started = [call for call in calls if stack.enter_context(call.running(descriptor))]
+                if not started:
                     raise DatabaseBusy
                 if is_new:
                     limit_statements(connection, self._timeout or 0)
-                with _transaction(connection, call.mode if self._is_postgresql else Mode.DURABLE):
-                    result = call.function(Transaction(connection, int(self._clock())))
+                with _transaction(connection, calls[0].mode if self._is_postgresql else Mode.DURABLE):
+                    transaction = Transaction(connection, int(self._clock()))
+                    results = [(call, call.function(transaction)) for call in started]
                     committing = True
-                return result
+                return results
         except (peewee.DatabaseError, peewee.InterfaceError) as error:
             lost = not connection.is_connection_usable()
             if lost and committing:
                 raise CommitUnknown from error
             if not lost and sqlstate(error) not in _ROLLED_BACK:
                 raise
-            if not retry or call.expired:
+            if not retry or any(call.expired for call in calls):
                 raise DatabaseBusy from error
         finally:
             if not connection.is_connection_usable():
                 connection.close()
-        return self._transact(call, connection, retry=False)
+        return self._transact(calls, connection, retry=False)
 
 
 @contextmanager

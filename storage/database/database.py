@@ -76,6 +76,17 @@ class Database:
         """
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
 
+    async def run_in_group(
+        self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Like `run`, for functions of which all with this `group` change the same rows, such as those of an account.
+
+        With PostgreSQL, one would hold the locks until its commit is on the disk, while others wait for them on
+        connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
+        with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
+        """
+        return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs), group)
+
     async def run_unsynced(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
@@ -143,13 +154,13 @@ class Database:
             self._look_ups.close()
         self._writes.close()
 
-    def _submit(self, mode: Mode, function: Callable[[Transaction], R]) -> Call[R]:
-        call = Call(function, mode)
+    def _submit(self, mode: Mode, function: Callable[[Transaction], R], group: str | None = None) -> Call[R]:
+        call = Call(function, mode, group)
         (self._reads if mode in (Mode.READ_ONLY, Mode.STATEMENT) else self._writes).submit(call)
         return call
 
-    async def _run(self, mode: Mode, function: Callable[[Transaction], R]) -> R:
-        call = self._submit(mode, function)
+    async def _run(self, mode: Mode, function: Callable[[Transaction], R], group: str | None = None) -> R:
+        call = self._submit(mode, function, group)
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         call.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
         seconds = self._submitted(call)

@@ -223,7 +223,9 @@ class Jobs:
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents if blobs else [])
         try:
-            accepted = await self._database.run(_accept, request.account, job, request.credits, attempt)
+            accepted = await self._database.run_in_group(
+                job.account, _accept, request.account, job, request.credits, attempt
+            )
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
