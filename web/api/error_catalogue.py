@@ -66,6 +66,7 @@ class SizeDetails(TypedDict, total=False):
     max_elements: int
     max_nesting: int
     max_layout_seconds: int
+    max_layout_bytes: int
     index: FileIndex
     max_fonts: int
 

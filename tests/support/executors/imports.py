@@ -1,8 +1,8 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
 Arguments: "all" for what a fork server imports, "plan" for what a worker process without one imports; a folder of
-files; a number of shares of the jobs, and which of them runs. Jobs that need the same modules are in the same share. Jobs
-run in forks of a process that has imported only these modules and the plugins' declarations.
+files; a number of shares of the jobs, and which of them runs. Jobs that need the same modules are in the same share.
+They run in forks of a process that has imported only these modules and the plugins' declarations.
 """
 
 import json
