@@ -81,7 +81,7 @@ def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: 
     """Each group of jobs that need the same modules imports these for "plan", so every day has its share of them."""
     every = _SHARES if kind == "plan" and not pytestconfig.getoption("long") else 1
     share = str(every), str(date.today().toordinal() % every)
-    program = [sys.executable, "-m", "tests.support.executors.imports", kind, folder, *share]
+    program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder), *share]
 
     done = subprocess.run(program, capture_output=True, text=True, check=True)
 
