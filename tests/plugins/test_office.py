@@ -119,6 +119,27 @@ def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
     assert "<v>2</v>" in cells
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "sep=;\r\nA title, which is no row\r\n\r\nName;Price;Count\r\nApples;1,50;3\r\nPears;2,00;4\r\n",
+        pytest.param(
+            "A title, which is no row\n\nName;Price;Count\nApples;1,50;3\nPears;2,00;4\n", marks=pytest.mark.long
+        ),
+        "A title, which is no row\n\nName|Price|Count\nApples|1,50|3\nPears|2,00|4\n",
+    ],
+)
+def test_the_separator_is_declared_or_the_one_of_most_lines(table: str) -> None:
+    source = _REGISTRY.identify_content(table.encode(), "table.csv")
+    (written,) = _REGISTRY.plan([source], "ods").conversions
+
+    (read,) = _REGISTRY.plan([_REGISTRY.format("ods")], "csv").conversions
+
+    lines = read(written(table.encode())).decode().splitlines()
+    assert lines[-2:] == ['Apples,"1,50",3', 'Pears,"2,00",4']
+    assert len(lines) == 5
+
+
 def test_an_encrypted_file_needs_its_password() -> None:
     with pytest.raises(UnknownFormat, match="a password is required") as raised:
         convert(office_files.encrypted_odt(), "pdf")
