@@ -113,9 +113,10 @@ def test_files_of_macos_in_a_comic_are_no_pages() -> None:
 @pytest.mark.parametrize("encoder", ["WEBP", "AVIF"])
 def test_pictures_of_a_book_are_drawn(encoder: str) -> None:
     name = f"a.{encoder.lower()}"
-    body = books.chapter("One", f'<p><img src="{name}"/></p>')
+    body: str | bytes = books.chapter("One", f'<p><img src="{name}"/></p>')
+    files = {"c1_xhtml": body, name: saved(quadrants(), encoder)}
 
-    result = convert(books.epub(sample("png"), **{"c1_xhtml": body, name: saved(quadrants(), encoder)}), "pdf")
+    result = convert(books.epub(sample("png"), **files), "pdf")
 
     assert not codes(result)
     assert len(pymupdf.open("pdf", result.data)[0].get_images()) == 1
