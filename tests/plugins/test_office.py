@@ -130,9 +130,9 @@ def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
     ],
 )
 def test_the_separator_is_declared_or_the_one_of_most_lines(table: str) -> None:
-    (written,) = _REGISTRY.plan([_REGISTRY.format("csv")], "ods").conversions
+    (written,) = _REGISTRY.plan([_REGISTRY.formats["csv"]], "ods").conversions
 
-    (read,) = _REGISTRY.plan([_REGISTRY.format("ods")], "csv").conversions
+    (read,) = _REGISTRY.plan([_REGISTRY.formats["ods"]], "csv").conversions
 
     lines = read(written(table.encode())).decode().splitlines()
     assert lines[-2:] == ['Apples,"1,50",3', 'Pears,"2,00",4']
