@@ -22,7 +22,8 @@ class TargetCapabilities:
     `animation_modes` are the modes of animations; none if the format has no animations.
     `hdr`: stills can have colors in PQ or HLG, with `gain_map` a GainMap. `linear`: the encoder receives linear light
     as floats, of which `deep_bits` are the numbers of bits. `max_side` is the longest side in pixels. `fit` returns the
-    size at which the encoder stores a picture, if it scales larger ones itself. `encoding`: a file of the same format
+    size at which the encoder stores a picture, if it scales larger ones itself. `drawn_side` is the longer side that it
+    needs of vectors without a requested size, if they are smaller. `encoding`: a file of the same format
     keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
     it. `without` are options of the encoder that have no effect beside the others. `metadata` are the kinds of
     metadata (exif, xmp, iptc, text, and resolution outside of EXIF), and `max_metadata` the largest size of a block of
@@ -40,6 +41,7 @@ class TargetCapabilities:
     pages: bool = False
     max_side: int | None = None
     fit: Callable[[Size], Size] | None = None
+    drawn_side: int | None = None
     encoding: bool = False
     without: frozenset[str] = frozenset()
     metadata: frozenset[str] = frozenset()

@@ -48,6 +48,7 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
     encoder, *others = plan.steps[plan.encoder_position :]
     assert isinstance(encoder, Conversion)
     holds = encoder.capabilities(options)
+    payload = media.drawn_for(payload, holds)
     runs_encoder = encoder.in_dry_run and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
     if isinstance(payload, Raster) and holds is not None and not runs_encoder:
         with step_errors(encoder):

@@ -45,6 +45,7 @@ class Raster:
     holds of them, and warns of losses. `dpi` is (horizontal, vertical). `lossy`: the pixels come
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
+    `redraw` returns the whole picture drawn with a longer side of so many pixels.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
     determines the sizes. `placed`: the option `gravity` has placed a crop. `background` (red, green, blue, alpha)
     is the color to lay under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth`
@@ -70,6 +71,7 @@ class Raster:
     turned: bool = False
     bare: bool = False
     scalable: bool = False
+    redraw: Callable[[int], Frame] | None = None
     developed: bool = False
     resized: bool = False
     placed: bool = False
@@ -155,6 +157,7 @@ class Raster:
             sample=self.sample if new_size or self.sample is None else convert(self.sample),
             sizes=[new_size(size) for size in self.sizes] if new_size else self.sizes,
             drawn_sizes=() if new_size else self.drawn_sizes,
+            redraw=None,
             origin=self.origin and self.origin.changed(),
             gain_map=self.gain_map and self.gain_map.map(convert),
         )
@@ -302,6 +305,16 @@ def split(payload: Any) -> Iterator[Any]:
 def copies(payload: Any) -> Iterator[Any]:
     """Yields the payload any number of times, for steps that use it up."""
     return payload.copies() if isinstance(payload, Raster) else repeat(payload)
+
+
+def drawn_for(payload: Any, target: TargetCapabilities | None) -> Any:
+    """The payload, drawn larger for a target that has larger drawings, unless an option determines its size."""
+    if not isinstance(payload, Raster) or payload.redraw is None or target is None or target.drawn_side is None:
+        return payload
+    if max(payload.sizes[0]) >= target.drawn_side:
+        return payload
+    frame = payload.redraw(target.drawn_side)
+    return replace(payload, frames=[frame], sizes=[frame.size], drawn_sizes=(), origin=None, redraw=None)
 
 
 def _check_sides(raster: Raster, target: TargetCapabilities, max_side: int) -> None:

@@ -306,6 +306,8 @@ def _encode(
         payload = replace(payload, origin=None)
     elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
         options = {**options, LOSSLESS: not payload.lossy}
+    if isinstance(encoder, Conversion):
+        payload = media.drawn_for(payload, encoder.capabilities(options))
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)

@@ -25,7 +25,8 @@ Sizes: TypeAlias = Annotated[
     Field(
         pattern=rf"^{_SIZE}(, ?{_SIZE}){{0,31}}$",
         examples=["16,32,48,256"],
-        description="1 to 256, with commas between: sides in pixels of the squares in an icon. Pictures do not grow.",
+        description="1 to 256, with commas between: sides in pixels of the squares in an icon. Pictures do not grow; "
+        "drawings are drawn at the largest.",
     ),
 ]
 

@@ -17,6 +17,7 @@ STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
 TILE_OFFSETS, TILE_BYTE_COUNTS = 324, 325
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
 CFA, LINEAR_RAW = 32803, 34892
+EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
 SAMPLES, CFA_PATTERN, LEAF = 277, 33422, 34310  # samples per pixel, colors of a sensor's filter, Leaf's tag
 
 # Format codes of integers, and bytes per value, by type. Other types have one byte per value.
@@ -130,6 +131,12 @@ def holds_only_thumbnails(directories: list[Directory]) -> bool:
     """Whether every directory with a picture describes a smaller version of another one."""
     pictures = [directory for directory in directories if _area(directory)]
     return bool(pictures) and all(_is_reduced(directory) for directory in pictures)
+
+
+def unknown_channels(directories: list[Directory]) -> int:
+    """The number of channels besides the colors whose meaning is not specified, of the picture that has most."""
+    pictures = (directory for directory in directories if not _is_reduced(directory))
+    return max((directory.get(EXTRA_SAMPLES, ()).count(0) for directory in pictures), default=0)
 
 
 def hides_picture(directories: list[Directory]) -> bool:

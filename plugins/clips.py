@@ -65,6 +65,8 @@ _PQ, _HLG = 16, 18  # transfer characteristics of high dynamic range
 _BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
 _HD = 720
 _REPRODUCIBLE = {"fflags": "+bitexact"}  # writes no random number
+_SAMPLES = {"RGB": "rgb24", "RGBA": "rgba"}  # FFmpeg's names by mode
+_WITH_ALPHA = {"vp8": "libvpx", "vp9": "libvpx-vp9"}  # decoders by FFmpeg's own ones
 _TURNS = {
     90: Image.Transpose.ROTATE_90,
     180: Image.Transpose.ROTATE_180,
@@ -129,11 +131,15 @@ WEBM = FileFormat(
 
 
 class _Clip(NamedTuple):
-    """The bounds of the frames in seconds, one more than frames, their size when upright, and their turn in degrees."""
+    """The bounds of the frames in seconds, one more than frames, their size when upright, and their turn in degrees.
+
+    `mode` is RGB, or RGBA for frames with transparency.
+    """
 
     bounds: list[float]
     size: Size
     rotation: int
+    mode: str
 
 
 def _decoder(source: FileFormat, demuxer: str) -> AnyConversion:
@@ -157,7 +163,7 @@ def _decoder(source: FileFormat, demuxer: str) -> AnyConversion:
             count=len(chosen),
             animated=len(chosen) > 1,
             lossy=True,
-            sample=Frame(Image.new("RGB", (1, 1))),
+            sample=Frame(Image.new(clip.mode, (1, 1))),
             sizes=[clip.size] * len(chosen),
         )
 
@@ -201,15 +207,32 @@ def _inspect(data: bytes, demuxer: str) -> _Clip:
             FidelityWarning.issue("sound_dropped", "The clip has sound, which was dropped.")
     with _open(data, demuxer) as container:
         stream = container.streams.video[0]
-        first = next(container.decode(stream))
+        first = next(_decode(container))
         ratio = stream.sample_aspect_ratio or 1
         size = max(1, round(first.width * ratio)), first.height
         _check(max(size), _MAX_SIDE, "pixels", "side")
         if first.color_trc in (_PQ, _HLG):
             FidelityWarning.issue("hdr_reduced", "High dynamic range of the clip was cut to the range of sRGB.")
         rotation = first.rotation % 360
+        mode = "RGBA" if any(component.is_alpha for component in first.format.components) else "RGB"
     bounds = [time - times[0] for time in (*times, times[-1] + last)]
-    return _Clip(bounds, size[::-1] if rotation in (90, 270) else size, rotation)
+    return _Clip(bounds, size[::-1] if rotation in (90, 270) else size, rotation, mode)
+
+
+def _decode(container: av.container.InputContainer) -> Iterator[VideoFrame]:
+    """The frames of a clip. Transparency of VP8 and VP9 is beside their frames, where only libvpx looks for it."""
+    import av
+
+    stream = container.streams.video[0]
+    name = _WITH_ALPHA.get(stream.codec_context.name) if stream.metadata.get("alpha_mode") == "1" else None
+    if name is None:
+        yield from container.decode(stream)
+        return
+    decoder = av.CodecContext.create(name, "r")
+    assert isinstance(decoder, av.VideoCodecContext)
+    decoder.thread_count = 1
+    for packet in container.demux(stream):
+        yield from decoder.decode(packet)
 
 
 def _end(container: av.container.InputContainer) -> float:
@@ -234,7 +257,7 @@ def _frames(data: bytes, demuxer: str, clip: _Clip, durations: dict[int, float])
     """Decodes the frames up to the last one with a duration, and yields those that have one."""
     last, found = max(durations), 0
     with _open(data, demuxer) as container:
-        for index, decoded in enumerate(container.decode(video=0)):
+        for index, decoded in enumerate(_decode(container)):
             if index in durations:
                 found += 1
                 yield Frame(_picture(decoded, clip), duration=durations[index] * 1000)
@@ -245,11 +268,11 @@ def _frames(data: bytes, demuxer: str, clip: _Clip, durations: dict[int, float])
 
 
 def _picture(decoded: VideoFrame, clip: _Clip) -> Image.Image:
-    """The frame in RGB, upright, with square pixels."""
+    """The frame in RGB or RGBA, upright, with square pixels."""
     width, height = clip.size if clip.rotation in (0, 180) else clip.size[::-1]
     named = decoded.colorspace not in (0, _UNSPECIFIED)
     matrix = decoded.colorspace if named else _BT709 if decoded.height >= _HD else _BT601
-    pixels = decoded.reformat(width, height, "rgb24", src_colorspace=matrix).to_ndarray()
+    pixels = decoded.reformat(width, height, _SAMPLES[clip.mode], src_colorspace=matrix).to_ndarray()
     image = Image.fromarray(pixels)
     return image.transpose(_TURNS[clip.rotation]) if clip.rotation in _TURNS else image
 

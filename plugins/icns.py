@@ -222,7 +222,8 @@ def _holds(options: OptionValues) -> TargetCapabilities:
         side = _sides(None if sizes is None else str(sizes), size)[-1]
         return side, side
 
-    return TargetCapabilities(("RGB", "RGBA"), max_side=max(_TYPES), fit=fit)
+    drawn_side = max(_TYPES) if sizes is None else max(_icons.parse_sizes(str(sizes)))
+    return TargetCapabilities(("RGB", "RGBA"), max_side=max(_TYPES), fit=fit, drawn_side=drawn_side)
 
 
 @conversion(RASTER, ICNS, cost=3, memory=16, holds=_holds)

@@ -143,14 +143,16 @@ def _bitmap_header(data: bytes, size: Size, bits: int) -> tuple[bytes, int]:
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     sizes = options.get("sizes")
+    wanted = () if sizes is None else _icons.parse_sizes(str(sizes))
 
     def fit(size: Size) -> Size:
-        if sizes is None:
+        if not wanted:
             return _icons.size_within(size, _MAX_SIDE)
-        side = _icons.reached(_icons.parse_sizes(str(sizes)), size)[-1]
+        side = _icons.reached(wanted, size)[-1]
         return side, side
 
-    return TargetCapabilities(("RGB", "RGBA"), max_side=_MAX_SIDE, fit=fit)
+    drawn_side = max(wanted, default=_MAX_SIDE)
+    return TargetCapabilities(("RGB", "RGBA"), max_side=_MAX_SIDE, fit=fit, drawn_side=drawn_side)
 
 
 def _encode(raster: Raster, sizes: str | None, kind: int) -> bytes:

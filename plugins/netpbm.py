@@ -16,6 +16,7 @@ from engine import (
     Content,
     CorruptInput,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Raster,
     Sniffer,
@@ -39,6 +40,7 @@ _BITMAP_HEADER = re.compile(rb"P[14]" + (_GAP + rb"(\d{1,9})") * 2)
 _HEADER = re.compile(rb"P[2356]" + (_GAP + rb"(\d{1,9})") * 3)
 _FLOAT_HEADER = re.compile(rb"P[FfHh]\s+(\d{1,9})\s+(\d{1,9})\s+(-?)[\d.]+(?:[eE][-+]?\d+)?")
 _ARBITRARY_HEADER = re.compile(rb"P7[ \t]*\n(.*?\n)?[ \t]*ENDHDR[ \t]*(?=\n)", re.DOTALL)
+_START = re.compile(rb"P[1-7][\s#]")
 _COMMENT = re.compile(rb"#([^\r\n]*)")
 _PLAIN = b"123"  # the kinds whose samples are text
 _MODES = MappingProxyType({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"})  # by number of bands
@@ -60,6 +62,12 @@ class _Header:
     end: int
     order: str = ">"
     comments: tuple[str, ...] = ()
+
+    @property
+    def stop(self) -> int:
+        """The offset of what follows the integers, which can be another picture."""
+        bits = 1 if self.kind == b"4" else len(self.mode) * (8 if self.maximum < 256 else 16)
+        return self.end + (self.width * bits + 7) // 8 * self.height
 
 
 def _read_header(start: bytes) -> _Header | None:
@@ -129,6 +137,8 @@ def decode(data: bytes) -> Raster:
     header = _read_header(data[:_MAX_HEADER])
     if header is None or not 1 <= header.maximum <= _MAX_VALUE:
         raise CorruptInput("The header of the file is invalid.")
+    if header.kind not in _PLAIN and _START.match(data, header.stop):
+        FidelityWarning.issue("pictures_dropped", "Only the first picture in the file was converted.")
     return _samples.to_raster(
         lambda: _read_integers(data, header),
         (header.width, header.height),

@@ -1,13 +1,15 @@
-"""Metafiles of Windows: EMF, EMF+ and WMF with a size. LibreOffice draws them on a page of this size."""
+"""Metafiles of Windows: EMF, EMF+ and WMF. LibreOffice draws them on a page of their size."""
 
 from __future__ import annotations
 
 import struct
 import zipfile
+from functools import reduce
 from io import BytesIO
+from operator import xor
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Signature, conversion, hookimpl
+from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Signature, any_of, conversion, hookimpl
 from engine.option_types import Pages
 from plugins import _libreoffice, pdf
 from plugins._libreoffice import LIBREOFFICE, PROGRAMS, Filter
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
     import pymupdf
 
 EMF = FileFormat("emf", media_type="image/emf", extensions=("emf",), sniff=Signature((0, b"\1\0\0\0"), (40, b" EMF")))
-WMF = FileFormat("wmf", media_type="image/wmf", extensions=("wmf",), sniff=Signature((0, b"\xd7\xcd\xc6\x9a")))
+_WMF_BOX_START = b"\xd7\xcd\xc6\x9a"
+_WMF_STARTS = [struct.pack("<3H", kind, 9, version) for kind in (1, 2) for version in (0x100, 0x300)]  # without the box
+WMF = FileFormat(
+    "wmf",
+    media_type="image/wmf",
+    extensions=("wmf",),
+    sniff=any_of(*(Signature((0, start)) for start in (_WMF_BOX_START, *_WMF_STARTS))),
+)
 
 MODULES = pdf.MODULES
 TEMPLATE = "documents"
@@ -25,6 +34,11 @@ _EMF_FRAME, _PER_MM = struct.Struct("<24x4i"), 100
 _EMF_SIZE = struct.Struct("<48xI")  # bytes in the file
 _WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
 _WMF_SIZE, _WMF_START = struct.Struct("<28xI"), 22  # size in words of all after the box; offset after the box
+_WMF_HEADER_SIZE, _WMF_RECORD = 18, struct.Struct("<IH")  # bytes; the size of a record in words, and its function
+_WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT = 0x0103, 0x020B, 0x020C  # functions
+_WMF_PIXEL_MODE, _WMF_FREE_MODES = 1, (7, 8)  # map modes whose units have no size
+_PIXELS, _TWIPS = 96, 1440  # assumed units per inch
+_MAX_PIXELS = 2_000  # a drawing with a longer side is taken to be in twips
 _MM_PER_INCH = 25.4
 _MAX_SIDE = 2_000.0  # mm; larger drawings are made smaller
 _DRAWING = "application/vnd.oasis.opendocument.graphics"
@@ -64,6 +78,29 @@ def _emf_size(data: bytes) -> tuple[float, float]:
     return (right - left) / _PER_MM, (bottom - top) / _PER_MM
 
 
+def _with_box(data: bytes) -> bytes:
+    """A WMF with a box before its header, made of its records if there is none. Raises CorruptInput, struct.error."""
+    if data.startswith(_WMF_BOX_START):
+        return data
+    found: dict[int, tuple[int, ...]] = {}
+    records, start = bytearray(data), _WMF_HEADER_SIZE
+    while _WMF_EXTENT not in found and start + _WMF_RECORD.size <= len(data):
+        words, function = _WMF_RECORD.unpack_from(data, start)
+        if function in (_WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT):
+            found[function] = struct.unpack_from("<h" if function == _WMF_MAP_MODE else "<2h", data, start + 6)
+        if found.get(_WMF_MAP_MODE) == (_WMF_PIXEL_MODE,):  # in which LibreOffice ignores the extent
+            found[_WMF_MAP_MODE] = _WMF_FREE_MODES[-1:]
+            struct.pack_into("<h", records, start + 6, *found[_WMF_MAP_MODE])
+        start += 2 * max(words, 3)
+    if found.get(_WMF_MAP_MODE, _WMF_FREE_MODES)[0] not in _WMF_FREE_MODES:
+        raise CorruptInput("A WMF in units of length needs a header with its size.")
+    height, width = found.get(_WMF_EXTENT, (0, 0))
+    top, left = found.get(_WMF_ORIGIN, (0, 0))
+    units = _PIXELS if max(abs(width), abs(height)) <= _MAX_PIXELS else _TWIPS
+    box = _WMF_BOX_START + struct.pack("<5hHI", 0, left, top, left + width, top + height, units, 0)
+    return box + struct.pack("<H", reduce(xor, struct.unpack("<10H", box))) + records
+
+
 def _wmf_size(data: bytes) -> tuple[float, float]:
     """Width and height in mm. Raises CorruptInput, and struct.error."""
     if _WMF_START + 2 * _WMF_SIZE.unpack_from(data)[0] > len(data):
@@ -96,6 +133,7 @@ def read_emf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
 
 @conversion(WMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
 def read_wmf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+    data = _with_box(data)
     return pdf.read.run(_read(data, WMF, _wmf_size(data)), pages=pages)
 
 

@@ -1,6 +1,8 @@
 """Spreadsheets: XLSX, XLS, ODS and CSV, by LibreOffice."""
 
 import csv
+import re
+from collections import Counter
 from io import StringIO
 from itertools import islice
 
@@ -31,7 +33,8 @@ CSV = FileFormat(
 )
 _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
 _WRITING = f"{_READING},,0,false,true"  # values as they are shown
-_SEPARATORS = "\t;,"
+_SEPARATORS = "\t;|,"  # of equally frequent ones, the first
+_DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
 _LINES = 20
 _MAX_LINES = 100_000
 _TARGETS = (
@@ -47,17 +50,20 @@ def _separate_by_commas(data: bytes) -> bytes:
     if text.count("\n") > _MAX_LINES:
         message = f"The table has more than {_MAX_LINES} lines."
         raise TooLarge(message, reason="elements", details={"max_lines": _MAX_LINES})
-    separator = next((one for one in _SEPARATORS if _separates(text, one)), ",")
+    if declared := _DECLARED.match(text):
+        separator, text = declared[1], text[declared.end() :]
+    else:
+        separator = max(_SEPARATORS, key=lambda one: _separated_lines(text, one))
     table = StringIO()
     csv.writer(table).writerows(csv.reader(StringIO(text, newline=""), delimiter=separator))
     return table.getvalue().encode()
 
 
-def _separates(text: str, separator: str) -> bool:
-    """Whether the character separates each of the first lines into the same number of cells, at least two."""
+def _separated_lines(text: str, separator: str) -> int:
+    """How many of the first lines the character separates into the same number of cells, at least two."""
     rows = csv.reader(StringIO(text, newline=""), delimiter=separator)
-    (count, *others) = {len(row) for row in islice(rows, _LINES) if row} or {0}
-    return count > 1 and not others
+    counts = Counter(len(row) for row in islice(rows, _LINES) if len(row) > 1)
+    return max(counts.values(), default=0)
 
 
 @hookimpl

@@ -20,7 +20,7 @@ from engine import (
 from engine.option_types import Dpi
 from plugins import _pillow
 from plugins._markup import root_name
-from plugins._sizes import Drawing
+from plugins._sizes import Drawing, scaled_size
 from plugins._svg import decompress
 from plugins.png import PNG
 
@@ -66,6 +66,11 @@ def render(
     check_size(*drawn)
     scaled = coordinates.scale_to(root, wanted)
     png = document.render(scaled, box)
+
+    def redraw(side: int) -> Frame:
+        size = scaled_size(full, side, side, fit="inside", enlarge=True)
+        return Frame(_pillow.open_image(document.render(coordinates.scale_to(root, size), (0, 0, *size)), "PNG"))
+
     frame = Frame(
         _pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None
     )
@@ -73,6 +78,7 @@ def render(
         [frame],
         dpi=(dpi * wanted[0] / full[0], dpi * wanted[1] / full[1]),
         scalable=True,
+        redraw=None if part or full != wanted else redraw,
         text=document.texts(root),
         sizes=[full],
         drawn_sizes=[drawn],

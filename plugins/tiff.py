@@ -86,6 +86,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     directories = _tiff_tags.read_directories(data)
     if _tiff_tags.camera_make(directories) and _tiff_tags.lacks_directories(data, directories):
         raise CorruptInput("The file is truncated before the sensor data.")
+    if count := _tiff_tags.unknown_channels(directories):
+        FidelityWarning.issue("layers_dropped", f"Channels besides the colors were dropped: {count} without a meaning.")
     block = _exif.parse_file(data)
     raster = _decode(data, pages)
     if block is None:

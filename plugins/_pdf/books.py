@@ -22,9 +22,16 @@ _MAX_PAGES = 10_000
 _UNPAGED = (10_000, 1_000_000)  # points: a paragraph is a line and a chapter is a page
 _MAX_ELEMENTS = 50_000  # in a chapter
 _MAX_LEVEL = 10  # levels of an outline
-_NOT_LOADED = ("cannot load image", "cannot load font", "ignoring stylesheet")  # what MuPDF reports
+_NOT_LOADED = (
+    "cannot load image",
+    "cannot decode image",
+    "cannot load font",
+    "ignoring stylesheet",
+)  # what MuPDF reports
 _PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "WEBP", "AVIF")  # as Pillow names them
 _TRANSCODED = ("WEBP", "AVIF")  # MuPDF does not read these.
+_TRANSCODED_NAMES = (".webp", ".avif")
+_OF_MACOS = "__macosx/"  # a folder with the attributes of the other files
 _MARKUP_HEAD = 64  # bytes in which a file of markup begins with an element or a declaration
 _UNREADABLE = (zipfile.BadZipFile, NotImplementedError, OSError, zlib.error)  # entries that MuPDF may not need
 _FAR_CODE = re.compile(rb"<([0-9a-f]{5,6})>")  # MuPDF writes characters beyond 16 bits as one number
@@ -127,10 +134,10 @@ def _open(data: bytes, kind: str) -> pymupdf.Document:
         archive = _zip.open_checked(data)
         if "META-INF/rights.xml" in archive.namelist():
             raise CorruptInput("The book is protected by digital rights management.")
-        if kind == "cbz":
-            data = _checked_comic(archive, data)
         if kind == "epub":
             _check_chapters(archive)
+        if kind == "cbz" or any(name.lower().endswith(_TRANSCODED_NAMES) for name in archive.namelist()):
+            data = _with_known_pictures(archive, data, is_comic=kind == "cbz")
     pymupdf.TOOLS.reset_mupdf_warnings()
     return pymupdf.open(stream=data, filetype=kind)
 
@@ -143,19 +150,26 @@ def _check_chapters(archive: zipfile.ZipFile) -> None:
                 check_elements(file.read(), _MAX_ELEMENTS)
 
 
-def _checked_comic(archive: zipfile.ZipFile, data: bytes) -> bytes:
-    """The archive, with PNG in place of pictures that MuPDF does not read. Raises TooLarge for too large a picture."""
+def _with_known_pictures(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool) -> bytes:
+    """The archive, with PNG in place of pictures that MuPDF does not read. Raises TooLarge for too large a picture.
+
+    A comic is without the files that macOS adds, which would be pages; the names of its pictures tell their format.
+    """
     file = BytesIO()
     is_changed = False
     with zipfile.ZipFile(file, "w") as made:
         for entry in archive.infolist():
-            name, picture = entry.filename, archive.read(entry)
+            name, content = entry.filename, archive.read(entry)
+            if is_comic and name.lower().startswith(_OF_MACOS):
+                is_changed = True
+                continue
             with suppress(UnidentifiedImageError):
-                image = _pillow.open_image(picture, *_PICTURES)
+                image = _pillow.open_image(content, *_PICTURES)
                 check_size(*image.size)
                 if image.format in _TRANSCODED:
-                    name, picture, is_changed = f"{name}.png", _pillow.encode(image, "PNG"), True
-            made.writestr(name, picture)
+                    name, content = f"{name}.png" if is_comic else name, _pillow.encode(image, "PNG")
+                    is_changed = True
+            made.writestr(name, content)
     return file.getvalue() if is_changed else data
 
 

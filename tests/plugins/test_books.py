@@ -94,6 +94,34 @@ def test_a_comic_has_a_page_for_each_picture(extension: str) -> None:
     assert [round(page.rect.width / 0.75) for page in made] == list(range(40, 51))
 
 
+def test_a_damaged_picture_of_a_comic_is_an_empty_page_with_a_warning() -> None:
+    result = convert(books.cbz(sample("png"), b"no picture"), "pdf")
+
+    assert codes(result) == {"resource_not_loaded"}
+    assert pymupdf.open("pdf", result.data).page_count == 2
+
+
+def test_files_of_macos_in_a_comic_are_no_pages() -> None:
+    comic = books.zipped({"a.png": sample("png"), "__MACOSX/._a.png": b"attributes"})
+
+    result = convert(comic, "pdf")
+
+    assert not codes(result)
+    assert pymupdf.open("pdf", result.data).page_count == 1
+
+
+@pytest.mark.parametrize("encoder", ["WEBP", "AVIF"])
+def test_pictures_of_a_book_are_drawn(encoder: str) -> None:
+    name = f"a.{encoder.lower()}"
+    body: str | bytes = books.chapter("One", f'<p><img src="{name}"/></p>')
+    files = {"c1_xhtml": body, name: saved(quadrants(), encoder)}
+
+    result = convert(books.epub(sample("png"), **files), "pdf")
+
+    assert not codes(result)
+    assert len(pymupdf.open("pdf", result.data)[0].get_images()) == 1
+
+
 def test_jpeg_in_a_comic_stays_as_it_is() -> None:
     picture = sample("jpeg")
 

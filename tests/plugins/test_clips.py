@@ -113,6 +113,30 @@ def test_a_clip_has_upright_pictures_with_square_pixels() -> None:
     assert _quadrant_colors(turned) == [pytest.approx(COLORS[index], abs=8) for index in (2, 0, 3, 1)]
 
 
+@pytest.mark.parametrize(
+    ("muxer", "codec", "samples"),
+    [
+        ("webm", "libvpx-vp9", "yuva420p"),
+        ("webm", "libvpx", "yuva420p"),
+        ("mov", "prores_ks", "yuva444p10le"),
+        ("mov", "qtrle", "argb"),
+        ("mov", "png", "rgba"),
+    ],
+)
+def test_transparency_of_clips_is_kept(muxer: str, codec: str, samples: str) -> None:
+    picture = Image.new("RGBA", (64, 48), (0, 0, 255, 255))
+    picture.paste((255, 0, 0, 0), (0, 24, 64, 48))
+    data = clip(picture, picture, picture, muxer=muxer, codec=codec, samples=samples)
+
+    for target in ("png", "webp"):
+        found = opened(convert(data, target).data)
+        assert found.mode == "RGBA"
+        pixels = np.asarray(found, int)
+        assert pixels[40, 10, 3] < 8
+        np.testing.assert_allclose(pixels[5, 10], (0, 0, 255, 255), atol=12)
+    assert codes(convert(data, "jpeg")) == {"alpha_flattened", "frames_dropped"}
+
+
 def test_sides_of_odd_length_stay() -> None:
     for target in ("mp4", "webm"):
         assert opened(convert(convert(_gif((95, 61)), target).data, "png").data).size == (95, 61)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine import InvalidOption
+from engine import InvalidOption, OptionValue
 from engine.dry_run import foresee
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
@@ -199,3 +199,29 @@ def test_broken_files_are_blamed(name: str) -> None:
 
     assert set(found) <= BLAMED | {"picture"}
     assert set(found[:2]) <= {"unrecognized", "corrupt_input"}
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "expected"),
+    [
+        ("ico", {}, {(16, 16), (32, 32), (48, 48), (256, 171)}),
+        ("ico", {"sizes": "16,64"}, {(16, 16), (64, 64)}),
+        ("ico", {"sizes": "16,64", "width": 20}, {(16, 16)}),
+        ("cur", {"sizes": "256"}, {(256, 256)}),
+        ("icns", {}, {(side, side, 1) for side in (16, 32, 64, 128, 256, 512)} | {(512, 512, 2)}),
+    ],
+)
+def test_drawings_are_drawn_at_the_largest_size(
+    target: str, options: dict[str, OptionValue], expected: set[tuple[int, ...]]
+) -> None:
+    drawing = b'<svg xmlns="http://www.w3.org/2000/svg" width="24" height="16"><circle cx="12" cy="8" r="6"/></svg>'
+
+    result = convert(drawing, target, **options)
+
+    listed = result.data.replace(b"\0\0\2\0", b"\0\0\1\0", 1)  # as an icon, because Pillow lists the sizes of no cursor
+    image = Image.open(BytesIO(listed))
+    assert {*image.info["sizes"]} == expected
+    alpha = np.asarray(image.convert("RGBA").getchannel("A"), int)
+    assert alpha.sum() / 255 == pytest.approx(np.pi * (alpha.shape[1] / 4) ** 2, rel=0.1)
+    partial = ((alpha > 16) & (alpha < 240)).sum()
+    assert partial < 2.5 * alpha.shape[1]  # at sharp edges

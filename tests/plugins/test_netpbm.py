@@ -108,6 +108,14 @@ def test_floats_are_linear_light_from_the_bottom(kind: str, bands: int, order: s
     assert found[1].max() == 0
 
 
+@pytest.mark.parametrize("target", ["pbm", "pgm", "ppm", "pam"])
+def test_further_pictures_are_told(target: str) -> None:
+    data = convert(saved(photo().crop((0, 0, 13, 7)), "PNG"), target).data
+
+    assert codes(convert(data + b"\n", "png")) == set()
+    assert codes(convert(data + data, "png")) == {"pictures_dropped"}
+
+
 def test_the_light_that_is_written_is_that_of_netpbm() -> None:
     result = convert(saved(quadrants(), "PNG"), "pfm").data
 

@@ -17,7 +17,7 @@ from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import convert
 from tests.support.samples import metafiles, office_files
 from tests.support.samples.books import zipped
-from tests.support.samples.generated import SIZE, quadrants
+from tests.support.samples.generated import COLORS, SIZE, quadrants
 from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt
 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
@@ -59,12 +59,27 @@ def test_metafiles_are_drawn_in_their_size(name: str) -> None:
     assert np.percentile(difference, 95) <= 1  # edges can be blurred
 
 
+@pytest.mark.parametrize("mode", [1, 8])
+def test_a_wmf_without_a_header_of_its_size_has_that_of_its_window_in_pixels(mode: int) -> None:
+    result = convert(metafiles.wmf(mode)[22:], "pdf")
+
+    (page,) = pypdfium2.PdfDocument(result.data)
+    assert page.get_size() == pytest.approx([side * 72 / 96 for side in SIZE], abs=0.1)
+    picture = page.render().to_pil().convert("RGB")
+    width, height = picture.size
+    quarters = [(width * x // 4, height * y // 4) for y in (1, 3) for x in (1, 3)]
+    colors = np.array([picture.getpixel(point) for point in quarters], int)
+    np.testing.assert_allclose(colors, COLORS, atol=2)
+
+
 @pytest.mark.parametrize(
     "data",
     [
         *(make()[:end] for make in (metafiles.emf, metafiles.wmf) for end in (50, 100, -1)),
         metafiles.emf()[:24] + bytes(16) + metafiles.emf()[40:],
         metafiles.wmf()[:6] + bytes(8) + metafiles.wmf()[14:],
+        metafiles.wmf()[22:-1],
+        metafiles.wmf(3)[22:],  # in hundredths of a millimeter
     ],
 )
 def test_damaged_metafiles_are_refused_before_libreoffice_starts(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +117,26 @@ def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
         cells = Path(folder, "xl/worksheets/sheet1.xml").read_text()
     assert all(f">{text}<" in strings for text in ("Größe", "Anzahl", "1,5"))
     assert "<v>2</v>" in cells
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "sep=;\r\nA title, which is no row\r\n\r\nName;Price;Count\r\nApples;1,50;3\r\nPears;2,00;4\r\n",
+        pytest.param(
+            "A title, which is no row\n\nName;Price;Count\nApples;1,50;3\nPears;2,00;4\n", marks=pytest.mark.long
+        ),
+        "A title, which is no row\n\nName|Price|Count\nApples|1,50|3\nPears|2,00|4\n",
+    ],
+)
+def test_the_separator_is_declared_or_the_one_of_most_lines(table: str) -> None:
+    (written,) = _REGISTRY.plan([_REGISTRY.formats["csv"]], "ods").conversions
+
+    (read,) = _REGISTRY.plan([_REGISTRY.formats["ods"]], "csv").conversions
+
+    lines = read(written(table.encode())).decode().splitlines()
+    assert lines[-2:] == ['Apples,"1,50",3', 'Pears,"2,00",4']
+    assert len(lines) == 5
 
 
 def test_an_encrypted_file_needs_its_password() -> None:

@@ -14,6 +14,7 @@ from PIL import Image
 from engine import CorruptInput, UnknownFormat, pipeline
 from engine.options import OptionValue
 from engine.registry import load_registry
+from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
@@ -165,6 +166,13 @@ def test_an_unspecified_extra_sample_is_no_transparency(bits: int) -> None:
     image = Image.open(BytesIO(_convert(_written(samples, photometric="rgb", extrasamples=["unspecified"]))))
 
     assert image.mode == "RGB"
+
+
+@pytest.mark.parametrize("kind", ["unspecified", "unassalpha"])
+def test_channels_that_are_dropped_are_told(kind: str) -> None:
+    data = _written(np.dstack([_RGB, _ALPHA]), photometric="rgb", extrasamples=[kind])
+
+    assert codes(convert(data, "png")) == ({"layers_dropped"} if kind == "unspecified" else set())
 
 
 @pytest.mark.parametrize("bits", [8, 16])

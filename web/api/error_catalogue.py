@@ -66,6 +66,7 @@ class SizeDetails(TypedDict, total=False):
     max_elements: int
     max_nesting: int
     max_layout_seconds: int
+    max_layout_bytes: int
     index: FileIndex
     max_fonts: int
 
@@ -324,7 +325,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "hdr_reduced": "high dynamic range, also in a gain map; the picture is as on a screen without HDR",
         "jpeg_reencoded": "the coding of a JPEG above 40 megapixels, or that JPEG XL cannot hold, such as CMYK",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
-        "layers_dropped": "layers of a PSD that cannot be drawn, without a merged picture; further channels of an EXR",
+        "layers_dropped": "layers of a PSD that cannot be drawn, without a merged picture; channels of EXR and TIFF",
         "layers_flattened": "layers and effects of a PSD, which become one picture",
         "links_dropped": "links of a PDF: all, or those to pages that were not selected",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
@@ -333,7 +334,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "not_enlarged": "nothing; the picture is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
-        "pictures_dropped": "further pictures of a JPEG, such as the second one of a stereo pair, or of a DDS",
+        "pictures_dropped": "further pictures of a JPEG, such as the second one of a stereo pair, of a DDS or of a PNM",
         "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",

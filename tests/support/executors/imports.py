@@ -1,7 +1,8 @@
 """A program that prints the modules that jobs import after those that the engine imports for them.
 
 Arguments: "all" for what a fork server imports, "plan" for what a worker process without one imports; a folder of
-files. Jobs run in forks of a process that has imported only these modules and the plugins' declarations.
+files; a number of shares of the jobs, and which of them runs. Jobs that need the same modules are in the same share.
+They run in forks of a process that has imported only these modules and the plugins' declarations.
 """
 
 import json
@@ -41,15 +42,17 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
 _WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
 
 
-def main(kind: str, folder: Path) -> None:
+def main(kind: str, folder: Path, every: int, first: int) -> None:
     registry = load_registry()
     by_modules: dict[frozenset[str], Jobs] = {}
     by_template: dict[str, Jobs] = {}
     for path in sorted(folder.iterdir()):
         for plan in _plans(registry, path.stem):
             by_modules.setdefault(plan.modules, []).append((path, plan))
-            by_template.setdefault(plan.template, []).append((path, plan))
-    print(json.dumps(_with_modules(registry, by_modules) if kind == "plan" else _with_templates(registry, by_template)))
+    chosen = dict([*by_modules.items()][first::every])
+    for path, plan in chain.from_iterable(chosen.values()):
+        by_template.setdefault(plan.template, []).append((path, plan))
+    print(json.dumps(_with_modules(registry, chosen) if kind == "plan" else _with_templates(registry, by_template)))
 
 
 def _with_templates(registry: Registry, groups: dict[str, Jobs]) -> Imports:
@@ -143,4 +146,4 @@ def _in_fork(name: str, function: Callable[[], Imports]) -> Imports:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -16,18 +16,23 @@ def clip(
     rate: int = 10,
     sound: bool = False,
     ratio: Fraction | None = None,
+    samples: str = "yuv420p",
 ) -> bytes:
-    """A clip of these pictures in sRGB, with sound or a ratio of the sides of its pixels on request."""
+    """A clip of these pictures in sRGB, with sound or a ratio of the sides of its pixels on request.
+
+    `samples` is FFmpeg's name for their kind, which can have transparency as the pictures do.
+    """
     file = BytesIO()
     with av.open(file, "w", format=muxer) as container:
-        stream: Any = container.add_stream(codec, rate=rate, options={"crf": "5"})
+        stream: Any = container.add_stream(codec, rate=rate, options={"crf": "5", "auto-alt-ref": "0"})
         stream.width, stream.height = pictures[0].size
-        stream.pix_fmt = "yuv420p"
+        stream.pix_fmt = samples
         if ratio:
             stream.sample_aspect_ratio = ratio
         audio: Any = container.add_stream("aac", rate=8000, layout="mono") if sound else None
         for picture in pictures:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(np.array(picture), "rgb24")))
+            frame = av.VideoFrame.from_ndarray(np.array(picture), "rgba" if picture.mode == "RGBA" else "rgb24")
+            container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
         if audio:
             silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")

@@ -101,10 +101,10 @@ SLOW_PAGES = {
         f"p{{--v0:1px;{''.join(f'--v{n}:var(--v{n - 1}) var(--v{n - 1});' for n in range(1, 40))}margin:var(--v39)}}",
         "<p>a",
     ),
-    "rules": _page("".join(f"p:nth-child({n}n+1){{margin:{n % 5}px}}" for n in range(20_000)), "<p>a" * 5000),
+    "rules": _page("".join(f"p:nth-of-type({n}n+1){{margin:{n % 5}px}}" for n in range(5000)), "<p>a" * 5000),
     "gradient": _page("div{height:900px;background:repeating-linear-gradient(red 0,blue .0001px)}", "<div></div>"),
     "pages": _page("@page{size:1mm 1mm;margin:0}", "word " * 20_000),
-    "counters": _page("p{counter-increment:c}p::before{content:" + "counter(c) " * 1000 + "}", "<p></p>" * 5000),
+    "counters": _page("p{counter-increment:c}p::before{content:" + "counter(c) " * 5000 + "}", "<p></p>" * 19_000),
     "tabs": _page("", "<pre style=tab-size:100000000>\t\ta"),  # in one call of C code, as the next one
     "marks": _page("", "a" + "\u0301" * 100_000),
 }

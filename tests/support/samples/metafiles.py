@@ -30,9 +30,10 @@ def _emf_record(kind: int, *values: int) -> bytes:
     return struct.pack(f"<{2 + len(values)}I", kind, 8 + 4 * len(values), *values)
 
 
-def wmf() -> bytes:
-    """With 72 units per inch in the header of a size."""
-    records = [_wmf_record(0x020C, SIZE[1], SIZE[0]), _wmf_record(0x02FA, 5, 0, 0, 0, 0), _wmf_record(0x012D, 0)]
+def wmf(mode: int = 8) -> bytes:
+    """With 72 units per inch in the header of its size, which are the first 22 bytes. `mode` is that of mapping."""
+    records = [_wmf_record(0x0103, mode), _wmf_record(0x020C, SIZE[1], SIZE[0])]
+    records += [_wmf_record(0x02FA, 5, 0, 0, 0, 0), _wmf_record(0x012D, 0)]
     for number, (x, y, (red, green, blue)) in enumerate(_BOXES, 1):
         records.append(_wmf_record(0x02FC, 0, red | green << 8, blue, 0))  # a brush
         records.append(_wmf_record(0x012D, number))
