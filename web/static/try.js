@@ -36,7 +36,7 @@ const page = {
   options: new OptionFields(byId("options"), {
     prefix: "all",
     groups,
-    open: ["quality", "size"],
+    open: matchMedia("(min-width: 46rem)").matches ? ["quality", "size"] : [], // on a phone, the files are not far below
     changed: (name) => {
       for (const entry of entries) entry.own.refresh();
       page.changed();

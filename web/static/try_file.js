@@ -324,7 +324,7 @@ export class FileEntry {
     const isOpen = this.part("crop").getAttribute("aria-expanded") === "true";
     this.closeView();
     if (isOpen) return;
-    const cropper = createCropper(copyMiddle(this.picture), (crop) => {
+    const cropper = createCropper(copyMiddle(this.picture), this.options.crop ?? "", (crop) => {
       this.own.set("crop", crop);
       this.page.changed();
     });
