@@ -101,7 +101,7 @@ else:
 file_id = files.upload_file(file=photo).data.file_id
 assert files.get_file(file_id).data.error is None
 body = api.ConvertFileRequest(output_format="png", fit=api.Fit.FILL, width=8, height=8)
-assert files.convert_file(file_id, body).data.width == 8
+assert files.convert_file(file_id, convert_file_request=body).data.width == 8
 accepted = conversion.convert_to_json_with_http_info(output_format="png", file=photo, prefer="respond-async")
 assert accepted.status_code == 202
 ended = jobs.get_job(accepted.data.data.job_id, prefer="wait=60").data
@@ -243,7 +243,7 @@ _GENERATORS = (
 def test_a_generated_client(server: Running, tmp_path: Path, generate: Generate) -> None:
     (tmp_path / "photo.jpg").write_bytes(sample("jpeg"))
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))
-    (tmp_path / "openapi.json").write_bytes(http.get(f"{server.api}/openapi.json").content)
+    (tmp_path / "openapi.json").write_bytes(http.get(f"{server.api}/openapi.json", timeout=60).content)
     program = generate(tmp_path, "openapi.json")
     _run(tmp_path, *program, API=server.api, KEY=server.account())
     with Image.open(tmp_path / "photo.png") as image:
