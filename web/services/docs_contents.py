@@ -97,6 +97,8 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _VOID:
             return
+        if tag in _LINES:
+            self.handle_data(" ")
         given = dict(attrs)
         entry = None
         if "id" in given and tag in _ENTRY_TITLES:
