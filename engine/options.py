@@ -348,12 +348,18 @@ def unknown_option(name: str, available: Iterable[str], *, place: str = "") -> I
     name = name[:_MAX_NAME]
     spelt = name.lower().replace("-", "_")
     likeness = {known: SequenceMatcher(None, spelt, known).ratio() for known in available}
-    likeness |= {_SYNONYMS[spelt]: 2.0} if _SYNONYMS.get(spelt) in likeness else {}
+    meant = meant_option(name)
+    likeness |= {meant: 2.0} if meant in likeness else {}
     nearest = sorted(likeness, key=likeness.__getitem__, reverse=True)
     message = f"There is no parameter {name}{place and ' '}{place}."
     if nearest and likeness[nearest[0]] >= _NEAR:
         message += f" The nearest one is {nearest[0]}."
     return InvalidOption(message, reason="unknown_parameter", param=name, details={"available": nearest})
+
+
+def meant_option(name: str) -> str | None:
+    """The name of the option that other programs call by this name, if there is one."""
+    return _SYNONYMS.get(name.lower().replace("-", "_"))
 
 
 def split_list(text: str) -> list[str]:

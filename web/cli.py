@@ -79,6 +79,7 @@ class Commands(TyperGroup):
             if unknown or "-h" in flags or ctx.resilient_parsing:  # the shell completes flags
                 command = cli_flags.convert_command()
                 rest = [*map(_with_hyphens, flags), *rest[len(flags) :]]
+                cli_flags.check_names(command, rest[: len(flags)])
         return name, command, rest
 
 

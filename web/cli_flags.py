@@ -3,7 +3,7 @@
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from web.cli_output import FAILED, Json, exit_with
+from web.cli_output import FAILED, WRONG_USAGE, Json, exit_with
 
 if TYPE_CHECKING:
     from engine.conversions import AnyTool
     from engine.options import Option
     from web.cli_results import Display
+
+
+OUTPUT_FORMAT = "output_format"
+"""What the API calls the flag `--to`."""
 
 
 def _complete_input(incomplete: str) -> list[str]:
@@ -105,7 +109,9 @@ Preset = Annotated[
 Explain = Annotated[
     bool,
     typer.Option(
-        "--dry-run", "--explain", help="Print the size, steps, losses and options of the result. Converts nothing."
+        "--dry-run",
+        "--explain",
+        help="Print the size, steps, losses and options of the result; -v: with all defaults. Converts nothing.",
     ),
 ]
 Submit = Annotated[
@@ -204,6 +210,18 @@ def convert_command() -> Any:
     options = (option for name, option in registry.options.items() if name not in own)
     flags = [_flag(option, registry.default_text(option.name), panel) for option in options]
     return _command("convert", convert.__doc__, run, [*own.values(), *flags])
+
+
+def check_names(command: Any, arguments: Sequence[str]) -> None:
+    """Exits if a flag that `convert` does not have is what other programs, or the API, call one that it has."""
+    from engine.options import meant_option
+
+    known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    for name in (argument.partition("=")[0] for argument in arguments if argument.startswith("--")):
+        meant = meant_option(name[2:]) or name[2:].replace("-", "_")
+        flag = f"--{'to' if meant == OUTPUT_FORMAT else meant.replace('_', '-')}"
+        if name not in known and flag in known:
+            exit_with(f"there is no {name}; the option is {flag}.", WRONG_USAGE)
 
 
 def tool_command(name: str) -> Any:

@@ -14,6 +14,7 @@ _ENVIRONMENT = {
     "CONVERTD_URL": "The server of convertd jobs, if --remote is not given.",
     "CONVERTD_CONFIG": "A TOML file with settings. Each setting is a variable, too; convertd config lists them.",
 }
+_TYPES = {"<str>": "TEXT", "<int range>": "N", "<path>": "FILE"}
 _STATUS = {"0": "Success.", "1": "A conversion or the command failed.", "2": "Wrong usage."}
 
 
@@ -57,7 +58,8 @@ def _names(parameter: Parameter, context: Context) -> str:
 
 
 def _metavar(parameter: Parameter, context: Context) -> str:
-    return parameter.make_metavar(context).strip("{}").strip()
+    shown = parameter.make_metavar(context).strip("{}").strip()
+    return _TYPES.get(shown, shown)
 
 
 def _text(text: str) -> str:

@@ -212,12 +212,12 @@ async def report(
     with progress(total, hidden=hidden) as show:
         async for result in results:
             done.append(result)
-            show([] if display.as_json else describe(result, display))
+            show([] if display.as_json else describe(result, display, with_defaults=total == 1 or display.verbose))
     return done
 
 
-def describe(result: TaskResult, display: Display) -> list[str]:
-    """The lines to print for a task."""
+def describe(result: TaskResult, display: Display, *, with_defaults: bool) -> list[str]:
+    """The lines to print for a task; for a dry run, with the options that have their defaults."""
     name, outcome = result.task.label, result.outcome
     if result.error is not None:
         return [f"{name}: {result.error}"]
@@ -228,7 +228,8 @@ def describe(result: TaskResult, display: Display) -> list[str]:
     assert outcome is not None  # set unless `error` or `skipped` is set
     lines = [f"{name}: {warning.message} ({warning.code})" for warning in outcome.warnings]
     if result.explanation is not None:
-        return [*lines, *(f"{name}: {line}" for line in _explain(result.explanation, outcome))]
+        explained = _explain(result.explanation, outcome, with_defaults=with_defaults)
+        return [*lines, *(f"{name}: {line}" for line in explained)]
     if len(result.outputs) > 1:
         lines.append(f"{name}: {len(result.outputs)} files, {result.outputs[0]} to {result.outputs[-1]}")
     elif outcome.container:
@@ -239,7 +240,7 @@ def describe(result: TaskResult, display: Display) -> list[str]:
     return lines
 
 
-def _explain(explanation: Explanation, outcome: Outcome) -> list[str]:
+def _explain(explanation: Explanation, outcome: Outcome, *, with_defaults: bool) -> list[str]:
     facts = [f"{explanation.input_format} to {outcome.output_format}"]
     facts += [f"{outcome.width} x {outcome.height} pixels"] if outcome.width is not None else []
     facts += [f"{outcome.pages} pages"] if (outcome.pages or 1) > 1 else []
@@ -247,7 +248,8 @@ def _explain(explanation: Explanation, outcome: Outcome) -> list[str]:
     steps, losses = ", ".join(explanation.steps), ", ".join(explanation.losses) or "nothing"
     lines = [", ".join(facts), f"steps: {steps}", f"loses {losses}"]
     for name, value in explanation.options.items():
-        lines.append(f"  {name}: {json.dumps(value)}{'' if name in explanation.given else ' (default)'}")
+        if with_defaults or name in explanation.given:
+            lines.append(f"  {name}: {json.dumps(value)}{'' if name in explanation.given else ' (default)'}")
     return lines
 
 

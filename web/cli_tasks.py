@@ -289,6 +289,8 @@ def _target_of(registry: Registry, output: Path) -> FileFormat:
     """The format of an output, by its extension."""
     if output == _STANDARD_STREAM:
         raise UsageError("the format of standard output is unknown; use --to FORMAT.")
+    if output.suffix.lower() == ".zip":
+        raise UsageError(f"{output} can hold files of any format; use --to FORMAT -o {output}.")
     target = registry.format(output.suffix[1:])
     if target is None:
         raise UsageError(f"{output} does not have the extension of a known format; see 'convertd formats'.")

@@ -43,10 +43,7 @@ DOCS_PAGES: tuple[DocsPage, ...] = (
     DocsPage("quickstart", "Quickstart", "The first conversion, and recipes for what people do most."),
     DocsPage("convert", "Convert", "Convert a file in one request, and the formats.", ("Conversion",)),
     DocsPage("options", "Options", "How options are sent, their order, and where to find each."),
-    *(
-        DocsPage(f"options/{group.name}", group.title, f"Options of conversions: {group.title.lower()}.")
-        for group in (*OPTION_GROUPS, MORE)
-    ),
+    *(DocsPage(f"options/{group.name}", group.title, group.summary) for group in (*OPTION_GROUPS, MORE)),
     DocsPage("outputs", "Several results", "Several results, the smallest format, names and presets.", ("Presets",)),
     DocsPage("files", "Files", "Upload files once, fetch them from URLs, and download results.", ("Files",)),
     DocsPage("batch", "Batch", "Convert many files together.", ("Batches",)),
@@ -55,7 +52,7 @@ DOCS_PAGES: tuple[DocsPage, ...] = (
     DocsPage("errors", "Errors", "Every error code, and what to do."),
     DocsPage("warnings", "Warnings", "What a result does not keep."),
     DocsPage("limits", "Limits", "Sizes, times and rates, and how to retry."),
-    DocsPage("sdks", "SDKs and the command", "The command line, the Python client and generated clients."),
+    DocsPage("sdks", "SDKs, command, agents", "The command line, clients for programs, and tools for agents."),
     DocsPage(
         "account",
         "Account and service",
@@ -100,6 +97,8 @@ class _Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _VOID:
             return
+        if tag in _LINES:
+            self.handle_data(" ")
         given = dict(attrs)
         entry = None
         if "id" in given and tag in _ENTRY_TITLES:

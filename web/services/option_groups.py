@@ -11,44 +11,19 @@ class OptionGroup:
 
     name: str
     title: str
+    summary: str
     labels: Mapping[str, str]
     words: Mapping[str, str]
 
 
 OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
-        "size",
-        "Size",
-        {
-            "width": "Width",
-            "height": "Height",
-            "fit": "How it fits",
-            "scale": "Scale",
-            "enlarge": "May become larger",
-            "max_pixels": "Most pixels",
-            "dpr": "Device pixel ratio",
-            "dpi": "Resolution (dpi)",
-            "sizes": "Sizes of the icon",
-            "half_size": "Half size",
-        },
-        {
-            "width": "resize thumbnail shrink scale px pixels w",
-            "height": "resize thumbnail shrink scale px pixels h",
-            "fit": "crop stretch letterbox object-fit square avatar",
-            "scale": "percent half resize",
-            "enlarge": "upscale without enlargement",
-            "max_pixels": "megapixels limit area",
-            "dpr": "retina 2x",
-            "dpi": "density resolution ppi print",
-            "sizes": "favicon icon",
-        },
-    ),
-    OptionGroup(
         "quality",
         "Quality",
+        "How good a picture is, and how small its file.",
         {
             "quality": "Quality",
-            "max_bytes": "Largest file (bytes)",
+            "max_bytes": "At most (bytes)",
             "lossless": "Lossless",
             "effort": "Effort",
             "progressive": "Progressive",
@@ -73,8 +48,37 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
         },
     ),
     OptionGroup(
+        "size",
+        "Size",
+        "How large the result is, and how a picture fits into it.",
+        {
+            "width": "Width",
+            "height": "Height",
+            "fit": "Fit",
+            "scale": "Scale",
+            "enlarge": "Enlarge",
+            "max_pixels": "Most pixels",
+            "dpr": "Device pixel ratio",
+            "dpi": "Resolution (dpi)",
+            "sizes": "Sizes of the icon",
+            "half_size": "Half size",
+        },
+        {
+            "width": "resize thumbnail shrink scale px pixels w",
+            "height": "resize thumbnail shrink scale px pixels h",
+            "fit": "crop stretch letterbox object-fit square avatar",
+            "scale": "percent half resize",
+            "enlarge": "upscale without enlargement",
+            "max_pixels": "megapixels limit area",
+            "dpr": "retina 2x",
+            "dpi": "density resolution ppi print",
+            "sizes": "favicon icon",
+        },
+    ),
+    OptionGroup(
         "crop",
         "Crop and rotate",
+        "What is cut off, turned, and laid around or behind a picture.",
         {
             "crop": "Crop",
             "gravity": "What is kept",
@@ -99,12 +103,13 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "pages",
         "Pages",
+        "Pages of documents, and frames of animations and clips.",
         {
             "pages": "Pages",
             "frames": "Frames",
             "at": "Moment of the clip (s)",
             "reverse": "Backwards",
-            "delay": "Time of a frame (ms)",
+            "delay": "Frame time (ms)",
             "speed": "Speed",
             "loop": "Repetitions",
             "page_size": "Size of the pages",
@@ -128,6 +133,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "metadata",
         "Metadata",
+        "What the result says about itself: EXIF, XMP and IPTC, scripts of a PDF, and its name.",
         {"metadata": "Metadata", "sanitize": "Remove active content", "filename": "Name of the result"},
         {
             "filename": "rename template file name",
@@ -138,6 +144,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "color",
         "Color",
+        "Color spaces and profiles, light, and filters.",
         {
             "color_space": "Color space",
             "output_profile": "Profile",
@@ -172,13 +179,14 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "watermark",
         "Watermark",
+        "A picture or a text that is drawn on the result.",
         {
             "watermark": "Picture",
             "watermark_text": "Text",
             "watermark_color": "Color of the text",
             "watermark_position": "Position",
-            "watermark_size": "Size of the watermark (%)",
-            "watermark_margin": "Margin around it (%)",
+            "watermark_size": "Size (%)",
+            "watermark_margin": "Margin (%)",
             "watermark_opacity": "Opacity",
             "watermark_angle": "Angle",
         },
@@ -190,7 +198,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
 )
 """The groups, those that are used most first."""
 
-MORE = OptionGroup("more", "More", {}, {})
+MORE = OptionGroup("more", "More", "Options of further plugins.", {}, {})
 """The group of options that no other one names, such as options of further plugins."""
 
 

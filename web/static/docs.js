@@ -58,10 +58,11 @@ function createResult([path, page, id, title, text], query, words) {
 
 async function search() {
   const query = byId("search").value.trim(), words = wordsOf(query);
-  const found = words.length ? find(await loadIndex(), words) : [];
-  if (query !== byId("search").value.trim()) return; // more has been typed meanwhile
+  if (!index) byId("search-status").textContent = "Searching…";
   byId("results").hidden = !words.length;
   article.hidden = words.length > 0;
+  const found = words.length ? find(await loadIndex(), words) : [];
+  if (query !== byId("search").value.trim()) return; // more has been typed meanwhile
   byId("results-list").replaceChildren(...found.slice(0, 40).map((entry) => createResult(entry, query, words)));
   byId("search-status").textContent = found.length ? `${found.length} ${found.length === 1 ? "entry" : "entries"} found.` : `Nothing found for “${query}”. Try fewer or shorter words.`;
 }

@@ -12,9 +12,9 @@ const byId = (id) => document.getElementById(id);
 const trial = byId("trial"), effect = byId("effect");
 const { targets, extensions, media, limits, groups, lossy } = Object.fromEntries(Object.entries(trial.dataset).map(([name, text]) => [name, JSON.parse(text)]));
 const KEY = "convertd_key"; // in the tab's session storage
-const LOSSES = {
-  detail: (target) => `${target} leaves out fine detail, so that files are small; the quality says how much.`,
-  structure: (target) => `In ${target}, text, vectors, layers or pages become pixels.`,
+const LOSSES = { // said once, of all output formats
+  detail: (targets, hasQuality) => `${targets.join(" and ")} ${targets.length === 1 ? "leaves" : "leave"} out fine detail, so that files are small${hasQuality ? "; the quality says how much" : ""}.`,
+  structure: (targets) => `In ${targets.join(" and ")}, text, vectors, layers or pages become pixels.`,
 };
 const SAMPLE = 320; // pixels of the part that shows the effect of the quality
 const SAMPLED = new Set(["quality", "lossless", "subsampling", "alpha_quality", "palette", "colors", "dither", "effort"]);
@@ -36,7 +36,7 @@ const page = {
   options: new OptionFields(byId("options"), {
     prefix: "all",
     groups,
-    open: ["quality", "size"],
+    open: matchMedia("(min-width: 46rem)").matches ? ["quality", "size"] : [], // on a phone, the files are not far below
     changed: (name) => {
       for (const entry of entries) entry.own.refresh();
       page.changed();
@@ -128,8 +128,11 @@ function showOptions() {
     (byId("options").querySelector('[data-name="quality"]') ?? byId("settings")).append(effect);
     page.sampleLater();
   }
-  const losses = new Set(entries.flatMap(({ losses: own, target }) => own.map((loss) => (LOSSES[loss] ? LOSSES[loss](target) : loss))));
-  byId("losses").textContent = [...losses].join(" ");
+  const describe = (loss) => {
+    const losing = entries.filter((entry) => entry.losses.includes(loss));
+    return LOSSES[loss]?.([...new Set(losing.map(({ target }) => target))], losing.every((entry) => entry.schemas.quality)) ?? loss;
+  };
+  byId("losses").textContent = [...new Set(entries.flatMap((entry) => entry.losses))].map(describe).join(" ");
 }
 
 // The button says what it will do, and what that costs.

@@ -30,7 +30,7 @@ export function createComparison(before, after, { label, captions, zoom = true }
   before.className = "before-picture";
   after.className = "after-picture";
   frame.append(before, after, create("span", { className: "divider" }));
-  figure.style.setProperty("--ratio", `${after.naturalWidth} / ${after.naturalHeight}`);
+  figure.style.setProperty("--ratio", after.naturalWidth / after.naturalHeight);
   figure.style.setProperty("--width", `${after.naturalWidth / devicePixelRatio}px`);
   box.append(frame);
   const set = ([place]) => {
@@ -64,26 +64,40 @@ function createZoom(figure, box) {
   return button;
 }
 
-// Lets the visitor drag a rectangle on a picture. `chosen` gets it as the value of the option crop, or "".
-export function createCropper(canvas, chosen) {
+// Lets the visitor drag a rectangle on a picture. `crop` is the one to begin with, and `chosen` gets the next ones: values
+// of the option crop in percent, or "".
+export function createCropper(canvas, crop, chosen) {
   const figure = create("figure", { className: "cropper" }), frame = create("div", { className: "pair" });
   const part = create("span", { className: "chosen", hidden: true });
-  const note = create("figcaption", { textContent: "Drag on the picture to choose the part to keep." });
+  const note = create("span", {}), whole = create("button", { type: "button", className: "quiet small", textContent: "Keep the whole picture" });
+  const caption = create("figcaption", {});
   const percent = (share) => `${+(share * 100).toFixed(2)}%`;
   let start = [0, 0];
-  frame.style.setProperty("--ratio", `${canvas.width} / ${canvas.height}`);
+  frame.style.setProperty("--ratio", canvas.width / canvas.height);
   frame.append(canvas, part);
+  caption.append(note, whole);
+  const show = (sides) => {
+    part.hidden = whole.hidden = !sides;
+    note.textContent = sides ? `Keeps ${Math.round(100 * sides[2])} % of the width and ${Math.round(100 * sides[3])} % of the height.` : "Drag on the picture to choose the part to keep.";
+    if (sides) [part.style.left, part.style.top, part.style.width, part.style.height] = sides.map(percent);
+  };
   const draw = ([x, y]) => {
     const [left, top] = [Math.min(x, start[0]), Math.min(y, start[1])], [width, height] = [Math.abs(x - start[0]), Math.abs(y - start[1])];
-    part.hidden = width < 0.01 || height < 0.01;
-    Object.assign(part.style, { left: percent(left), top: percent(top), width: percent(width), height: percent(height) });
-    chosen(part.hidden ? "" : [left, top, width, height].map(percent).join(","));
+    const sides = width < 0.01 || height < 0.01 ? null : [left, top, width, height];
+    show(sides);
+    chosen(sides ? sides.map(percent).join(",") : "");
   };
+  whole.addEventListener("click", () => {
+    show(null);
+    chosen("");
+  });
   follow(frame, (place) => {
     start = place;
     draw(place);
     return true;
   }, draw);
-  figure.append(frame, note);
+  const given = crop.split(",").map((side) => (side.endsWith("%") ? parseFloat(side) / 100 : NaN));
+  show(given.length === 4 && given.every((side) => side >= 0) ? given : null);
+  figure.append(frame, caption);
   return figure;
 }

@@ -183,6 +183,7 @@ export class FileEntry {
   refuse(error) {
     this.isRefused = true;
     this.showError(error);
+    this.showFacts();
     this.page.changed();
   }
 
@@ -191,9 +192,10 @@ export class FileEntry {
     const before = `${source ?? "unknown format"}, ${formatSize(this.file.size)}`;
     const after = result ? `${result.data.output_format}, ${formatSize(result.data.processed_size)}, ${saving(this.file.size, result.data.processed_size)}` : target;
     this.part("sizes").textContent = `${before} → ${after ?? "?"}`;
-    const missing = target ? [] : [`${source} does not convert to ${this.page.target}. Choose another format for this file.`];
+    const missing = target || this.isRefused ? [] : [`${source} does not convert to ${this.page.target}. Choose another format for this file.`];
     this.part("inspection").textContent = [...missing, ...this.facts.map((fact) => `${fact}.`), ...(result ? [] : this.messages)].join(" ");
     if (!target) this.part("own").open = true;
+    this.part("own").hidden = this.isRefused;
   }
 
   // Queues the conversion with the options that are set now.
@@ -324,7 +326,7 @@ export class FileEntry {
     const isOpen = this.part("crop").getAttribute("aria-expanded") === "true";
     this.closeView();
     if (isOpen) return;
-    const cropper = createCropper(copyMiddle(this.picture), (crop) => {
+    const cropper = createCropper(copyMiddle(this.picture), this.options.crop ?? "", (crop) => {
       this.own.set("crop", crop);
       this.page.changed();
     });

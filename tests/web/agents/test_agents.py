@@ -3,11 +3,14 @@
 import base64
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -75,8 +78,8 @@ async def over_stdio(folder: Path, *arguments: str, **environment: str) -> Async
 
 
 @asynccontextmanager
-async def over_http(server: Running, key: str, mode: str = "auto") -> AsyncIterator[Agent]:
-    headers = {"Authorization": f"Bearer {key}"}
+async def over_http(server: Running, authorization: str, mode: str = "auto") -> AsyncIterator[Agent]:
+    headers = {"Authorization": authorization}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as sender,
         Client(streamable_http_client(f"{server.url}/mcp", http_client=sender), mode=mode) as client,
@@ -178,7 +181,7 @@ async def test_files_of_this_machine_on_a_server(folder: Path, server: Running) 
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.long)])
 async def test_over_http(server: Running, mode: str) -> None:
     key = server.account(10, purchased=1)
-    async with over_http(server, key, mode) as agent:
+    async with over_http(server, f"Bearer {key}", mode) as agent:
         listed = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
         assert listed.keys() == _TOOLS
         assert not {"path", "paths", "output_path", "overwrite"} & listed["run_tool"].input_schema["properties"].keys()
@@ -195,6 +198,19 @@ async def test_over_http(server: Running, mode: str) -> None:
             b"GIF",
         )
         assert (await agent("account"))["credits_remaining"] == 9
+
+
+async def test_the_configurations_in_the_documentation(folder: Path, server: Running) -> None:
+    page = http.get(f"{server.url}/docs/sdks").text.partition('id="agents"')[2]
+    local, remote = (
+        json.loads(unescape(text))["mcpServers"]["convertd"] for text in re.findall(r"<code>({.*?})</code>", page)
+    )
+    assert (local["command"], local["args"][:2]) == ("convertd", ["mcp", "--root"])
+    async with over_stdio(folder, *local["args"][3:]) as agent:
+        assert (await agent("account"))["account"] is None
+    assert urlsplit(remote["url"]).path == "/mcp"
+    async with over_http(server, remote["headers"]["Authorization"].replace("cvd_live_…", server.key)) as agent:
+        assert (await agent("account"))["credits_remaining"]
 
 
 def test_a_key_is_needed_and_only_posts_are_answered(server: Running) -> None:

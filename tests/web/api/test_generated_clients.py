@@ -86,14 +86,14 @@ client = api.ApiClient(api.Configuration(host=os.environ["API"], access_token=os
 conversion, files, pdf, jobs = api.ConversionApi(client), api.FilesApi(client), api.PDFApi(client), api.JobsApi(client)
 photo, page = ("photo.jpg", Path("photo.jpg").read_bytes()), Path("page.pdf").read_bytes()
 options = {"progressive": True, "fit": api.Fit.COVER, "width": 9, "height": 7}
-Path("photo.png").write_bytes(conversion.convert("png", file=photo, **options))
+Path("photo.png").write_bytes(conversion.convert(output_format="png", file=photo, **options))
 Path("merged.pdf").write_bytes(pdf.merge_pdfs(files=[page, page], outline=True))
-assert conversion.inspect("png", file=photo).data.width
-stored = conversion.convert_to_json("png", file=photo, **options).data
+assert conversion.inspect(output_format="png", file=photo).data.width
+stored = conversion.convert_to_json(output_format="png", file=photo, **options).data
 assert stored.output_format == "png" and stored.container is None, stored
 assert (stored.width, stored.height, stored.warnings) == (9, 7, []), stored
 try:
-    conversion.convert("png", file=("photo.jpg", b"?"))
+    conversion.convert(output_format="png", file=("photo.jpg", b"?"))
 except api.ApiException as refused:
     assert refused.data.actual_instance.error.code == "invalid_file_type", refused
 else:
@@ -101,8 +101,8 @@ else:
 file_id = files.upload_file(file=photo).data.file_id
 assert files.get_file(file_id).data.error is None
 body = api.ConvertFileRequest(output_format="png", fit=api.Fit.FILL, width=8, height=8)
-assert files.convert_file(file_id, body).data.width == 8
-accepted = conversion.convert_to_json_with_http_info("png", file=photo, prefer="respond-async")
+assert files.convert_file(file_id, convert_file_request=body).data.width == 8
+accepted = conversion.convert_to_json_with_http_info(output_format="png", file=photo, prefer="respond-async")
 assert accepted.status_code == 202
 ended = jobs.get_job(accepted.data.data.job_id, prefer="wait=60").data
 assert (ended.status, ended.result["output_format"]) == ("completed", "png"), ended
@@ -243,7 +243,7 @@ _GENERATORS = (
 def test_a_generated_client(server: Running, tmp_path: Path, generate: Generate) -> None:
     (tmp_path / "photo.jpg").write_bytes(sample("jpeg"))
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))
-    (tmp_path / "openapi.json").write_bytes(http.get(f"{server.api}/openapi.json").content)
+    (tmp_path / "openapi.json").write_bytes(http.get(f"{server.api}/openapi.json", timeout=60).content)
     program = generate(tmp_path, "openapi.json")
     _run(tmp_path, *program, API=server.api, KEY=server.account())
     with Image.open(tmp_path / "photo.png") as image:

@@ -53,6 +53,32 @@ def test_explain_shows_the_result(folder: Path) -> None:
     assert "secret" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--strip", "photo.heic", "a.png"), "there is no --strip; the option is --metadata."),
+        (("--density", "300", "photo.heic", "a.png"), "there is no --density; the option is --dpi."),
+        (("--output_format=png", "photo.heic"), "there is no --output-format; the option is --to."),
+        (("--pages", "all", "photo.heic", "a.zip"), "a.zip can hold files of any format; use --to FORMAT -o a.zip."),
+    ],
+)
+def test_names_of_other_programs(folder: Path, flags: tuple[str, ...], message: str) -> None:
+    done = invoke(folder, "convert", *flags)
+
+    assert (done.exit_code, done.stderr) == (2, f"convertd: {message}\n")
+
+
+def test_a_dry_run_of_several_files_leaves_out_defaults(folder: Path) -> None:
+    (folder / "other.png").write_bytes(sample("png"))
+    flags = ("--dry-run", "--width", "9", "photo.heic", "other.png", "--to", "webp")
+
+    short, long = invoke(folder, "convert", *flags), invoke(folder, "convert", "-v", *flags)
+
+    assert "other.png:   width: 9\n" in short.stderr
+    assert "(default)" not in short.stderr
+    assert "other.png:   quality: 87 (default)\n" in long.stderr
+
+
 def test_the_options_of_the_registry_are_flags(folder: Path) -> None:
     help_text = " ".join(re.sub("[^ -~]", " ", invoke(folder, "convert", "--help", COLUMNS="400").stdout).split())
 

@@ -46,6 +46,8 @@ def test_purchase(page: Page, site: Running, keep: Callable[[Page, str], None]) 
     expect(page.get_by_role("row", name="Item")).to_contain_text("500 conversion credits (pack starter)")
     keep(page, "receipt")
     assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
     page.emulate_media(media="print")
     expect(page.get_by_role("banner")).to_be_hidden()
     expect(page.get_by_role("row", name="Amount")).to_be_visible()
@@ -169,6 +171,8 @@ def test_webhooks_on_the_dashboard(page: Page, site: Running, keep: Callable[[Pa
         keep(page, f"dashboard-webhooks-{size['width']}")
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
     page.get_by_role("button", name=re.compile("again")).first.click()
     page.get_by_text("Delete…").click()
     page.get_by_role("button", name="Delete now").click()
@@ -192,6 +196,8 @@ def test_jobs_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, 
         keep(page, f"dashboard-jobs-{size['width']}")
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
     done = page.get_by_role("row").filter(has_text="done")
     with page.expect_download() as saved:
         done.get_by_role("link", name="Download").click()

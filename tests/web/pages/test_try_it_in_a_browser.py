@@ -202,6 +202,7 @@ def test_a_file_without_a_format_is_refused_before_its_upload(page: Page, site: 
     expect(page.locator("#convert")).to_have_text("Nothing to convert")
     assert [request.url.partition("/try/")[2] for request in sent if request.method == "POST"] == ["identify"]
     beginning = next(request for request in sent if request.method == "POST")
+    expect(unknown.get_by_text("Only for this file")).to_be_hidden()
     assert 65_536 < int(beginning.all_headers()["content-length"]) < 70_000
     named = add_file(page, saved_picture(Image.effect_noise((640, 480), 60), "PNG"), "photo.jpg")
     expect(named.locator(".sizes")).to_contain_text("png, ")
@@ -238,6 +239,8 @@ def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
     unpaid.get_by_label("Convert to").select_option("webp")
     expect(unpaid.locator(".sizes")).to_contain_text("→ webp")
     expect(other.locator(".sizes")).to_contain_text("→ svg")
+    expect(page.locator("#losses")).to_have_text("webp and svg leave out fine detail, so that files are small.")
+    expect(broken.locator(".inspection")).to_have_text("")
     keep(page, "landing-refused")
     assert violations(page, within="#trial") == []
 

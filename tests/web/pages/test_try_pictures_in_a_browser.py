@@ -36,7 +36,7 @@ def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) ->
     width = last.get_by_label("Width")
     expect(width).to_have_value("800")
     width.fill("400")
-    expect(last.locator(".options-set").first).to_have_text("(1 set)")
+    expect(last.locator('[data-name="size"] .options-set')).to_have_text("(1 set)")
     page.locator("#all-width").fill("600")
     expect(width).to_have_value("400")
     page.locator("#all-width").fill("800")
@@ -86,15 +86,14 @@ def test_files_of_one_name_are_all_in_the_archive(page: Page, site: Running) -> 
 
 
 def test_no_phone_scrolls_far_to_the_result(page: Page, site: Running) -> None:
-    """From the heading of the form to the file with its result: at most three screens."""
+    """From the top of the page to the result and its buttons: at most three screens."""
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto("/")
     entry = add_file(page, photographed(), "photo.png", "jpeg")
-    expect(page.locator("#effect")).to_be_visible()
-    top, row = page.locator("#try").bounding_box(), entry.locator(".file-row").bounding_box()
-    assert top
-    assert row
-    assert row["y"] + row["height"] - top["y"] <= 3 * 800
+    convert(page)
+    expect(entry.get_by_role("link", name="Download")).to_be_visible()
+    row = entry.locator(".file-row")
+    assert row.evaluate("row => row.getBoundingClientRect().bottom + scrollY") <= 3 * 800
 
 
 def photographed() -> bytes:
@@ -144,6 +143,7 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
     page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.4)
     page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.25)
     page.mouse.up()
+    expect(entry.locator(".cropper")).to_contain_text("Keeps 50 % of the width and 50 % of the height.")
     keep(page, "landing-crop")
     convert(page)
     expect(state(entry)).to_have_text("Done: png to bmp.")
@@ -152,8 +152,10 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
     assert made.size == (200, 100)
     assert made.getcolors() == [(20_000, (255, 0, 0))]
     entry.get_by_role("button", name="Crop").click()
-    entry.locator(".cropper .pair").click()  # nothing is chosen
+    expect(entry.locator(".chosen")).to_have_attribute("style", re.compile("left: 25%; top: 25%; width: 50%"))
+    entry.get_by_role("button", name="Keep the whole picture").click()
     expect(page.locator("#convert")).to_have_text("Convert 1 changed file")
+    expect(entry.locator(".chosen")).to_be_hidden()
 
 
 def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
@@ -221,6 +223,33 @@ def test_comparison_by_mouse_keyboard_and_zoom(page: Page, site: Running, keep: 
     assert pair.evaluate("pair => pair.offsetWidth") < 1280
 
 
+def test_a_portrait_is_compared_in_its_shape(page: Page, site: Running, keep: Save) -> None:
+    """A picture that is higher than the window is shown smaller, and not stretched."""
+    page.goto("/")
+    entry = add_file(page, saved_picture(Image.new("RGB", (900, 1800), "red"), "PNG"), "high.png", "webp")
+    convert(page)
+    pair = entry.locator(".comparison .pair")
+    expect(pair).to_be_visible()
+    width, height = pair.evaluate("pair => [pair.offsetWidth, pair.offsetHeight]")
+    assert height <= page.evaluate("innerHeight")
+    assert width / height == pytest.approx(0.5, abs=0.01)
+
+
+def test_an_explanation_moves_nothing(page: Page, site: Running) -> None:
+    """It appears below its field while the pointer is on the label, or the field has the focus."""
+    page.goto("/")
+    add_file(page, sample("png"), "drawing.png", "webp")
+    width, hint = page.locator("#all-width"), page.locator("#all-width-hint")
+    group = page.locator('#options [data-name="size"]')
+    expect(hint).to_be_hidden()
+    height = group.evaluate("group => group.offsetHeight")
+    for show in (page.locator("label[for=all-width]").hover, width.focus):
+        page.mouse.move(0, 0)
+        show()
+        expect(hint).to_be_visible()
+        assert group.evaluate("group => group.offsetHeight") == height
+
+
 def test_comparison_by_touch(browser: Browser, site: Running) -> None:
     context = browser.new_context(base_url=site.url.replace("127.0.0.1", "localhost"), has_touch=True)
     figure = compared(context.new_page(), site)
@@ -271,7 +300,7 @@ def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
     fields = page.locator("#options .options").locator("input, select")
     expect(fields).to_have_count(len(declared))
     assert page.locator("#options > details > summary").all_text_contents() == [
-        f"{title} " for title in ("Size", "Quality", "Crop and rotate", "Pages", "Metadata", "Color", "Watermark")
+        f"{title} " for title in ("Quality", "Size", "Crop and rotate", "Pages", "Metadata", "Color", "Watermark")
     ]
     expect(page.get_by_label("Rotate")).to_be_hidden()
     page.get_by_text("Crop and rotate").click()
