@@ -64,7 +64,7 @@ def convert(content):
 class Library:
     """A library with its call for one workload: a program that defines the function `convert`.
 
-    Its packages are those of `environment`, by default those of convertd.
+    Its packages are in `environment`, by default in the one of convertd.
     """
 
     name: str

@@ -15,7 +15,7 @@ TINY, PHOTO, LARGE_PHOTO, HUGE_PHOTO = (64, 64), (1740, 1156), (4288, 2848), (60
 DRAWING = (1000, 700)
 PAGE = (600, 840)  # points
 _SHAPES = 400  # circles in the vector picture
-_SENTENCE, _SENTENCES = "Files are converted from one format into another. ", 60  # of a page of the document
+_SENTENCE, _SENTENCES = "Files are converted from one format into another. ", 60  # a page repeats the sentence so often
 _DNG_TAGS = (  # code, TIFF type, count, value
     (33421, 3, 2, (2, 2)),  # CFARepeatPatternDim
     (33422, 1, 4, bytes((0, 1, 1, 2))),  # CFAPattern: red, green, green, blue

@@ -57,7 +57,7 @@ def _has_pages(count: int, result: bytes) -> bool:
 
 _PNG = (("output_format", "png"),)
 _PAGE_AT_150_DPI = (1250, 1750)
-_MERGED_PAGES = 100  # of each of the two files
+_MERGED_PAGES = 100  # pages in each of the two files
 
 TINY = picture("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", {"output_format": "jpeg", "quality": "85"})
 PHOTO = picture(

@@ -33,7 +33,7 @@ CSV = FileFormat(
 )
 _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
 _WRITING = f"{_READING},,0,false,true"  # values as they are shown
-_SEPARATORS = "\t;|,"  # of equally frequent ones, the first
+_SEPARATORS = "\t;|,"  # the first wins among equally frequent ones
 _DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
 _LINES = 20
 _MAX_LINES = 100_000

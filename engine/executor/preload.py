@@ -29,7 +29,7 @@ def preload(modules: Iterable[str] | None = None) -> None:
     """Prepares a fork server for jobs that import `modules`; by default for those without a template of their own."""
     gc.disable()  # it would visit what is imported again and again, and find nothing
     registry = load_registry()
-    registry.pairs()  # fills the registry's cache of paths, those of tools below
+    registry.pairs()  # fills the registry's cache of paths; the loop adds the paths of tools
     for tool in registry.tools:
         registry.tool_options(tool)
     options_schema(registry.options)

@@ -153,7 +153,7 @@ def _check_chapters(archive: zipfile.ZipFile) -> None:
 def _with_known_pictures(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool) -> bytes:
     """The archive, with PNG in place of pictures that MuPDF does not read. Raises TooLarge for too large a picture.
 
-    A comic is without the files that macOS adds, which would be pages; the names of its pictures tell their format.
+    A comic is without the files that macOS adds, which would be pages; the names of its pictures show their format.
     """
     file = BytesIO()
     is_changed = False

@@ -97,7 +97,7 @@ class ConnectionPool:
     ) -> list[tuple[Call[Any], Any]]:
         """Runs the functions, and again if their transaction was rolled back for a temporary reason.
 
-        Returns their results, without those of calls that were cancelled.
+        Returns the results of the calls that were not cancelled.
         """
         if all(call.future.cancelled() or call.expired for call in calls):
             raise DatabaseBusy

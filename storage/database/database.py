@@ -79,7 +79,7 @@ class Database:
     async def run_in_group(
         self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Like `run`, for functions of which all with this `group` change the same rows, such as those of an account.
+        """Like `run`, for functions that change the same rows as others of the `group`, such as the rows of an account.
 
         With PostgreSQL, one would hold the locks until its commit is on the disk, while others wait for them on
         connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
