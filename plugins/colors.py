@@ -71,19 +71,25 @@ def color_space(
     """
     profile = _profile_for(color_space, output_profile)
     if profile is None:
-        if intent != "relative":
-            message = "Options without effect without a profile of the result: intent."
-            FidelityWarning.issue("option_ignored", message)
+        _warn_unused(intent)
         return raster if color_space == "keep" else _color_space.converted(raster, gray=color_space == "gray")
     below = raster.background[:3] if raster.background else color.WHITE
     convert = partial(_profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
 
     def change(frame: Frame) -> Frame:
-        keeps_inks = output_profile is None and frame.pixels.mode == profile.mode == "CMYK"
-        return frame if keeps_inks else convert(frame)
+        if output_profile is None and frame.pixels.mode == profile.mode == "CMYK":
+            _warn_unused(intent)
+            return frame  # has these inks
+        return convert(frame)
 
     # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.
     return _color_space.map_frames(replace(raster.tone_mapped(), sample=None), change)
+
+
+def _warn_unused(intent: Intent) -> None:
+    """Warns of an intent that no conversion to a profile has."""
+    if intent != "relative":
+        FidelityWarning.issue("option_ignored", "Options without effect without another profile: intent.")
 
 
 def _profile_for(space: str, given: Profile | str | None) -> Profile | None:

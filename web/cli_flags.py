@@ -186,7 +186,8 @@ def run_convert(
     place = None if output is None else Path(output)
     arguments = cli_tasks.Arguments(paths, to or (), source_format, overwrite, url, place, recursive, folder)
     filename = None if options.get("filename") is None else str(options["filename"])
-    arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset))
+    changes = bool(given.keys() - {"filename"})
+    arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset), changes=changes)
     mode = cli_convert.Mode(server, explain, submit, jobs, _display(quiet, verbose, as_json), outputs, preset)
     cli_convert.run(arguments, given, mode)
 

@@ -234,7 +234,9 @@ def describe(result: TaskResult, display: Display, *, with_defaults: bool) -> li
         lines.append(f"{name}: {len(result.outputs)} files, {result.outputs[0]} to {result.outputs[-1]}")
     elif outcome.container:
         lines.append(f"{name}: {outcome.file_count} files in {result.outputs[0]}")
-    if display.verbose and result.outputs:
+    if display.verbose and len(result.outputs) > 1:
+        lines += [f"{name}: {path}, {Path(path).stat().st_size:,} bytes" for path in result.outputs]
+    elif display.verbose and result.outputs:
         change = describe_change(result.original_size, outcome.processed_size)
         lines.append(f"{name}: {result.outputs[0]}, {outcome.processed_size:,} bytes ({change})")
     return lines

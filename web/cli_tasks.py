@@ -34,7 +34,7 @@ class Arguments:
     """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
 
     Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
-    `filename`: the template of results. `chosen_later`: other options determine the results.
+    `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: options are given.
     """
 
     paths: Sequence[Path]
@@ -47,6 +47,7 @@ class Arguments:
     folder: bool = False
     filename: str | None = None
     chosen_later: bool = False
+    changes: bool = False
 
 
 @dataclass(frozen=True)
@@ -320,7 +321,8 @@ def _pairs(
         yield paths[0], output
         return
     for path in paths:
-        for file in _expand(registry, path, arguments.recursive, target, skipped, output):
+        changes = arguments.changes and output is not None and output.resolve() != path.resolve()
+        for file in _expand(registry, path, arguments.recursive, target, skipped, output, changes):
             name = "stdin" if file == _STANDARD_STREAM else file.stem
             place = (
                 file.parent if output is None else output / file.parent.relative_to(path) if path.is_dir() else output
@@ -335,10 +337,12 @@ def _expand(
     target: FileFormat | None,
     skipped: list[SkippedFile],
     output: Path | None,
+    changes: bool = False,
 ) -> list[Path]:
     """The path, or the files of a folder that can be converted, sorted. Adds all others to `skipped`.
 
-    Leaves out hidden files, and the folder `output`. Raises UsageError if a folder has no such file.
+    Files of the target format are converted if options make `changes`. Leaves out hidden files, and the folder
+    `output`. Raises UsageError if a folder has no such file.
     """
     if not path.is_dir():
         return [path]
@@ -348,8 +352,8 @@ def _expand(
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
-                found += _expand(registry, one, recursive, target, skipped, output)
-        elif (reason := _reason_to_skip(registry, one, target)) is None:
+                found += _expand(registry, one, recursive, target, skipped, output, changes)
+        elif (reason := _reason_to_skip(registry, one, target, changes)) is None:
             found.append(one)
         else:
             skipped.append(SkippedFile(one, reason))
@@ -358,7 +362,7 @@ def _expand(
     return found
 
 
-def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None) -> str | None:
+def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None, changes: bool) -> str | None:
     """Why a file of a folder is not converted to the format, if there is one; None if it is."""
     if path.is_dir():
         return "it is a folder; use -r to convert its files"
@@ -367,7 +371,7 @@ def _reason_to_skip(registry: Registry, path: Path, target: FileFormat | None) -
     fmt = registry.format(path.suffix[1:])
     if fmt is None or not registry.targets(fmt):
         return "its extension is of no readable format"
-    if fmt == target:
+    if fmt == target and not changes:
         return f"its format is {target} already"
     if target is not None and target.name in registry.formats and target not in registry.targets(fmt):
         return f"{fmt} cannot be converted to {target}"

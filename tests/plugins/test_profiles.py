@@ -212,6 +212,8 @@ def test_profiles_of_another_color_space_are_refused(options: dict[str, OptionVa
 def test_an_intent_without_a_profile_is_told() -> None:
     assert codes(convert(saved(photo(), "PNG"), "png", intent="absolute")) == {"option_ignored"}
     assert codes(convert(saved(photo(), "PNG"), "png", color_space="gray", intent="absolute")) == {"option_ignored"}
+    inks = saved(photo().convert("CMYK"), "TIFF")
+    assert codes(convert(inks, "tiff", color_space="cmyk", intent="absolute")) == {"option_ignored"}
 
 
 def test_a_profile_can_be_a_file() -> None:

@@ -8,6 +8,7 @@ import pikepdf
 import pytest
 
 from tests.support.command_line import invoke, write_samples
+from tests.support.results.conversions import opened
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running
@@ -51,6 +52,20 @@ def test_folders_in_folders_only_on_request(folder: Path) -> None:
 
     assert "in/more: skipped, it is a folder; use -r to convert its files" in done.stderr
     assert _files(folder / "out") == {"a.webp"}
+
+
+def test_options_change_files_of_the_output_format_too(folder: Path) -> None:
+    resized = invoke(folder, "convert", "-r", "in", "out", "--to", "webp", "--width", "5")
+    beside = invoke(folder, "convert", "in", "in", "--to", "webp", "--width", "5")
+    (folder / "in" / "a.png").unlink()
+    alone = invoke(folder, "convert", "in", "alone/", "--to", "webp", "--width", "5")
+
+    assert [done.exit_code for done in (resized, beside, alone)] == [0, 0, 0], resized.stderr + beside.stderr
+    assert _files(folder / "out") == {"a.webp", "done.webp", "more/c.webp"}
+    assert opened((folder / "out" / "done.webp").read_bytes()).width == 5
+    assert "in/done.webp: skipped, its format is webp already" in beside.stderr
+    assert (folder / "in" / "done.webp").read_bytes() == sample("webp")
+    assert _files(folder / "alone") == {"a.webp", "done.webp"}
 
 
 def test_several_output_formats(folder: Path) -> None:

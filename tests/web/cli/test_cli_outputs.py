@@ -64,8 +64,11 @@ def test_wrong_arguments(folder: Path, arguments: tuple[str, ...], message: str)
 
 
 def test_several_results(folder: Path, place: tuple[tuple[str, ...], dict[str, str]]) -> None:
-    _convert(folder, place, "photo.heic", "out", "--outputs", TWO)
+    printed = _convert(folder, place, "photo.heic", "out", "--outputs", TWO, "-v")
     assert _made(folder) == ["photo-02.png", "small.webp"]
+    for name in _made(folder):
+        size = (folder / "out" / name).stat().st_size
+        assert f"photo.heic: {Path('out', name)}, {size:,} bytes\n" in printed
     _convert(folder, place, "photo.heic", "-o", "both.zip", "--outputs", TWO)
     with ZipFile(folder / "both.zip") as archive:
         assert archive.namelist() == ["small.webp", "photo-02.png"]

@@ -59,7 +59,8 @@ def test_pictures_are_what_conversions_make() -> None:
 def test_pages_show_the_examples_of_their_options(server: Running) -> None:
     shown = set()
     for group in OPTION_GROUPS:
-        text = http.get(f"{server.url}/docs/options/{group.name}").raise_for_status().text
+        page = http.get(f"{server.url}/docs/options/{group.name}", timeout=60)  # the first one takes a second
+        text = page.raise_for_status().text
         for path, alt in re.findall(r'<img src="([^"]+)" alt="([^"]+)" width="\d+" height="\d+" loading="lazy">', text):
             assert alt
             shown.add(path.partition("?")[0])
