@@ -36,6 +36,7 @@ _WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
 _WMF_SIZE, _WMF_START = struct.Struct("<28xI"), 22  # of what follows the box, in words; where that begins
 _WMF_HEADER_SIZE, _WMF_RECORD = 18, struct.Struct("<IH")  # bytes; the size of a record in words, and its function
 _WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT = 0x0103, 0x020B, 0x020C  # functions
+_WMF_MAX_RECORDS = 10_000  # before the one with the extent
 _WMF_PIXEL_MODE, _WMF_FREE_MODES = 1, (7, 8)  # modes of mapping whose units have no size
 _PIXELS, _TWIPS = 96, 1440  # units per inch that they are taken for
 _MAX_PIXELS = 2_000  # of the longer side; more units are twips
@@ -84,7 +85,9 @@ def _with_box(data: bytes) -> bytes:
         return data
     found: dict[int, tuple[int, ...]] = {}
     records, start = bytearray(data), _WMF_HEADER_SIZE
-    while _WMF_EXTENT not in found and start + _WMF_RECORD.size <= len(data):
+    for _ in range(_WMF_MAX_RECORDS):
+        if _WMF_EXTENT in found or start + _WMF_RECORD.size > len(data):
+            break
         words, function = _WMF_RECORD.unpack_from(data, start)
         if function in (_WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT):
             found[function] = struct.unpack_from("<h" if function == _WMF_MAP_MODE else "<2h", data, start + 6)
