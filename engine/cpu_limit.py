@@ -38,11 +38,18 @@ def call_within(share: float, function: Callable[[], T]) -> T:
             message = f"The file takes more than {allowed} s to lay out: too many elements, rules, boxes or pages."
             raise TooLarge(message, reason="elements", details={"max_layout_seconds": allowed})
         if thread.is_alive() and _peak_size() - size > _MAX_GROWTH:
-            message = (
-                f"The file takes more than {_MAX_GROWTH} bytes of memory to lay out: too many elements, or too large."
-            )
-            raise TooLarge(message, reason="elements", details={"max_layout_bytes": _MAX_GROWTH})
-    return call.result()
+            raise _too_large()
+    try:
+        return call.result()
+    except MemoryError as error:
+        raise _too_large() from error
+
+
+def _too_large() -> TooLarge:
+    message = (
+        f"The file takes more than {_MAX_GROWTH} bytes of memory to lay out: too many elements, or too large ones."
+    )
+    return TooLarge(message, reason="elements", details={"max_layout_bytes": _MAX_GROWTH})
 
 
 def _peak_size() -> int:

@@ -36,6 +36,7 @@ _WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
 _WMF_SIZE, _WMF_START = struct.Struct("<28xI"), 22  # size in words of all after the box; offset after the box
 _WMF_HEADER_SIZE, _WMF_RECORD = 18, struct.Struct("<IH")  # bytes; the size of a record in words, and its function
 _WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT = 0x0103, 0x020B, 0x020C  # functions
+_WMF_MAX_RECORDS = 10_000  # the extent has to be in the first of them
 _WMF_PIXEL_MODE, _WMF_FREE_MODES = 1, (7, 8)  # map modes whose units have no size
 _PIXELS, _TWIPS = 96, 1440  # assumed units per inch
 _MAX_PIXELS = 2_000  # a drawing with a longer side is taken to be in twips
@@ -84,7 +85,9 @@ def _with_box(data: bytes) -> bytes:
         return data
     found: dict[int, tuple[int, ...]] = {}
     records, start = bytearray(data), _WMF_HEADER_SIZE
-    while _WMF_EXTENT not in found and start + _WMF_RECORD.size <= len(data):
+    for _ in range(_WMF_MAX_RECORDS):
+        if _WMF_EXTENT in found or start + _WMF_RECORD.size > len(data):
+            break
         words, function = _WMF_RECORD.unpack_from(data, start)
         if function in (_WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT):
             found[function] = struct.unpack_from("<h" if function == _WMF_MAP_MODE else "<2h", data, start + 6)

@@ -107,5 +107,9 @@ SLOW_PAGES = {
     "counters": _page("p{counter-increment:c}p::before{content:" + "counter(c) " * 5000 + "}", "<p></p>" * 19_000),
     "tabs": _page("", "<pre style=tab-size:100000000>\t\ta"),  # in one call of C code, as the next one
     "marks": _page("", "a" + "\u0301" * 100_000),
+    "symbols": _page(
+        "@counter-style s{system:symbolic;symbols:x}p{counter-increment:c 100000000}p::before{content:counter(c,s)}",
+        "<p></p>" * 20,
+    ),
 }
-"""HTML of at most some hundred KiB that takes minutes to lay out, by what takes the time."""
+"""HTML of at most some hundred KiB that takes minutes or gigabytes to lay out, by what takes them."""
