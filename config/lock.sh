@@ -11,11 +11,14 @@ trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools"
 "$tools/bin/pip" install --quiet --disable-pip-version-check uv
 
+# PyMuPDF requires the libraries of its neural networks, which are never loaded (see engine/mupdf.py) and take 100 MB.
+for package in networkx onnxruntime; do echo "$package; python_version < '3'"; done >"$tools/overrides.txt"
+
 lock() {
     # The build backend is installed from the lock file, too.
     "$tools/bin/python" -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])' |
         "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-            --custom-compile-command "sh config/lock.sh" pyproject.toml - "$@"
+            --override "$tools/overrides.txt" --custom-compile-command "sh config/lock.sh" pyproject.toml - "$@"
 }
 
 lock --extra postgres --extra s3 --output-file config/requirements.lock "$@"

@@ -56,6 +56,13 @@ def test_the_footer_of_every_page(named: Running, path: str) -> None:
     assert '<a href="https://example.com/source">source code</a>' in footer
 
 
+def test_the_client_is_installed_from_the_source_code(named: Running) -> None:
+    page = http.get(f"{named.url}/docs/sdks").text.partition('id="client"')[2].partition("</section>")[0]
+
+    assert '<a href="https://example.com/source">source code</a>' in page
+    assert "pip install ./web/client" in page
+
+
 def test_the_footer_without_settings(server: Running) -> None:
     footer = _footer(server, "/")
 
