@@ -1,15 +1,20 @@
-"""The functions of httpx for plain HTTP, without loading certificates, which takes 20 ms per request."""
+"""The functions of httpx for plain HTTP, without loading certificates, which takes 20 ms per request.
+
+Their default timeout is for a busy machine.
+"""
 
 from functools import partial
 
 import httpx
 
-get = partial(httpx.get, verify=False)
-post = partial(httpx.post, verify=False)
-put = partial(httpx.put, verify=False)
-delete = partial(httpx.delete, verify=False)
-head = partial(httpx.head, verify=False)
-options = partial(httpx.options, verify=False)
-request = partial(httpx.request, verify=False)
-Client = partial(httpx.Client, verify=False)
-AsyncClient = partial(httpx.AsyncClient, verify=False)
+_TIMEOUT = 60.0  # seconds
+
+get = partial(httpx.get, verify=False, timeout=_TIMEOUT)
+post = partial(httpx.post, verify=False, timeout=_TIMEOUT)
+put = partial(httpx.put, verify=False, timeout=_TIMEOUT)
+delete = partial(httpx.delete, verify=False, timeout=_TIMEOUT)
+head = partial(httpx.head, verify=False, timeout=_TIMEOUT)
+options = partial(httpx.options, verify=False, timeout=_TIMEOUT)
+request = partial(httpx.request, verify=False, timeout=_TIMEOUT)
+Client = partial(httpx.Client, verify=False, timeout=_TIMEOUT)
+AsyncClient = partial(httpx.AsyncClient, verify=False, timeout=_TIMEOUT)
