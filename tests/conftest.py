@@ -15,6 +15,7 @@ import pytest
 from benchmarks.postgres import find_binaries, running_server
 from benchmarks.redis_server import RedisServer
 from benchmarks.s3_server import S3Server
+from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
 
@@ -121,6 +122,29 @@ def new_postgres_url(postgres: str) -> MakeUrl:
     return make
 
 
+@pytest.fixture(scope="session")
+def copied_postgres_url(postgres: str) -> MakeUrl:
+    """Copies a database without rows, with the schema of this release, and yields the URLs of the copies.
+
+    A copy takes half the time of all migrations.
+    """
+    server, numbers = postgres.rpartition("/")[0], count()
+
+    def execute(statement: str) -> None:
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    execute("CREATE DATABASE migrated")
+    Database(f"{server}/migrated").close()
+
+    def make() -> str:
+        name = f"copy_{next(numbers)}"
+        execute(f"CREATE DATABASE {name} TEMPLATE migrated")
+        return f"{server}/{name}"
+
+    return make
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB."""
@@ -143,10 +167,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new database. On SQLite, it has the schema already."""
+    """The URL of a database without rows, with the schema of this release."""
     if getattr(request, "param", "sqlite") == "sqlite":
         return new_sqlite_url(tmp_path)
-    make: MakeUrl = request.getfixturevalue("new_postgres_url")
+    make: MakeUrl = request.getfixturevalue("copied_postgres_url")
     return make()
 
 

@@ -30,7 +30,7 @@ def _is_current(handler: BaseHandler, etag: str) -> bool:
 
 def _reply_cached(handler: BaseHandler, content: CachedJson) -> None:
     if not _is_current(handler, content.etag):
-        handler.respond(content.data)
+        handler.respond_encoded(content.encoded)
 
 
 class Formats(BaseHandler):

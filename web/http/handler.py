@@ -5,6 +5,7 @@ gets its error response before its body has arrived.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -166,11 +167,19 @@ class BaseHandler(RequestHandler):
 
     def respond(self, data: object) -> None:
         """Responds with a value of the API, or JSON values, in the envelope."""
+        write_json(self, {"data": to_json(data), "meta": self._meta()})
+
+    def respond_encoded(self, data: bytes) -> None:
+        """Responds with encoded JSON in the envelope."""
+        write_json(self, b'{"data": %b, "meta": %b}' % (data, json.dumps(self._meta()).encode()))
+
+    def _meta(self) -> dict[str, Any]:
+        """The metadata of the response. Sets the header with the balance, if there is one."""
         meta: dict[str, Any] = {"request_id": self.request_id}
         if (credits := self.authorization.credits_remaining) is not None:
             meta["credits_remaining"] = credits
             self.set_header("X-Credits-Remaining", str(credits))
-        write_json(self, {"data": to_json(data), "meta": meta})
+        return meta
 
     def unwrap_replay(self, response: ResponseData | Replayed) -> ResponseData:
         """The response data. Sets the header Idempotency-Replayed if it is stored. Raises a stored error."""

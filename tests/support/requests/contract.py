@@ -46,11 +46,17 @@ def conforms(answer: httpx.Response) -> httpx.Response:
 def _operation(method: str, path: str) -> tuple[str, str] | None:
     verb = {"HEAD": "get"}.get(method, method.lower())
     path = path.replace(f"{API}/tools/pdf-", f"{API}/pdf/")  # where these tools are documented
-    for template, item in published()["paths"].items():
-        whole = template if "servers" in item else API + template
-        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(whole)), path):
-            return (template, verb) if verb in item else None
+    for template, pattern in _patterns().items():
+        if pattern.fullmatch(path):
+            return (template, verb) if verb in published()["paths"][template] else None
     return None
+
+
+@cache
+def _patterns() -> Mapping[str, re.Pattern[str]]:
+    """Patterns of the paths that belong to each path of the document."""
+    wholes = {path: path if "servers" in item else API + path for path, item in published()["paths"].items()}
+    return {path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(whole))) for path, whole in wholes.items()}
 
 
 def _looked_up(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -101,7 +107,12 @@ def _check_awaited(job: dict[str, Any]) -> None:
 def _validator(path: str, verb: str, status: str) -> jsonschema_rs.Draft202012Validator:
     response = _looked_up(published()["paths"][path][verb]["responses"][status])
     schema = response["content"]["application/json"]["schema"]
-    return jsonschema_rs.Draft202012Validator(_strict({**schema, "components": published()["components"]}))
+    return jsonschema_rs.Draft202012Validator({**_strict(schema), "components": _strict_components()})
+
+
+@cache
+def _strict_components() -> Any:
+    return _strict(published()["components"])
 
 
 def _strict(value: Any) -> Any:
