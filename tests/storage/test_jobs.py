@@ -3,14 +3,11 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import count
-from statistics import median
-from time import monotonic
 from typing import Any
 
 import pytest
 
 from storage.database import Database, Transaction
-from storage.database.transaction import Statement
 from storage.errors import HoldLost, JobLost, NoCredits, NotFound, QueueFull
 from storage.tables import accounts, files, job_runs, jobs, ledger, ledger_audit, models
 from storage.tables.job_runs import ClaimedJob
@@ -19,17 +16,6 @@ from storage.tables.ledger import Hold, ServerInstance
 from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account
 
 pytestmark = pytest.mark.both_databases
-
-MANY, CHUNK, MANY_ACCOUNTS = 1_000_000, 50_000, 200  # queued jobs, rows of an INSERT, accounts
-COPY_JOBS = """
-    WITH RECURSIVE numbers(n) AS (SELECT CAST(:first AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)
-    INSERT INTO job (id, account, number, state, operation, input_format, output_format, request, inputs, size, holds,
-                     done, fence, attempts, crashes, created_at)
-    SELECT 'job_copy' || n, lane.account, job.number + n, 'queued', operation, input_format, output_format, request, 0,
-           0, 1, 0, 0, 0, 0, created_at FROM numbers, job, lane
-    WHERE job.id = :job AND lane.served = n - n / :accounts * :accounts
-    """
-"""The jobs are spread over the lanes, which are numbered by `served`."""
 
 LEASE = 30  # seconds
 OTHER = ServerInstance("other", "boot-1")
@@ -373,30 +359,3 @@ def test_the_state_of_the_queue(database: Database, account: str, clock: Clock) 
     assert database.run_blocking(job_runs.any_due)
     claim(database)
     assert vars(database.run_blocking(jobs.read_state)) == {"waiting": 2, "running": 1, "oldest": 20}
-
-
-@pytest.mark.long
-def test_a_claim_takes_as_long_with_a_million_queued_jobs(database: Database) -> None:
-    own = [open_account(database).id for _ in range(MANY_ACCOUNTS)]
-    accepted, lane = [accept(database, one) for one in own], models.Lane
-
-    def number_lanes(transaction: Transaction) -> None:
-        for number, one in enumerate(own):
-            waiting = MANY // MANY_ACCOUNTS + 1
-            transaction.execute(lane.update(served=number, waiting=waiting).where(lane.account == one))
-
-    database.run_blocking(number_lanes)
-    for begin in range(0, MANY, CHUNK):
-        values = {"first": begin, "last": begin + CHUNK - 1, "job": accepted[0].job_id, "accounts": MANY_ACCOUNTS}
-        database.run_blocking(
-            lambda transaction, values: transaction.execute_statement(Statement(COPY_JOBS), **values), values
-        )
-    assert database.run_blocking(jobs.read_state).waiting == MANY + MANY_ACCOUNTS
-    seconds, claimed = [], Counter[str]()
-    for _ in range(MANY_ACCOUNTS):
-        begun = monotonic()
-        (job,) = claim(database)
-        seconds.append(monotonic() - begun)
-        claimed[job.account] += 1
-    assert set(claimed.values()) == {1}
-    assert median(seconds) < 0.005
