@@ -111,7 +111,7 @@ class ConnectionPool:
                     raise DatabaseBusy
                 if is_new:
                     limit_statements(connection, self._timeout or 0)
-                with _transaction(connection, calls[0].mode if self._is_postgresql else Mode.DURABLE):
+                with _transaction(connection, _mode_of(started) if self._is_postgresql else Mode.DURABLE):
                     transaction = Transaction(connection, int(self._clock()))
                     results = [(call, call.function(transaction)) for call in started]
                     committing = True
@@ -128,6 +128,11 @@ class ConnectionPool:
             if not connection.is_connection_usable():
                 connection.close()
         return self._transact(calls, connection, retry=False)
+
+
+def _mode_of(calls: Sequence[Call[Any]]) -> Mode:
+    """The mode of a transaction of several calls: its commit waits for the disk if one of them needs that."""
+    return next((call.mode for call in calls if call.mode is Mode.DURABLE), calls[0].mode)
 
 
 @contextmanager

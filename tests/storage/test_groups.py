@@ -105,6 +105,23 @@ async def test_a_group_leaves_connections_to_others(database: Database, url: str
     assert database.run_blocking(ledger.balance, account) == 100
 
 
+async def test_a_group_waits_for_the_disk_if_one_of_it_does(database: Database, url: str, account: str) -> None:
+    modes: list[str] = []
+
+    def note(transaction: Transaction) -> None:
+        grant(account, len(modes))(transaction)
+        modes.append(transaction.connection.execute_sql("SHOW synchronous_commit").fetchone()[0])
+
+    await database.run_unsynced_in_group(account, note)
+    await database.run_in_group(account, note)
+    with locked(url, account):
+        tasks = await begin(database, account, [note, note])
+        tasks.append(asyncio.create_task(database.run_unsynced_in_group(account, note)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert modes == ["off", "on", "on", "on", "on"]
+
+
 async def test_an_error_changes_nothing_for_the_others(database: Database, url: str, account: str) -> None:
     def fail(transaction: Transaction) -> None:
         grant(account, "failed")(transaction)

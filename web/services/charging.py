@@ -100,8 +100,8 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run_unsynced(
-                reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
+            hold = await self._database.run_unsynced_in_group(
+                account, reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
             )
             yield Charge(self._database, hold, usage, None if claim is None else partial(_store_response, claim))
         except BaseException as error:
