@@ -30,9 +30,9 @@ LOADS: Sequence[Load] = (
 )
 """The loads that are measured."""
 
-CONVERTD, SEVERAL = "convertd", "convertd, 2 processes"
-
 _PROCESSES = 2
+
+CONVERTD, SEVERAL = "convertd", f"convertd, {_PROCESSES} processes"
 _FAILURES = (OSError, RuntimeError, subprocess.SubprocessError)  # to install or to start a program
 _PHOTO_PEERS = dict.fromkeys((IPX, FASTIFY, STARLETTE), 1.0)
 _MIN_THROUGHPUTS: Mapping[Load, Mapping[str, float]] = {  # by the peer they are relative to
@@ -46,13 +46,13 @@ _MAX_CPU_RATIOS = {
     libraries.MUPDF_PAGE: 1.0,
     libraries.MUPDF_MERGE: 1.2,
 }
-# CPU time in ms that is not the library's
+# CPU time in addition to the library, in ms
 _MAX_OVERHEADS = dict.fromkeys((libraries.RESVG, libraries.MUPDF_EMBEDDING, libraries.MUPDF_DELETION), 10)
 
 
 @dataclass(frozen=True)
-class _Field:
-    """What is compared: servers by name, and libraries with their loops. `problems` are rows for what is missing."""
+class _Compared:
+    """Servers by name, and libraries with their loops. `problems` are rows for those that are missing."""
 
     servers: Mapping[str, Running]
     loops: Mapping[Library, Variant]
@@ -83,13 +83,15 @@ def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[Load] = LO
         for workload in {TINY, *workloads}:
             workload.write(folder)
         ours = stack.enter_context(server.running(folder))
-        field = _start(stack, ours, cache, folder, seconds)
-        memories = ((name, each.versions, memory(each.pid)) for name, each in field.servers.items())
-        yield Report("Servers", ("server", "versions", "memory MiB"), (*memories, *field.problems))
-        yield Report("Bytes of the results", ("workload", *field.servers), tuple(map(field.result_sizes, workloads)))
+        compared = _start(stack, ours, cache, folder, seconds)
+        memories = ((name, each.versions, memory(each.pid)) for name, each in compared.servers.items())
+        yield Report("Servers", ("server", "versions", "memory MiB"), (*memories, *compared.problems))
+        yield Report(
+            "Bytes of the results", ("workload", *compared.servers), tuple(map(compared.result_sizes, workloads))
+        )
         runs: dict[Load, Runs] = {}
         for load in loads:
-            runs[load] = asyncio.run(interleaved(field.variants(load, seconds), rounds))
+            runs[load] = asyncio.run(interleaved(compared.variants(load, seconds), rounds))
             yield table(f"{_title(load)} ({rounds} x {seconds:g} s)", runs[load])
         if TINY in workloads:
             in_turn = {_in_turn_title(count): ours.variant(TINY, folder, seconds, 16, count) for count in (1, *IN_TURN)}
@@ -98,7 +100,7 @@ def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[Load] = LO
     yield Report("Requirements", COLUMNS, tuple(_requirements(runs)))
 
 
-def _start(stack: ExitStack, ours: server.Server, cache: Path, folder: Path, seconds: float) -> _Field:
+def _start(stack: ExitStack, ours: server.Server, cache: Path, folder: Path, seconds: float) -> _Compared:
     """Starts the other servers, which end with `stack`, and prepares the libraries. The input files are in `folder`."""
     servers, loops, problems = {CONVERTD: _convertd(ours, folder)}, dict[Library, Variant](), list[Row]()
     starts = {SEVERAL: _several(folder), **{peer.name: peer.running(cache, folder) for peer in PEERS}}
@@ -112,7 +114,7 @@ def _start(stack: ExitStack, ours: server.Server, cache: Path, folder: Path, sec
             loops[library] = library.variant(folder, seconds, cache)
         except _FAILURES as error:
             problems.append((library.title, f"cannot be installed: {reason(error)}", nan))
-    return _Field(servers, loops, problems)
+    return _Compared(servers, loops, problems)
 
 
 def _convertd(running: server.Server, folder: Path) -> Running:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
-from types import ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import TypeVar
 
 import pluggy
@@ -62,12 +62,21 @@ class Plugin:
         return tuple(dict.fromkeys(s.target for s in self.conversions if isinstance(s.target, FileFormat)))
 
 
+class _Manager(pluggy.PluginManager):
+    """Looks for hooks among functions only, because pluggy takes long for each of the other values of a module."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        if not isinstance(getattr(plugin, name, None), FunctionType | MethodType):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 def load_plugins(builtins: str) -> list[Plugin]:
     """Loads the modules of the package `builtins`, then third-party plugins by name.
 
     A third-party plugin that fails to load is returned with its error; a built-in plugin that fails raises.
     """
-    manager = pluggy.PluginManager("convertd")
+    manager = _Manager("convertd")
     manager.add_hookspecs(hookspecs)
     loaded = [_load_builtin(manager, name) for name in _module_names(builtins)]
     entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
