@@ -34,7 +34,7 @@ class Arguments:
     """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
 
     Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
-    `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: options are given.
+    `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: there are some.
     """
 
     paths: Sequence[Path]

@@ -99,7 +99,7 @@ class Database:
     async def run_unsynced_in_group(
         self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Like `run_in_group`, but the commit waits for the disk only if that of another function in it does."""
+        """Like `run_in_group`, but the commit waits for the disk only if another function in it requires that."""
         return await self._run(Mode.UNSYNCED, lambda transaction: function(transaction, *args, **kwargs), group)
 
     async def read(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
