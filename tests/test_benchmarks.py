@@ -99,7 +99,8 @@ def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     assert overhead["measured"] > 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_benchmark_that_is_ended_ends_its_servers(tmp_path: Path, number: signal.Signals) -> None:
     not_a_folder = tmp_path / "cache"
     not_a_folder.touch()
