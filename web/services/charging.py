@@ -62,8 +62,7 @@ class Charge:
         first, *others = [replace(self._usage, output_format=name, bytes_out=size) for name, size in made]
         others, started = [replace(one, bytes_in=0) for one in others], monotonic()
         try:
-            account = self._hold.account
-            return await self._database.run_in_group(account, _settle, self._hold, first, others, save, self._finish)
+            return await self._database.run(_settle, self._hold, first, others, save, self._finish)
         except CommitUnknown as unknown:
             if self._repeated:
                 raise

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -37,20 +36,14 @@ class UnreliableDatabase(Database):
     loses: Callable[..., Any] | None = None
 
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await self._try(super().run, function, *args, **kwargs)
-
-    async def run_in_group(self, group: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return await self._try(partial(super().run_in_group, group), function, *args, **kwargs)
-
-    async def _try(self, run: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if function is self.loses or {Hold, UsageRecord} <= {type(argument) for argument in args}:  # charges the hold
             if self.saves:
-                await run(function, *args, **kwargs)
+                await super().run(function, *args, **kwargs)
             raise CommitUnknown
         if self.away:
             self.away -= 1
             raise DatabaseBusy
-        return await run(function, *args, **kwargs)
+        return await super().run(function, *args, **kwargs)
 
 
 @pytest.fixture
