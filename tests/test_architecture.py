@@ -41,6 +41,7 @@ _LAYERS = (  # of web, lowest first; modules of one layer may import each other
             "cli",
             "cli_account",
             "cli_archive",
+            "cli_arguments",
             "cli_backup",
             "cli_cluster",
             "cli_convert",

@@ -16,10 +16,11 @@ import typer
 from engine import ConversionError, OptionValue, OptionValues
 from engine.options import validate_options
 from engine.registry import Registry, load_registry
+from web.cli_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
 from web.cli_local import convert_locally
 from web.cli_output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
 from web.cli_results import Display, TaskResult, report, summarize
-from web.cli_tasks import Arguments, ConversionTask, SkippedFile, ToolArguments, make_tasks, make_tool_tasks
+from web.cli_tasks import make_tasks, make_tool_tasks
 from web.executor_setup import SandboxIncomplete
 
 if TYPE_CHECKING:

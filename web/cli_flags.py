@@ -185,12 +185,12 @@ def run_convert(
 ) -> None:
     """Runs `convert` with its arguments, and options of conversions by name."""
     gc.set_threshold(_NEW_OBJECTS)
-    from web import cli_convert, cli_tasks
+    from web import cli_arguments, cli_convert
 
     given = {name: value for name, value in options.items() if value is not None}
     paths, folder = [Path(name) for name in files], (output or "".join(files[-1:])).endswith("/")
     place = None if output is None else Path(output)
-    arguments = cli_tasks.Arguments(paths, to or (), source_format, overwrite, url, place, recursive, folder)
+    arguments = cli_arguments.Arguments(paths, to or (), source_format, overwrite, url, place, recursive, folder)
     filename = None if options.get("filename") is None else str(options["filename"])
     changes = bool(given.keys() - {"filename"})
     arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset), changes=changes)
@@ -251,12 +251,12 @@ def tool_command(name: str) -> Any:
         as_json: bool = False,
         **values: Any,
     ) -> None:
-        from web import cli_convert, cli_tasks
+        from web import cli_arguments, cli_convert
 
         given = {option: value for option, value in values.items() if value is not None and option not in tool.files}
         files = {option: Path(values[option]) for option in tool.files if values[option] is not None}
         mode = cli_convert.Mode(server, display=_display(quiet, verbose, as_json))
-        arguments = cli_tasks.ToolArguments(name, inputs, Path(output), overwrite, files, output.endswith("/"))
+        arguments = cli_arguments.ToolArguments(name, inputs, Path(output), overwrite, files, output.endswith("/"))
         cli_convert.run_tool(arguments, given, mode)
 
     annotations = {

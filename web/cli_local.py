@@ -19,8 +19,8 @@ from engine.executor.several import PlannedOutput, job_of
 from engine.file_names import FILENAME, file_name
 from engine.outcome import Outcome
 from engine.registry import Registry
+from web.cli_arguments import AUTO_FORMAT, ConversionTask
 from web.cli_results import Explanation, TaskResult, failure, publish, refusal, temporary_path
-from web.cli_tasks import AUTO_FORMAT, ConversionTask
 from web.executor_setup import check_sandbox, command_executor
 
 _ACCOUNT = "command"  # all files of a command belong to one user

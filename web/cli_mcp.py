@@ -106,8 +106,8 @@ class LocalBackend:
 
     async def _run(self, call: Call, folder: Path) -> TaskResult:
         from web.agents.calls import AgentError
+        from web.cli_arguments import ConversionTask
         from web.cli_local import convert_task, explain_task, make_plans
-        from web.cli_tasks import ConversionTask
 
         target = self._registry.format(call.target)
         if target is None:

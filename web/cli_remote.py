@@ -13,8 +13,8 @@ from convertd_client import AsyncClient, ConvertdError, Inspection, Result
 from engine import OptionValues
 from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
+from web.cli_arguments import CHOSEN_LATER, ConversionTask, UsageError
 from web.cli_results import Explanation, Failure, TaskResult, failure, publish, refusal, temporary_path
-from web.cli_tasks import CHOSEN_LATER, ConversionTask, UsageError
 
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 

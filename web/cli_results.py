@@ -18,8 +18,8 @@ from zipfile import ZipFile
 
 from engine import ConversionError
 from engine.outcome import Outcome
+from web.cli_arguments import ConversionTask, SkippedFile
 from web.cli_output import describe_change, print_message, progress
-from web.cli_tasks import ConversionTask, SkippedFile
 
 
 @dataclass(frozen=True)

@@ -1,106 +1,30 @@
-"""The arguments of `convert` and of the commands of tools: which files are read, and where results are written."""
+"""The tasks of `convert` and of the commands of tools: which files are read, and where results are written."""
 
 import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
 from engine import FileFormat
-from engine.auto_format import AUTO
 from engine.registry import Registry
-
-AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
-"""The smallest of several formats."""
-
-CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
-"""The format or formats that the options `outputs` and `preset` determine."""
+from web.cli_arguments import (
+    AUTO_FORMAT,
+    CHOSEN_LATER,
+    Arguments,
+    ConversionTask,
+    SkippedFile,
+    ToolArguments,
+    UsageError,
+)
 
 _STANDARD_STREAM = Path("-")  # standard input as INPUT, standard output as OUTPUT
-
-
-class UsageError(ValueError):
-    """Invalid arguments; `str(error)` explains how to correct them."""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
-
-    Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
-    `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: there are some.
-    """
-
-    paths: Sequence[Path]
-    to: Sequence[str] = ()
-    source_format: str | None = None
-    overwrite: bool | None = None
-    url: str | None = None
-    output: Path | None = None
-    recursive: bool = False
-    folder: bool = False
-    filename: str | None = None
-    chosen_later: bool = False
-    changes: bool = False
-
-
-@dataclass(frozen=True)
-class ToolArguments:
-    """The arguments of a tool, as given. `files` are its further files by name. The others are as in Arguments."""
-
-    tool: str
-    paths: Sequence[Path]
-    output: Path
-    overwrite: bool | None
-    files: Mapping[str, Path]
-    folder: bool = False
-
-
-@dataclass(frozen=True)
-class ConversionTask:
-    """A file to convert, the output format, and the output file, None for standard output.
-
-    With a tool, `inputs` can be several files. `files` are further files of the tool or of options by name. `label`
-    names the input in messages. The format of the first input is detected by its content and its filename `name`; it
-    is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
-    fail. `named`: the result has its own name, in the folder of the output.
-    """
-
-    inputs: tuple[Path, ...]
-    label: str
-    name: str
-    source_format: FileFormat | None
-    output: Path | None
-    target: FileFormat
-    overwrite: bool | None
-    tool: str | None = None
-    files: Mapping[str, Path] = field(default_factory=dict)
-    url: str | None = None
-    named: bool = False
-
-    @property
-    def known_output(self) -> Path | None:
-        """The file that the result is written to, if it is one and known before the conversion."""
-        return None if self.named or (self.output is not None and self.output.is_dir()) else self.output
-
-    @property
-    def archive(self) -> bool:
-        """Whether the output is a ZIP of the files of the result, which are otherwise written one by one."""
-        return self.output is not None and self.output.suffix.lower() == ".zip"
-
-
-@dataclass(frozen=True)
-class SkippedFile:
-    """A file of a folder that is not converted, and the reason."""
-
-    path: Path
-    reason: str
 
 
 def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitStack) -> list[ConversionTask]:
@@ -280,7 +204,7 @@ def _open(path: Path, source_format: FileFormat | None, files: ExitStack) -> tup
 
 
 def _format(registry: Registry, name: str) -> FileFormat:
-    found = AUTO_FORMAT if name.lower() == AUTO else registry.format(name)
+    found = AUTO_FORMAT if name.lower() == AUTO_FORMAT.name else registry.format(name)
     if found is None:
         raise UsageError(f"{name} is not a known format; see 'convertd formats'.")
     return found

@@ -157,15 +157,16 @@ export class FileEntry {
     const { key, limit, inspectionLimit } = this.page.access, { signal } = this.removal, { target } = this;
     if (this.file.size > Math.min(limit, inspectionLimit) || !target) return;
     const { password } = this.options;
+    const isCurrent = () => target === this.target && password === this.options.password;
     const form = createForm({ output_format: target, dry_run: "true", ...(password && { password }), file: this.file });
     try {
       const { data } = await sendForJson(key ? `${API}/convert` : "/try/convert", { form, key, signal });
-      if (target !== this.target) return; // another one was chosen, for which an inspection is queued
+      if (!isCurrent()) return; // for another format, an inspection is queued
       this.facts = [...(data.width && data.height ? [`${data.width} × ${data.height} pixels`] : []), ...(data.pages > 1 ? [plural(data.pages, "page")] : [])];
       this.messages = data.warnings.map((warning) => warning.message);
       this.correctSource(data.input_format);
     } catch (error) {
-      if (!(error instanceof RequestError)) return; // removed
+      if (!(error instanceof RequestError) || !isCurrent()) return; // removed, or the password has been entered since
       this.correctSource(error.details.input_format);
       if (error.reason === "trials") this.page.setTrialsLeft(0);
       if (error.reason === "pdf_encrypted") this.showError(error);

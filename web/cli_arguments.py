@@ -1,0 +1,92 @@
+"""Values of the commands that convert files: arguments as given, and the tasks that follow from them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine import FileFormat
+from engine.auto_format import AUTO
+
+AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
+"""The smallest of several formats."""
+
+CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
+"""The format or formats that the options `outputs` and `preset` determine."""
+
+
+class UsageError(ValueError):
+    """Invalid arguments; `str(error)` explains how to correct them."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments, as given. `overwrite`: replace existing files, keep them, or None. `url`: where the input is.
+
+    Without an `output`, the last of the paths can be the output. `folder`: the last path ends with a slash.
+    `filename`: the template of results. `chosen_later`: other options determine the results. `changes`: there are some.
+    """
+
+    paths: Sequence[Path]
+    to: Sequence[str] = ()
+    source_format: str | None = None
+    overwrite: bool | None = None
+    url: str | None = None
+    output: Path | None = None
+    recursive: bool = False
+    folder: bool = False
+    filename: str | None = None
+    chosen_later: bool = False
+    changes: bool = False
+
+
+@dataclass(frozen=True)
+class ToolArguments:
+    """The arguments of a tool, as given. `files` are its further files by name. The others are as in Arguments."""
+
+    tool: str
+    paths: Sequence[Path]
+    output: Path
+    overwrite: bool | None
+    files: Mapping[str, Path]
+    folder: bool = False
+
+
+@dataclass(frozen=True)
+class ConversionTask:
+    """A file to convert, the output format, and the output file, None for standard output.
+
+    With a tool, `inputs` can be several files. `files` are further files of the tool or of options by name. `label`
+    names the input in messages. The format of the first input is detected by its content and its filename `name`; it
+    is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
+    fail. `named`: the result has its own name, in the folder of the output.
+    """
+
+    inputs: tuple[Path, ...]
+    label: str
+    name: str
+    source_format: FileFormat | None
+    output: Path | None
+    target: FileFormat
+    overwrite: bool | None
+    tool: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+    url: str | None = None
+    named: bool = False
+
+    @property
+    def known_output(self) -> Path | None:
+        """The file that the result is written to, if it is one and known before the conversion."""
+        return None if self.named or (self.output is not None and self.output.is_dir()) else self.output
+
+    @property
+    def archive(self) -> bool:
+        """Whether the output is a ZIP of the files of the result, which are otherwise written one by one."""
+        return self.output is not None and self.output.suffix.lower() == ".zip"
+
+
+@dataclass(frozen=True)
+class SkippedFile:
+    """A file of a folder that is not converted, and the reason."""
+
+    path: Path
+    reason: str
