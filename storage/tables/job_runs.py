@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from storage.database import Transaction
 from storage.database.transaction import LOCKED_ROWS, Statement, Statements
@@ -68,7 +68,9 @@ TAKE_JOB = Statement(
 SERVE_LANE = Statement(
     "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
 )
-FIND_READY_LANE = Statement(f"{_READY_LANE} LIMIT 1")
+FIND_WAITING = Statement(
+    f"SELECT ({_READY_LANE} LIMIT 1) IS NOT NULL, (SELECT 1 FROM lane WHERE waiting > 0 LIMIT 1) IS NOT NULL"
+)
 FIND_DUE = Statement(
     f"SELECT 1 WHERE EXISTS ({_READY_LANE})"
     " OR EXISTS (SELECT 1 FROM job WHERE state = 'processing' AND lease_until <= :now)"
@@ -98,20 +100,29 @@ def any_due(transaction: Transaction) -> bool:
     return bool(transaction.execute_statement(FIND_DUE, now=transaction.now))
 
 
-def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int) -> tuple[list[ClaimedJob], bool]:
-    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds.
+class Claim(NamedTuple):
+    """Claimed jobs. `locked`: further ones could start, which another transaction has locked.
 
-    Returns them, and whether others could start that another transaction has locked.
+    `more`: further jobs may wait, also jobs of accounts that run as many as they may.
     """
+
+    jobs: list[ClaimedJob]
+    locked: bool
+    more: bool
+
+
+def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int) -> Claim:
+    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds."""
     claimed: list[ClaimedJob] = []
     times = {"now": transaction.now, "lease_until": transaction.now + lease}
     while len(claimed) < limit:
         rows = transaction.execute_statement(TAKE_JOB, **times, **vars(owner))
         if not rows:
-            return claimed, bool(transaction.execute_statement(FIND_READY_LANE))
+            ((can_start, waits),) = transaction.execute_statement(FIND_WAITING)
+            return Claim(claimed, bool(can_start), bool(waits))
         claimed.append(ClaimedJob(*rows[0]))
         transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
-    return claimed, False
+    return Claim(claimed, locked=False, more=True)
 
 
 def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:

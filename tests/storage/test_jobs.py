@@ -10,7 +10,7 @@ import pytest
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, JobLost, NoCredits, NotFound, QueueFull
 from storage.tables import accounts, files, job_runs, jobs, ledger, ledger_audit, models
-from storage.tables.job_runs import ClaimedJob
+from storage.tables.job_runs import Claim, ClaimedJob
 from storage.tables.jobs import FOREVER, MAX_UNFINISHED, UNOWNED, Job, NewJob, hold_ids
 from storage.tables.ledger import Hold, ServerInstance
 from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account
@@ -44,7 +44,7 @@ def accept(database: Database, account: str, **values: Any) -> Job:
 
 
 def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER) -> list[ClaimedJob]:
-    return database.run_blocking(job_runs.claim, owner, LEASE, limit)[0]
+    return database.run_blocking(job_runs.claim, owner, LEASE, limit).jobs
 
 
 def get(database: Database, job: Job) -> Job:
@@ -112,7 +112,7 @@ def test_a_lane_without_a_job_delays_nobody(database: Database, account: str) ->
     row = {"account": empty, "waiting": 1, "running": 0, "max_running": 2, "served": -1, "bytes": 0}
     database.run_blocking(lambda transaction: transaction.insert(lane.insert(row)))
     assert not database.run_blocking(job_runs.any_due)
-    assert database.run_blocking(job_runs.claim, OWNER, LEASE, 1) == ([], False)
+    assert database.run_blocking(job_runs.claim, OWNER, LEASE, 1) == Claim([], locked=False, more=True)
     job = accept(database, account)
     assert [claimed.id for claimed in claim(database)] == [job.job_id]
 

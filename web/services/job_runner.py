@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic
@@ -14,7 +14,7 @@ from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCr
 from storage.database import Database, Transaction
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StoreUnavailable
 from storage.tables import accounts, job_runs, usage
-from storage.tables.job_runs import ClaimedJob
+from storage.tables.job_runs import Claim, ClaimedJob
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
@@ -135,11 +135,12 @@ class JobRunner:
         free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
-        claimed, locked = await self._database.run_unsynced(_claim, self._owner, free)
-        self._more = locked or len(claimed) == free
-        for job, account in claimed:
-            self._start(job, account)
-        return _BUSY_INTERVAL if locked else INTERVAL
+        self._more = False  # before the transaction, which may miss a job that is accepted meanwhile
+        claim, own = await self._database.run_unsynced(_claim, self._owner, free)
+        self._more |= claim.more
+        for job in claim.jobs:
+            self._start(job, own[job.account])
+        return _BUSY_INTERVAL if claim.locked else INTERVAL
 
     async def _renew(self) -> None:
         """Renews the leases of running jobs, and kills those that another server or client has ended."""
@@ -259,13 +260,11 @@ class JobRunner:
             log.warning("the inputs of an ended job were not deleted: %s", error)
 
 
-def _claim(
-    transaction: Transaction, owner: ServerInstance, limit: int
-) -> tuple[list[tuple[ClaimedJob, Account]], bool]:
-    """Returns jobs and their accounts, and whether others could start that another transaction has locked."""
-    claimed, locked = job_runs.claim(transaction, owner, LEASE, limit)
-    own = {name: Account.with_key(accounts.get(transaction, name), "") for name in {job.account for job in claimed}}
-    return [(job, own[job.account]) for job in claimed], locked
+def _claim(transaction: Transaction, owner: ServerInstance, limit: int) -> tuple[Claim, Mapping[str, Account]]:
+    """Claims at most `limit` jobs. Returns also their accounts by id."""
+    claim = job_runs.claim(transaction, owner, LEASE, limit)
+    own = {job.account for job in claim.jobs}
+    return claim, {name: Account.with_key(accounts.get(transaction, name), "") for name in own}
 
 
 class _Completion:

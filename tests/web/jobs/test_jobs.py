@@ -64,6 +64,16 @@ def test_a_job_of_the_same_process_is_killed_at_once(site: Site, monkeypatch: py
     assert eventually(lambda: endless.cancelled == 1)
 
 
+def test_the_next_job_of_an_account_starts_when_one_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check for jobs that wait: slots are free, but the account runs as many jobs as it may."""
+    monkeypatch.setattr("web.services.job_runner.INTERVAL", 3600.0)
+    endless = site.executor.executor = EndlessExecutor()
+    jobs = [site.submit() for _ in range(3)]
+    assert eventually(lambda: endless.running == 2)
+    site.end(jobs[0])
+    assert eventually(lambda: site.get(jobs[2])["status"] == "processing")
+
+
 def test_an_ended_job_is_deleted_with_its_result(site: Site) -> None:
     ended = site.get(site.submit(), wait=60)
     download = ended["result"]["download_url"].removeprefix("/api/v1")
