@@ -146,8 +146,14 @@ def _parse(svg: bytes) -> etree._Element:
             raise _nested_too_deeply() from error
         raise CorruptInput("The SVG is not well-formed XML.") from error
     if root.tag == "svg":  # without a namespace, as some programs write it
+        namespaces = {**root.nsmap, None: SVG[1:-1]}
         for element in root.iter(etree.Element):
             element.tag = element.tag if str(element.tag)[:1] == "{" else f"{SVG}{element.tag}"
+        # A root that declares the namespace: written without it, the names of elements would get a prefix.
+        named = etree.Element(root.tag, root.attrib, nsmap=namespaces)
+        named.text = root.text
+        named.extend(root[:])
+        return named
     return root
 
 

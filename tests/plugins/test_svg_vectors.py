@@ -216,6 +216,13 @@ def test_a_redrawn_svg_has_only_what_is_drawn(active: str, harmless: str) -> Non
     assert etree.tostring(redrawn, method="c14n") == etree.tostring(expected, method="c14n")
 
 
+def test_a_drawing_without_a_namespace_gets_it() -> None:
+    redrawn = _convert(b'<svg width="9" height="9"><g><rect width="9" height="9"/></g></svg>', "svg", "svg")
+
+    assert redrawn.startswith(b'<svg xmlns="http://www.w3.org/2000/svg"')
+    assert redrawn.endswith(b'<g><rect width="9" height="9"/></g></svg>')
+
+
 def test_cairo_draws_what_typst_refuses() -> None:
     svg = f'<svg {_NAMES}><rect x="20" y="10" width="100" height="50" fill="#00f"/></svg>'
 
