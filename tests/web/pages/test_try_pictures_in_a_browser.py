@@ -13,9 +13,11 @@ from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expe
 from tests.support.browser import add_file, convert, download, state, use_key, violations
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as saved_picture
-from tests.support.servers.in_process import Running
+from tests.support.servers.in_process import Running, eventually
 
 pytestmark = pytest.mark.slow
+
+_HINT_DELAY = 500.0  # ms; longer than the delay of an explanation
 
 Save = Callable[[Page, str], None]
 
@@ -244,9 +246,15 @@ def test_an_explanation_moves_nothing(page: Page, site: Running) -> None:
     expect(hint).to_be_hidden()
     height = group.evaluate("group => group.offsetHeight")
     for show in (page.locator("label[for=all-width]").hover, width.focus):
-        page.mouse.move(0, 0)
-        show()
-        expect(hint).to_be_visible()
+
+        def is_shown(show: Callable[[], None] = show) -> bool:
+            """Whether the hint appears: not if the fields are replaced while the pointer is on them."""
+            page.mouse.move(0, 0)
+            show()
+            page.wait_for_timeout(_HINT_DELAY)
+            return hint.is_visible()
+
+        assert eventually(is_shown)
         assert group.evaluate("group => group.offsetHeight") == height
 
 
