@@ -32,7 +32,7 @@ MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a
 SHORT_DEADLINE = 8.0
 """Seconds that a job of a new or restricted tenant may run."""
 
-LOOK_AHEAD = 0.1
+LOOK_AHEAD = 0.04
 """Seconds before they start that short jobs in the background are claimed, so that slots need not wait for them."""
 
 _MOST_AHEAD = 16  # jobs for each slot
