@@ -135,7 +135,7 @@ class JobRunner:
         free = self._job_queue.soon_free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
-        self._more = False  # before the transaction, which may miss a job that is accepted meanwhile
+        self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
         claim, own = await self._database.run_unsynced(_claim, self._owner, free)
         self._more |= claim.more
         for job in claim.jobs:
