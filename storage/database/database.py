@@ -85,8 +85,8 @@ class Database:
         connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
         with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
 
-        A function must lock no row that another transaction may lock before the row of the group, or else several of
-        them in one transaction can end in a deadlock. For example, those that settle holds or end jobs do so.
+        A function must lock no row that another transaction may lock before the row of the group: several of them in
+        one transaction could end in a deadlock. Functions that settle holds or end jobs lock such rows, and use `run`.
         """
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs), group)
 
