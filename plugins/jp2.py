@@ -17,6 +17,7 @@ from engine import (
     Content,
     CorruptInput,
     DeepPixels,
+    FidelityWarning,
     FileFormat,
     Frame,
     Loss,
@@ -91,6 +92,8 @@ def decode(data: bytes) -> Raster:
     )
     if bits > 16:
         color.warn_of_depth(16)
+    if count := len(header.depths) - len(_color_channels(header)) - (header.opacity is not None):
+        FidelityWarning.issue("layers_dropped", f"Channels besides the colors were dropped: {count} without a meaning.")
     return raster if data.startswith(_jp2_boxes.CODESTREAM) else _jp2_boxes.with_metadata(raster, data)
 
 

@@ -141,7 +141,13 @@ def test_a_channel_without_meaning_is_no_transparency() -> None:
         codestream(samples), further=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, unspecified, unspecified))
     )
 
-    np.testing.assert_array_equal(decoded(data), samples[..., :3])
+    result = convert(data, "png")
+    assert codes(result) == {"layers_dropped"}
+    np.testing.assert_array_equal(np.asarray(opened(result.data)), samples[..., :3])
+
+
+def test_a_fifth_channel_is_reported() -> None:
+    assert "layers_dropped" in codes(convert(boxed(codestream(noise(5))), "png"))
 
 
 def test_colors_multiplied_by_transparency_are_divided() -> None:
