@@ -325,7 +325,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "hdr_reduced": "high dynamic range, also in a gain map; the picture is as on a screen without HDR",
         "jpeg_reencoded": "the coding of a JPEG above 40 megapixels, or that JPEG XL cannot hold, such as CMYK",
         "kept_original": "nothing; the result is the original, because the converted file is larger",
-        "layers_dropped": "layers of a PSD without a merged picture that cannot be drawn; channels of EXR, JPEG 2000, TIFF",
+        "layers_dropped": "layers of a PSD that cannot be drawn, without a merged picture; channels of EXR, JP2, TIFF",
         "layers_flattened": "layers and effects of a PSD, which become one picture",
         "links_dropped": "links of a PDF: all, or those to pages that were not selected",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
