@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from contextlib import suppress
-from queue import Full, Queue
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Literal, TextIO
 
@@ -109,7 +109,8 @@ class BackgroundHandler(logging.Handler):
 
     def __init__(self, stream: TextIO, *, capacity: int = 10_000) -> None:
         super().__init__()
-        self._records: Queue[logging.LogRecord | None] = Queue(capacity)
+        self._records = SimpleQueue[logging.LogRecord | None]()
+        self._capacity = capacity
         self._stream = stream
         self._dropped = 0
         # A daemon: if the stream is blocked at exit, the thread is left behind.
@@ -117,29 +118,27 @@ class BackgroundHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            if self._dropped:
-                self._log_dropped()
-            self._records.put_nowait(record)
-        except Full:
+        if self._records.qsize() >= self._capacity:
             self._dropped += 1
+            return
+        if self._dropped:
+            self._log_dropped()
+        self._records.put(record)
 
     def close(self) -> None:
         """Writes the waiting records, for at most 5 seconds. Called by `logging` at exit."""
         if self._thread is not None:
-            deadline = time.monotonic() + FLUSH_TIMEOUT
-            with suppress(Full):  # the stream is blocked
-                if self._dropped:
-                    self._log_dropped(FLUSH_TIMEOUT)
-                self._records.put(None, timeout=max(0.0, deadline - time.monotonic()))
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+            if self._dropped:
+                self._log_dropped()
+            self._records.put(None)
+            self._thread.join(FLUSH_TIMEOUT)
             self._thread = None
         super().close()
 
-    def _log_dropped(self, max_wait: float = 0.0) -> None:
+    def _log_dropped(self) -> None:
         message = f"{self._dropped} log records were dropped: the log is not read fast enough."
         values = {"name": "convertd.logs", "levelno": logging.WARNING, "levelname": "WARNING", "msg": message}
-        self._records.put(logging.makeLogRecord(values), timeout=max_wait)
+        self._records.put(logging.makeLogRecord(values))
         self._dropped = 0
 
     def _write(self) -> None:
