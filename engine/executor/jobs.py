@@ -9,7 +9,7 @@ import json
 import pickle
 import signal
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, is_dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -174,7 +174,10 @@ def _reply(values: dict[str, Any]) -> bytes:
 
 
 def _printable(value: Any) -> Any:
-    """Returns JSON values of data classes, without control characters, which files can bring into messages."""
+    """Returns JSON values of data classes, without their defaults, and without control characters.
+
+    Files can bring control characters into messages.
+    """
     match value:
         case str():
             return value if value.isprintable() else "".join(c if c.isprintable() else " " for c in value)
@@ -182,8 +185,12 @@ def _printable(value: Any) -> Any:
             return {_printable(name): _printable(item) for name, item in value.items()}
         case list() | tuple():
             return [_printable(item) for item in value]
+        case _ if is_dataclass(value):
+            defaults = vars(type(value))
+            given = {name: item for name, item in vars(value).items() if item != defaults.get(name, MISSING)}
+            return _printable(given)
         case _:
-            return _printable(vars(value)) if is_dataclass(value) else value
+            return value
 
 
 @dataclass(frozen=True)
