@@ -77,7 +77,12 @@ class Database:
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
 
     async def run_in_group(
-        self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+        self,
+        group: str | None,
+        function: Callable[Concatenate[Transaction, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> R:
         """Like `run`, for functions that change the same rows as others of the `group`, such as the rows of an account.
 
@@ -85,8 +90,9 @@ class Database:
         connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
         with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
 
-        A function must lock no row that another transaction may lock before the row of the group: several of them in
-        one transaction could end in a deadlock. Functions that settle holds or end jobs lock such rows, and use `run`.
+        A function must first lock a row that all of the group have, such as that of the account, and then none that
+        other transactions may lock before it: several functions in one transaction could end in a deadlock. Without a
+        group, the function runs as in `run`.
         """
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs), group)
 
