@@ -265,7 +265,10 @@ def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: i
 def _announce(transaction: Transaction, job: Job) -> EndedJob:
     """Adds the messages about the end of a job."""
     event = _EVENTS[job.status]
-    return EndedJob(job, deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url))
+    receivers = deliveries.find_receivers(transaction, job.account, event, job.webhook_url)
+    if not receivers:  # most jobs: their description takes longer than ending them
+        return EndedJob(job, 0)
+    return EndedJob(job, deliveries.add_all(transaction, job.account, event, describe_job(job), receivers))
 
 
 def _accept(
