@@ -152,11 +152,11 @@ class FolderBlobStore:
                 os.fchmod(target.fileno(), 0o400)
                 now = self._clock()
                 os.utime(target.fileno(), (now, now))
-                if self._durable:
+                temporary.rename(blob)
+                if self._durable:  # with its name, so that file systems with a journal write that once
                     os.fsync(target.fileno())
-            temporary.rename(blob)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            _unlink([temporary, blob])
             raise
         if self._durable:
             self._names.flush()
