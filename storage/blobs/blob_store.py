@@ -146,18 +146,20 @@ class FolderBlobStore:
 
     def _put(self, file: int, blob: Path) -> None:
         temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
+        # The system's calls, because each of the buffered file's would wait for the interpreter, which is busy.
+        target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
         try:
-            with temporary.open("xb") as target:
-                copy(file, target.fileno())
-                os.fchmod(target.fileno(), 0o400)
-                now = self._clock()
-                os.utime(target.fileno(), (now, now))
-                temporary.rename(blob)
-                if self._durable:  # with its name, so that file systems with a journal write that once
-                    os.fsync(target.fileno())
+            copy(file, target)
+            now = self._clock()
+            os.utime(target, (now, now))
+            temporary.rename(blob)
+            if self._durable:  # with its name, so that file systems with a journal write that once
+                os.fsync(target)
         except BaseException:
             _unlink([temporary, blob])
             raise
+        finally:
+            os.close(target)
         if self._durable:
             self._names.flush()
 
