@@ -58,14 +58,12 @@ _READY_LANE = (
 )
 _OF_LOCKED_LANE = f"account = (SELECT account FROM lane WHERE account = :account{LOCKED_ROW})"
 _OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
-# One of each lane, because each start changes the order of the lanes.
-TAKE_JOBS = Statement(
+TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
-    " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id IN (SELECT (SELECT id FROM job"
-    f" WHERE state = 'queued' AND account = ready.account ORDER BY number LIMIT 1{LOCKED_ROWS})"
-    f" FROM ({_READY_LANE} ORDER BY served, account LIMIT :limit{LOCKED_ROWS}) AS ready)"
-    " RETURNING (SELECT served FROM lane WHERE lane.account = job.account),"
-    " id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
+    " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
+    f" WHERE state = 'queued' AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
+    f" ORDER BY number LIMIT 1{LOCKED_ROWS})"
+    " RETURNING id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
 )
 SERVE_LANE = Statement(
     "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
@@ -134,14 +132,12 @@ def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: in
     claimed: list[ClaimedJob] = []
     times = {"now": transaction.now, "lease_until": transaction.now + lease}
     while len(claimed) < limit:
-        rows = transaction.execute_statement(TAKE_JOBS, **times, **vars(owner), limit=limit - len(claimed))
+        rows = transaction.execute_statement(TAKE_JOB, **times, **vars(owner))
         if not rows:
             ((can_start, waits),) = transaction.execute_statement(FIND_WAITING)
             return Claim(claimed, bool(can_start), bool(waits))
-        jobs, now = [ClaimedJob(*row) for _, *row in sorted(rows)], time.time_ns()
-        served = ({"account": job.account, "served": now + number} for number, job in enumerate(jobs))
-        transaction.execute_many(SERVE_LANE, served)
-        claimed += jobs
+        claimed.append(ClaimedJob(*rows[0]))
+        transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
     return Claim(claimed, locked=False, more=True)
 
 
