@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import psycopg
 import pytest
@@ -18,7 +19,7 @@ from tests.conftest import MakeUrl
 from tests.support.samples.storage import OWNER, USE, open_account
 from web.services.jobs import finish
 
-_JOBS = 120
+_JOBS = 80
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -52,10 +53,10 @@ async def disturb(database: Database, claimed: Sequence[ClaimedJob]) -> None:
     """Does what a server does besides that. Some jobs are cancelled, some fail, and some are queued again."""
     for job in claimed:
         work: list[Callable[[Transaction], object]] = [
-            lambda transaction: job_runs.renew(transaction, OWNER, 0),
-            lambda transaction, job=job: jobs.cancel(transaction, job.account, job.id, 60),  # type: ignore[misc]
-            lambda transaction, job=job: finish(transaction, job, "failed", 60, error="{}"),  # type: ignore[misc]
-            lambda transaction, job=job: job_runs.requeue(transaction, job, counted=False),  # type: ignore[misc]
+            partial(job_runs.renew, owner=OWNER, lease=0),
+            partial(jobs.cancel, account=job.account, job_id=job.id, retention=60),
+            partial(finish, job=job, status="failed", retention=60, error="{}"),
+            partial(job_runs.requeue, job=job, counted=False),
             job_runs.requeue_expired,
         ]
         with suppress(JobLost):
