@@ -83,7 +83,8 @@ def validate_key(key: str) -> str:
 class FolderBlobStore:
     """Blobs as files in a folder, which is created if needed and unless `create` is False. Uses the disk in threads.
 
-    New blobs are flushed to the disk if `durable`. URLs of blobs are paths, and do not expire.
+    New blobs are flushed to the disk if `durable`; before a put returns, a power cut can leave a part of its blob.
+    URLs of blobs are paths, and do not expire.
     """
 
     def __init__(
