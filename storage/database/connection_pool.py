@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from queue import LifoQueue
 from typing import Any
 
 import peewee
@@ -36,9 +35,8 @@ class ConnectionPool:
         self._timeout = timeout
         self._is_postgresql = isinstance(connections[0], peewee.PostgresqlDatabase)
         self._threads = ThreadPoolExecutor(len(connections), thread_name_prefix="database")
-        self._connections: LifoQueue[peewee.Database] = LifoQueue()  # no more are opened than are used at once
-        for connection in connections:
-            self._connections.put(connection)
+        # As many as threads. The latest one is used first, so that no more are opened than are used at once.
+        self._connections = deque(connections)
         self._groups_changed = threading.Condition()
         self._groups: dict[str, deque[Call[Any]]] = {}  # calls that wait, of groups that a thread runs or will run
 
@@ -58,8 +56,8 @@ class ConnectionPool:
         with self._groups_changed:
             self._groups_changed.wait_for(lambda: not self._groups)
         self._threads.shutdown()
-        while not self._connections.empty():
-            self._connections.get().close()
+        for connection in self._connections:
+            connection.close()
 
     def _run_group(self, group: str) -> None:
         """Runs calls of the group that wait. More of them wait for a thread again, so that others have their turn."""
@@ -74,7 +72,7 @@ class ConnectionPool:
 
     def _run(self, calls: Sequence[Call[Any]]) -> None:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
-        connection = self._connections.get()
+        connection = self._connections.pop()
         error: BaseException | None = None
         try:
             for call, result in self._transact(calls, connection):
@@ -82,7 +80,7 @@ class ConnectionPool:
         except BaseException as failure:
             error = failure
         finally:
-            self._connections.put(connection)
+            self._connections.append(connection)
         if error is None:
             return
         if len(calls) > 1 and not isinstance(error, CommitUnknown):

@@ -77,7 +77,12 @@ class Database:
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
 
     async def run_in_group(
-        self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
+        self,
+        group: str | None,
+        function: Callable[Concatenate[Transaction, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> R:
         """Like `run`, for functions that change the same rows as others of the `group`, such as the rows of an account.
 
@@ -85,8 +90,9 @@ class Database:
         connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
         with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
 
-        A function must lock no row that another transaction may lock before the row of the group: several of them in
-        one transaction could end in a deadlock. Functions that settle holds or end jobs lock such rows, and use `run`.
+        A function must first lock a row that all of the group have, such as that of the account, and then none that
+        other transactions may lock before it: several functions in one transaction could end in a deadlock. Without a
+        group, the function runs as in `run`.
         """
         return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs), group)
 
@@ -216,7 +222,7 @@ class Database:
 
 
 class SqliteWriter:
-    """Runs functions in groups of at most 64: one transaction with one savepoint per function, one commit.
+    """Runs functions in groups of at most 64: one transaction with one savepoint for each of several, one commit.
 
     A commit waits for the disk, unless that is needed for none of the group. SQLite has one writer at a time, so a
     commit per function would make each wait for the disk in turn. A function that raises is rolled back alone. `clock`
@@ -285,7 +291,7 @@ class SqliteWriter:
         Returns a function for each call that passes its result or error to its caller.
         """
         try:
-            outcomes = [self._run_call(call) for call in calls]
+            outcomes = [self._run_call(call, only=len(calls) == 1) for call in calls]
             self._connection.execute_sql("COMMIT")
         except BaseException:
             if self._in_transaction():
@@ -293,11 +299,16 @@ class SqliteWriter:
             raise
         return outcomes
 
-    def _run_call(self, call: Call[R]) -> Callable[[], None]:
-        """Runs the call in a savepoint. Raises if SQLite has rolled the whole transaction back."""
+    def _run_call(self, call: Call[R], *, only: bool) -> Callable[[], None]:
+        """Runs the call in a savepoint, unless it is the only one of the transaction.
+
+        Raises its error without a savepoint, or if SQLite has rolled the whole transaction back.
+        """
+        if only:
+            return partial(call.finish, call.function(self._transaction()))
         self._connection.execute_sql("SAVEPOINT call")
         try:
-            result = call.function(Transaction(self._connection, int(self._clock())))
+            result = call.function(self._transaction())
         except BaseException as error:
             if not self._in_transaction():
                 raise
@@ -307,6 +318,9 @@ class SqliteWriter:
             outcome = partial(call.finish, result)
         self._connection.execute_sql("RELEASE call")
         return outcome
+
+    def _transaction(self) -> Transaction:
+        return Transaction(self._connection, int(self._clock()))
 
     def _in_transaction(self) -> bool:
         return bool(self._connection.connection().in_transaction)

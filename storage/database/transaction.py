@@ -18,16 +18,21 @@ LOCKED_ROWS = " FOR UPDATE SKIP LOCKED"
 """Locks the selected rows, without those that another transaction has locked."""
 
 
+LOCKED_ROW = " FOR NO KEY UPDATE"
+"""Waits for the selected row, and locks it. In a subquery of a condition, before the rows that fulfil the condition."""
+
+
 class Statement:
     """An SQL statement with parameters written as `:name`.
 
     Statements that run on every request are written as text, because rendering a query with Peewee takes about fifty
-    times as long as running it in SQLite. SQLite has one writer at a time, and no LOCKED_ROWS.
+    times as long as running it in SQLite. SQLite has one writer at a time, and locks no rows.
     """
 
     def __init__(self, sql: str) -> None:
         self.text = sql
-        self._sqlite = sql.replace(LOCKED_ROWS, "")
+        self.returns_rows = sql.startswith(("SELECT ", "WITH ")) or " RETURNING " in sql
+        self._sqlite = sql.replace(LOCKED_ROWS, "").replace(LOCKED_ROW, "")
         self._postgresql = re.sub(r":(\w+)", r"%(\1)s", sql)
 
     def sql(self, database: peewee.Database) -> str:
@@ -45,7 +50,7 @@ class Statements:
         self.parts = (first, *others)
         texts = [first.text, *(one.text.replace("WHERE TRUE", "WHERE EXISTS (SELECT 1 FROM s0)") for one in others)]
         named = ", ".join(f"s{number} AS ({text})" for number, text in enumerate(texts))
-        returned = ", ".join(f"s{number}" for number, text in enumerate(texts) if " RETURNING " in text)
+        returned = ", ".join(f"s{number}" for number, one in enumerate(self.parts) if one.returns_rows)
         self.joined = Statement(f"WITH {named} SELECT * FROM {returned}")
 
 
@@ -78,7 +83,7 @@ class Transaction:
     def execute_statement(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """Runs an SQL statement with these parameters. Returns its rows, if any."""
         cursor = self.connection.execute_sql(statement.sql(self.connection), values)
-        return list(cursor.fetchall()) if cursor.description else []
+        return list(cursor.fetchall()) if statement.returns_rows else []
 
     def execute_all(self, statements: Statements, **values: Any) -> tuple[Any, ...] | None:
         """Runs statements with these parameters. Returns the rows that they return as one; None if the first has none.

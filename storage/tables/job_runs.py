@@ -1,18 +1,17 @@
 """Runs of jobs: a server claims a job for the time of a lease, and ends it or queues it again.
 
 A server that is killed leaves its jobs, which are queued again when their lease expires. `claim` locks a lane first,
-and waits for nothing; all others lock in the order of the module `jobs`.
+and waits for nothing, as `renew`; all others lock in the order of the module `jobs`.
 """
 
 import json
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from storage.database import Transaction
-from storage.database.transaction import LOCKED_ROWS, Statement, Statements
+from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Statements
 from storage.errors import JobLost
 from storage.tables import ledger, models
 from storage.tables.jobs import CHANGE_LANE, COLUMNS, Job, hold_ids, input_blobs
@@ -57,7 +56,8 @@ _READY_LANE = (
     "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
     " AND (SELECT 1 FROM job WHERE job.account = lane.account AND job.state = 'queued' LIMIT 1) IS NOT NULL"
 )
-_OWN_RUN = "id = :job AND state = 'processing' AND fence = :fence"
+_OF_LOCKED_LANE = f"account = (SELECT account FROM lane WHERE account = :account{LOCKED_ROW})"
+_OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
 TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
     " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
@@ -85,14 +85,30 @@ RETURN_JOB = Statement(
     f" crashes = crashes + :crashed WHERE {_OWN_RUN} RETURNING id"
 )
 RETURN = Statements(RETURN_JOB, CHANGE_LANE)
+_RUNNING = "FROM job WHERE state = 'processing'"
+_OWN = "server = :server AND boot = :boot"
+# Not jobs that another transaction has locked: it ends them.
 RENEW = Statement(
-    "UPDATE job SET lease_until = :lease_until WHERE state = 'processing' AND server = :server AND boot = :boot"
-    " RETURNING id, fence"
+    f"UPDATE job SET lease_until = :lease_until WHERE id IN (SELECT id {_RUNNING} AND {_OWN}{LOCKED_ROWS})"
 )
-_LOSE = "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1 WHERE state = 'processing'"
-LOSE_EXPIRED = Statement(f"{_LOSE} AND lease_until <= :now RETURNING account")
-LOSE_OWN = Statement(f"{_LOSE} AND server = :server AND boot = :boot RETURNING account")
-LOSE_OF_EARLIER_RUNS = Statement(f"{_LOSE} AND server = :server AND boot <> :boot RETURNING account")
+FIND_RUNNING = Statement(f"SELECT id, fence {_RUNNING} AND {_OWN}")
+
+
+class _Lost:
+    """Finds the accounts of jobs whose runs are lost, and queues those of an account again."""
+
+    def __init__(self, condition: str) -> None:
+        where = f"WHERE state = 'processing' AND {condition}"
+        self.find_accounts = Statement(f"SELECT account FROM job {where}")
+        self.requeue = Statement(
+            "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1"
+            f" {where} AND {_OF_LOCKED_LANE} RETURNING id"
+        )
+
+
+_EXPIRED = _Lost("lease_until <= :now")
+_OF_OWNER = _Lost(_OWN)
+_OF_EARLIER_RUNS = _Lost("server = :server AND boot <> :boot")
 
 
 def any_due(transaction: Transaction) -> bool:
@@ -127,7 +143,8 @@ def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: in
 
 def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:
     """Extends the leases of the jobs that the server runs to `lease` seconds from now. Returns their ids and fences."""
-    rows = transaction.execute_statement(RENEW, lease_until=transaction.now + lease, **vars(owner))
+    transaction.execute_statement(RENEW, lease_until=transaction.now + lease, **vars(owner))
+    rows = transaction.execute_statement(FIND_RUNNING, **vars(owner))
     return frozenset((str(job), int(fence)) for job, fence in rows)
 
 
@@ -157,7 +174,7 @@ def end(
     Releases the holds that are not settled. `file_id` is the file that the job has made, which is deleted with it.
     """
     if status != "completed" or job.holds > 1:
-        ledger.release_all(transaction, job.hold_ids)
+        ledger.release_all(transaction, job.account, job.hold_ids)
     values = {"job": job.id, "fence": job.fence, "state": status, "result": result, "file": file_id, "error": error}
     times = {"now": transaction.now, "expires_at": transaction.now + retention}
     lane = {"account": job.account, "waiting": 0, "running": -1, "bytes": -job.size}
@@ -180,21 +197,24 @@ def requeue(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed
 
 def requeue_expired(transaction: Transaction) -> int:
     """Queues jobs again whose lease has expired. Returns their number."""
-    return _requeued(transaction, transaction.execute_statement(LOSE_EXPIRED, now=transaction.now))
+    return _requeue_all(transaction, _EXPIRED, now=transaction.now)
 
 
 def leave(transaction: Transaction, owner: ServerInstance) -> int:
     """Queues all jobs again that the server runs. Returns their number."""
-    return _requeued(transaction, transaction.execute_statement(LOSE_OWN, **vars(owner)))
+    return _requeue_all(transaction, _OF_OWNER, **vars(owner))
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Queues jobs again that earlier runs of this server have left. Returns their number."""
-    return _requeued(transaction, transaction.execute_statement(LOSE_OF_EARLIER_RUNS, **vars(owner)))
+    return _requeue_all(transaction, _OF_EARLIER_RUNS, **vars(owner))
 
 
-def _requeued(transaction: Transaction, accounts: Sequence[tuple[Any, ...]]) -> int:
-    """Counts jobs as waiting that ran. Returns their number."""
-    for account, count in sorted(Counter(account for (account,) in accounts).items()):
+def _requeue_all(transaction: Transaction, lost: _Lost, **values: Any) -> int:
+    """Queues lost jobs again. Returns their number."""
+    requeued = 0
+    for account in sorted({account for (account,) in transaction.execute_statement(lost.find_accounts, **values)}):
+        count = len(transaction.execute_statement(lost.requeue, account=account, **values))
         transaction.execute_statement(CHANGE_LANE, account=account, waiting=count, running=-count, bytes=0)
-    return len(accounts)
+        requeued += count
+    return requeued

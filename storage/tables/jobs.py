@@ -1,6 +1,6 @@
 """Jobs: requests that are accepted at once and processed later, in a queue that is fair between accounts.
 
-To avoid deadlocks, transactions lock jobs after holds and accounts, and lanes last.
+To avoid deadlocks, transactions lock accounts and holds first, as in the module `ledger`, then lanes, and jobs last.
 """
 
 import time
@@ -141,7 +141,8 @@ def accept(transaction: Transaction, job: NewJob) -> Job:
 def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:
     """Cancels a job and releases its holds. Returns None if it has ended already. Raises NotFound."""
     table, holds = models.Job, get(transaction, account, job_id).holds
-    ledger.release_all(transaction, hold_ids(job_id, holds))
+    ledger.release_all(transaction, account, hold_ids(job_id, holds))
+    transaction.select_for_update(models.Lane.select().where(models.Lane.account == account))
     row = transaction.select_for_update(table.select().where(_live(transaction, account, job_id)))
     if row is None:
         raise NotFound("job")
@@ -203,9 +204,9 @@ def delete_all(transaction: Transaction, account: str) -> tuple[str, ...]:
     own = table.select(table.job_id, table.inputs, table.holds).where(table.account == account)
     unfinished = transaction.rows(own.where(table.finished_at.is_null()))
     for job_id, _, holds in unfinished:
-        ledger.release_all(transaction, hold_ids(job_id, holds))
-    transaction.execute(table.delete().where(table.account == account))
+        ledger.release_all(transaction, account, hold_ids(job_id, holds))
     transaction.execute(models.Lane.delete().where(models.Lane.account == account))
+    transaction.execute(table.delete().where(table.account == account))
     return tuple(blob for job_id, inputs, _ in unfinished for blob in input_blobs(job_id, inputs))
 
 

@@ -1,16 +1,15 @@
 """Ledger: credits are added, held while an operation runs, and charged if the operation succeeds.
 
 Invariant: the sum of an account's entries is its balance plus its held credits. To avoid deadlocks, transactions
-lock holds before accounts, accounts in the order of their ids, and accounts before sums of usage.
+lock accounts first, in the order of their ids, then holds, then sums of usage.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from storage.database import Transaction
-from storage.database.transaction import Statement, Statements, insert
+from storage.database.transaction import LOCKED_ROW, Statement, Statements, insert
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.tables import deliveries, models, usage
@@ -37,13 +36,18 @@ INSERT_HOLD = insert("hold", "id", "account", "amount", "state", "server", "boot
 END_LOW_CREDITS = Statement(
     "UPDATE account SET low_credits = NULL WHERE id = :account AND low_credits IS NOT NULL RETURNING id"
 )
+_LOCKED_ACCOUNT = f"(SELECT id FROM account WHERE id = :account{LOCKED_ROW})"
 # Returns the amount; no row if the hold has ended.
-END_HOLD = Statement("DELETE FROM hold WHERE id = :hold AND account = :account AND state = 'held' RETURNING amount")
-# The partial index hold_open is used only if the condition of its rows is part of the text.
-END_HOLDS_OF_EARLIER_RUNS = Statement(
-    "DELETE FROM hold WHERE state = 'held' AND server = :server AND boot <> :boot RETURNING account, amount"
+END_HOLD = Statement(
+    f"DELETE FROM hold WHERE id = :hold AND account = {_LOCKED_ACCOUNT} AND state = 'held' RETURNING amount"
 )
-END_EXPIRED_HOLDS = Statement("DELETE FROM hold WHERE state = 'held' AND expires_at <= :now RETURNING account, amount")
+# The partial index hold_open is used only if the condition of its rows is part of the text.
+_OF_EARLIER_RUNS = "FROM hold WHERE state = 'held' AND server = :server AND boot <> :boot"
+_EXPIRED = "FROM hold WHERE state = 'held' AND expires_at <= :now"
+FIND_HOLDS_OF_EARLIER_RUNS = Statement(f"SELECT account {_OF_EARLIER_RUNS}")
+END_HOLDS_OF_EARLIER_RUNS = Statement(f"DELETE {_OF_EARLIER_RUNS} AND account = {_LOCKED_ACCOUNT} RETURNING amount")
+FIND_EXPIRED_HOLDS = Statement(f"SELECT account {_EXPIRED}")
+END_EXPIRED_HOLDS = Statement(f"DELETE {_EXPIRED} AND account = {_LOCKED_ACCOUNT} RETURNING amount")
 INSERT_ENTRY = insert("entry", "ref", "account", "kind", "amount", "at")
 RESERVE = Statements(HOLD_CREDITS, INSERT_HOLD)
 SETTLE = Statements(END_HOLD, CHARGE_HELD_CREDITS, INSERT_ENTRY, usage.INSERT_USAGE)
@@ -195,9 +199,10 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
 
     `failed` records a failed operation in the usage table.
     """
-    amount = _end_hold(transaction, account, hold_id)
-    if not amount:
+    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account)
+    if not rows:
         return balance(transaction, account)
+    amount = int(rows[0][0])
     remaining = _add(transaction, account, credits_remaining=amount, credits_held=-amount)
     if failed:
         usage.record(transaction, account, failed, success=False, credits=0)
@@ -211,21 +216,36 @@ def find_open(transaction: Transaction, hold_ids: Sequence[str]) -> list[str]:
     return sorted(str(hold) for (hold,) in transaction.rows(query))
 
 
-def release_all(transaction: Transaction, hold_ids: Sequence[str]) -> int:
-    """Releases the holds that have not ended. Returns their number."""
+def release_all(transaction: Transaction, account: str, hold_ids: Sequence[str]) -> int:
+    """Releases the holds of the account that have not ended. Returns their number."""
     table = models.Hold
-    query = table.delete().where(table.id.in_(hold_ids) & (table.state == "held"))
-    return _return_credits(transaction, transaction.execute_returning(query, table.account, table.amount))
+    lock_account(transaction, account)
+    own = (table.account == account) & table.id.in_(hold_ids) & (table.state == "held")
+    return _return_credits(transaction, account, transaction.execute_returning(table.delete().where(own), table.amount))
 
 
 def recover(transaction: Transaction, owner: ServerInstance) -> int:
     """Releases the holds of earlier runs of this server. Returns their number."""
-    return _return_credits(transaction, transaction.execute_statement(END_HOLDS_OF_EARLIER_RUNS, **vars(owner)))
+    return _release_holds(transaction, FIND_HOLDS_OF_EARLIER_RUNS, END_HOLDS_OF_EARLIER_RUNS, **vars(owner))
 
 
 def release_expired(transaction: Transaction) -> int:
     """Releases expired holds. Returns their number."""
-    return _return_credits(transaction, transaction.execute_statement(END_EXPIRED_HOLDS, now=transaction.now))
+    return _release_holds(transaction, FIND_EXPIRED_HOLDS, END_EXPIRED_HOLDS, now=transaction.now)
+
+
+def lock_account(transaction: Transaction, account: str) -> None:
+    """Makes other transactions that lock the account wait until this one ends."""
+    transaction.select_for_update(models.Account.select(models.Account.id).where(models.Account.id == account))
+
+
+def _release_holds(transaction: Transaction, find_accounts: Statement, end: Statement, **values: Any) -> int:
+    """Releases holds of several accounts. Returns their number."""
+    released = 0
+    for account in sorted({account for (account,) in transaction.execute_statement(find_accounts, **values)}):
+        holds = transaction.execute_statement(end, account=account, **values)
+        released += _return_credits(transaction, account, holds)
+    return released
 
 
 def _notify_low_credits(transaction: Transaction, account: str, remaining: int, low_credits: int) -> None:
@@ -235,20 +255,12 @@ def _notify_low_credits(transaction: Transaction, account: str, remaining: int, 
         deliveries.add(transaction, account, "credits.low", data)
 
 
-def _return_credits(transaction: Transaction, holds: Sequence[tuple[Any, ...]]) -> int:
-    """Adds the amounts of ended holds to the balances of their accounts. Returns the number of holds."""
-    totals: Counter[str] = Counter()
-    for account, amount in holds:
-        totals[account] += amount
-    for account in sorted(totals):
-        _add(transaction, account, credits_remaining=totals[account], credits_held=-totals[account])
-    return len(holds)
-
-
-def _end_hold(transaction: Transaction, account: str, hold_id: str) -> int:
-    """Ends a hold. Returns its amount in credits, or 0 if the account has no such open hold."""
-    rows = transaction.execute_statement(END_HOLD, hold=hold_id, account=account)
-    return int(rows[0][0]) if rows else 0
+def _return_credits(transaction: Transaction, account: str, amounts: Sequence[tuple[Any, ...]]) -> int:
+    """Adds the amounts of ended holds to the balance of their account. Returns the number of holds."""
+    total = sum(amount for (amount,) in amounts)
+    if total:
+        _add(transaction, account, credits_remaining=total, credits_held=-total)
+    return len(amounts)
 
 
 def _add(transaction: Transaction, account: str, **amounts: int) -> int:

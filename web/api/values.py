@@ -107,6 +107,12 @@ def to_json(value: Any) -> Any:
     return _adapter(kind).dump_python(value, mode="json")
 
 
+def to_json_text(value: Any) -> str:
+    """Returns a dataclass, or a collection of JSON values, as the text of its JSON."""
+    kind: Any = type(value)
+    return _adapter(kind).dump_json(value).decode()
+
+
 def from_json(kind: type[T], text: str) -> T:
     """Returns a value of the dataclass from the text of its JSON. Raises ValueError."""
     type_: Any = kind

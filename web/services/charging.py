@@ -50,11 +50,12 @@ class Charge:
         self._repeated = repeated
 
     async def settle(
-        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None
+        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None, *, alone: bool = False
     ) -> tuple[int, ResponseData | None]:
         """Settles the charge of an operation and saves the result, in one transaction.
 
-        `made` are the formats of its outputs and their sizes in bytes, each of which costs the same.
+        `made` are the formats of its outputs and their sizes in bytes, each of which costs the same. `alone`: it may
+        lock rows that others lock before the account, so that the transaction settles no other charge.
 
         Returns the balance in credits and the response, which `finish` gets if there is one. Raises CommitUnknown if
         the connection to the database is lost during the commit and cannot be restored, and the errors of `finish`.
@@ -62,7 +63,8 @@ class Charge:
         first, *others = [replace(self._usage, output_format=name, bytes_out=size) for name, size in made]
         others, started = [replace(one, bytes_in=0) for one in others], monotonic()
         try:
-            return await self._database.run(_settle, self._hold, first, others, save, self._finish)
+            group = None if alone else self._hold.account
+            return await self._database.run_in_group(group, _settle, self._hold, first, others, save, self._finish)
         except CommitUnknown as unknown:
             if self._repeated:
                 raise

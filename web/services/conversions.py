@@ -269,7 +269,8 @@ class Conversions:
             blob = await self._files.put(output)
             save = self._files.result_saver(request, plan.source, outcome, blob)
             try:
-                balance, response = await charge.settle(made, save)
+                # The row of a stored file and its batch are locked before the account's sum of sizes.
+                balance, response = await charge.settle(made, save, alone=request.file is not None)
             except CommitUnknown:
                 raise  # it may be the result of a charge; if not, the orphan sweep deletes it
             except (HoldLost, JobLost):

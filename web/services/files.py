@@ -26,7 +26,7 @@ from storage.tables.files import File, SourceFile, StoredResult
 from storage.tables.links import Link
 from web.api.errors import NotFound, PublicError, StorageFull
 from web.api.schemas.files import ConversionResult, Failure, StoredFile
-from web.api.values import from_json, to_json
+from web.api.values import from_json, to_json, to_json_text
 from web.services.accounts import Account
 from web.services.charging import SaveResult
 from web.services.conversion_request import ConversionRequest, Upload
@@ -198,7 +198,7 @@ class Files:
         The function raises StorageFull if the result exceeds the account's storage quota. If the result is `saved`
         already, it only returns the response.
         """
-        result = StoredResult(blob, outcome.processed_size, json.dumps(to_json(outcome)))
+        result = StoredResult(blob, outcome.processed_size, to_json_text(outcome))
 
         def save(transaction: Transaction, *, saved: bool = False) -> ResponseData:
             account, file = request.account.id, request.file
@@ -220,7 +220,7 @@ class Files:
     async def record_failure(self, account_id: str, file_id: str, error: PublicError) -> None:
         """Saves the error of a failed conversion of a stored file. Does nothing if the file was deleted meanwhile."""
         failure = Failure(error.code, str(error), error.reason, error.retryable)
-        await self._database.run(files.mark_failed, account_id, file_id, json.dumps(to_json(failure)))
+        await self._database.run(files.mark_failed, account_id, file_id, to_json_text(failure))
 
 
 def stored_file(file: File) -> StoredFile:

@@ -1,6 +1,5 @@
 """The requests of jobs: stored as names and values when they are accepted, and loaded with their files to run."""
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -10,7 +9,7 @@ from engine.errors import UnknownFormat
 from engine.options import OptionValue
 from engine.registry import Registry
 from storage.tables.job_runs import ClaimedJob
-from web.api.values import from_json, to_json
+from web.api.values import from_json, to_json_text
 from web.metrics.conversions import RequestContext
 from web.services.accounts import Account
 from web.services.batches import BatchRequest
@@ -93,7 +92,7 @@ class StoredRequest:
 
     def to_text(self) -> str:
         """Returns the request for a row."""
-        return json.dumps(to_json(self))
+        return to_json_text(self)
 
     @classmethod
     def from_text(cls, text: str) -> "StoredRequest":

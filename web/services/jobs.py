@@ -9,7 +9,7 @@ from typing import Any
 from storage.database import Database, Transaction
 from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
-from storage.tables import deliveries, idempotency, job_runs, jobs
+from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
 from storage.tables.job_runs import ClaimedJob, Ending
 from storage.tables.jobs import FOREVER, UNOWNED, Job, NewJob, Status, hold_ids
@@ -265,7 +265,10 @@ def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: i
 def _announce(transaction: Transaction, job: Job) -> EndedJob:
     """Adds the messages about the end of a job."""
     event = _EVENTS[job.status]
-    return EndedJob(job, deliveries.add(transaction, job.account, event, describe_job(job), job.webhook_url))
+    receivers = deliveries.find_receivers(transaction, job.account, event, job.webhook_url)
+    if not receivers:  # most jobs: their description takes longer than ending them
+        return EndedJob(job, 0)
+    return EndedJob(job, deliveries.add_all(transaction, job.account, event, describe_job(job), receivers))
 
 
 def _accept(
@@ -276,6 +279,7 @@ def _accept(
     Raises NoCredits if the account has none for the first hold.
     """
     if attempt is not None:
+        ledger.lock_account(transaction, job.account)  # before the key, which another server may have in a group
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome

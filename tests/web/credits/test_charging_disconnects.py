@@ -25,10 +25,10 @@ class CancelledCharge(Charge):
     saves = True
 
     async def settle(
-        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None
+        self, made: Sequence[tuple[str, int]], save: SaveResult | None = None, *, alone: bool = False
     ) -> tuple[int, ResponseData | None]:
         if self.saves:
-            await super().settle(made, save)
+            await super().settle(made, save, alone=alone)
         raise asyncio.CancelledError
 
 
