@@ -1,7 +1,6 @@
 """Clusters for tests: a scheduler, and workers whose jobs follow a script, in this process or in others."""
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections import Counter
@@ -22,6 +21,7 @@ from engine.executor import Job, JobLimits, JobResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from storage.blobs.url_transfers import UrlTransfers
+from tests.support.servers.forks import FORKS
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation, JobRunner
 from web.cluster_worker import WorkerOptions, run_worker
@@ -36,10 +36,6 @@ SECONDS = 6.5
 """How long a process has run each job, as the executors of workers report."""
 
 _STARTED, _RELEASED = "started", "released"  # files of a cluster: a byte for each started job, whether jobs may end
-
-# Workers are forks of a process that has imported this module once, which takes a second.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload([__name__])
 
 dask.config.set({f"distributed.scheduler.{name}": value for name, value in SchedulerProcess.SETTINGS.items()})
 
@@ -95,7 +91,7 @@ class WorkerProcess:
     """A worker in a process."""
 
     def __init__(self, scheduler: str, folder: Path, jobs: int) -> None:
-        self._process = _FORKS.Process(target=_run_in_process, args=(scheduler, folder, jobs))
+        self._process = FORKS.Process(target=_run_in_process, args=(scheduler, folder, jobs))
         self._process.start()
 
     def send_signal(self, number: signal.Signals) -> None:
