@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
 
 MakeUrl = Callable[[], str]
+CopyDatabase = Callable[[], AbstractContextManager[str]]
 
 hypothesis.settings.register_profile("at any pace", deadline=None)
 hypothesis.settings.load_profile("at any pace")
@@ -123,10 +125,10 @@ def new_postgres_url(postgres: str) -> MakeUrl:
 
 
 @pytest.fixture(scope="session")
-def copied_postgres_url(postgres: str) -> MakeUrl:
-    """Copies a database without rows, with the schema of this release, and yields the URLs of the copies.
+def copied_postgres(postgres: str) -> CopyDatabase:
+    """Copies a database without rows, with the schema of this release: a context with the URL of the copy.
 
-    A copy takes half the time of all migrations.
+    A copy takes a quarter of the time of all migrations.
     """
     server, numbers = postgres.rpartition("/")[0], count()
 
@@ -137,12 +139,14 @@ def copied_postgres_url(postgres: str) -> MakeUrl:
     execute("CREATE DATABASE migrated")
     Database(f"{server}/migrated").close()
 
-    def make() -> str:
+    @contextmanager
+    def copy() -> Iterator[str]:
         name = f"copy_{next(numbers)}"
         execute(f"CREATE DATABASE {name} TEMPLATE migrated")
-        return f"{server}/{name}"
+        yield f"{server}/{name}"
+        execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-    return make
+    return copy
 
 
 @pytest.fixture
@@ -166,12 +170,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a database without rows, with the schema of this release."""
     if getattr(request, "param", "sqlite") == "sqlite":
-        return new_sqlite_url(tmp_path)
-    make: MakeUrl = request.getfixturevalue("copied_postgres_url")
-    return make()
+        yield new_sqlite_url(tmp_path)
+        return
+    copy: CopyDatabase = request.getfixturevalue("copied_postgres")
+    with copy() as made:
+        yield made
 
 
 @pytest.fixture
