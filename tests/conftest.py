@@ -19,6 +19,7 @@ from benchmarks.s3_server import S3Server
 from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
+from tests.support.samples.shares import begin_day
 
 MakeUrl = Callable[[], str]
 CopyDatabase = Callable[[], AbstractContextManager[str]]
@@ -46,7 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Handles SIGINT, which shells ignore for commands in the background: child processes would inherit that."""
+    """Chooses the shares of today. Handles SIGINT, which shells ignore for commands in the background.
+
+    Child processes would inherit that.
+    """
+    begin_day()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
