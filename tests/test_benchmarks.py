@@ -68,6 +68,7 @@ def test_a_requirement_that_is_not_met_exits_with_1(capsys: pytest.CaptureFixtur
     assert "NO" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     not_a_folder = tmp_path / "cache"
     not_a_folder.touch()

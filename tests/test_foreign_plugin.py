@@ -56,7 +56,16 @@ def binaries(public: Path) -> Path:
     shutil.copytree(_ROOT, sources[0], ignore=ignored)
     shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
     programs = public / "venv" / "bin"
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
+    pip: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        programs / "python",
+        "install",
+        "--quiet",
+        "--no-compile",
+    ]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *sources], check=True)
     return programs
 

@@ -54,8 +54,14 @@ def _or_error(
         return error.code, error.reason, error.param
 
 
-@pytest.mark.parametrize("options", _OPTIONS, ids=str)
-@pytest.mark.parametrize("source", _READ)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each format has every other case of the options, with --long all."""
+    if {"source", "options"} <= {*metafunc.fixturenames}:
+        step = 1 if metafunc.config.getoption("long") else 2
+        cases = [(source, one) for turn, source in enumerate(_READ) for one in _OPTIONS[turn % step :: step]]
+        metafunc.parametrize(("source", "options"), cases, ids=str)
+
+
 def test_a_dry_run_tells_what_a_run_does(source: str, options: OptionValues, pytestconfig: pytest.Config) -> None:
     data = sample(source)
     targets = [fmt.name for fmt in _REGISTRY.targets(_REGISTRY.formats[source])]

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from datetime import date
 from io import BytesIO
 from pathlib import Path
 
@@ -20,8 +19,9 @@ from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.pdf_documents import document
 from tests.support.samples.raw_samples import CAMERAS
+from tests.support.samples.shares import number_of_share
 
-_SHARES = 6  # into which the jobs of "plan" are divided; with --long, all of them run
+_SHARES = {"all": 3, "plan": 6}  # into which the jobs are divided; with --long, all of them run
 
 
 def _tiff(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
@@ -78,10 +78,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["all", "plan"])
 def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: str) -> None:
-    """Each group of jobs that need the same modules imports these for "plan", so every day has its share of them."""
-    every = _SHARES if kind == "plan" and not pytestconfig.getoption("long") else 1
-    share = str(every), str(date.today().toordinal() % every)
-    program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder), *share]
+    """Each group of jobs that need the same modules needs processes of its own, so every day has its share of them."""
+    share, every = number_of_share(pytestconfig, _SHARES[kind])
+    program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder), str(every), str(share)]
 
     done = subprocess.run(program, capture_output=True, text=True, check=True)
 

@@ -30,7 +30,6 @@ from web.services.work_files import WorkFiles
 pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
-_SAMPLES = {plan.source.name: sample(plan.source.name) for plan in pairs_with_samples()}
 _LIMITS = JobLimits(seconds=10)
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
@@ -44,6 +43,10 @@ _FORMS = {
     "extended": _HEAD.replace(b'filename="a.png"', b"filename*=UTF-8''%e4%bd%a0.png"),
     "quoted": _HEAD.replace(b"a.png", b'a\\"\\\\;name=x'),
 }
+
+
+def _samples() -> dict[str, bytes]:
+    return {plan.source.name: sample(plan.source.name) for plan in pairs_with_samples()}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,7 @@ def test_identification(fuzz_seconds: float) -> None:
         except ConversionError as error:
             assert error.code == "invalid_file_type"  # noqa: PT017
 
-    _for_a_while(fuzz_seconds / 4, mutated(_SAMPLES), examine)
+    _for_a_while(fuzz_seconds / 4, mutated(_samples()), examine)
 
 
 def test_forms(fuzz_seconds: float) -> None:
@@ -148,7 +151,7 @@ def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop
             assert outcome in _OURS
             assert reason not in _FAULTS
 
-    batch = st.lists(mutated(_SAMPLES), min_size=_BATCH, max_size=_BATCH)
+    batch = st.lists(mutated(_samples()), min_size=_BATCH, max_size=_BATCH)
     _for_a_while(fuzz_seconds / 2, st.tuples(batch, st.sampled_from(("jpeg", "png", "tiff", "pdf"))), examine)
 
 

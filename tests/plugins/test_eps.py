@@ -134,9 +134,19 @@ def _assert_shown(data: bytes) -> None:
     assert np.abs(actual - expected).mean() < 2.5
 
 
+_CROP = (30, 40, 250, 300)
+
+
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
-@pytest.mark.parametrize("crop", [None, (30, 40, 250, 300)])
-@pytest.mark.parametrize(("origin", "unit"), [((0, 0), 1), ((-50, 100), 2)])
+@pytest.mark.parametrize(
+    ("crop", "origin", "unit"),
+    [
+        (None, (0, 0), 1),
+        (_CROP, (-50, 100), 2),
+        pytest.param(_CROP, (0, 0), 1, marks=pytest.mark.long),
+        pytest.param(None, (-50, 100), 2, marks=pytest.mark.long),
+    ],
+)
 def test_rotation_and_crop_box_are_applied(
     rotation: int, crop: tuple[int, ...] | None, origin: tuple[int, int], unit: int
 ) -> None:
@@ -251,25 +261,25 @@ def _by_base_state(document: pikepdf.Pdf, shown: pikepdf.Object, hidden: pikepdf
 
 
 _HIDDEN = {
-    "content": _content(("A", lambda shown, hidden: hidden)),
-    "nested": _content(("A", lambda shown, hidden: hidden), ("B", lambda shown, hidden: shown)),
-    "all on": _content(("A", _membership(Name.AllOn))),
-    "all off": _content(("A", _membership(Name.AllOff))),
-    "expression": _content(("A", _not_shown)),
-    "form": _with_layers(lambda document, shown, hidden: _form(document, hidden)),
-    "image": _with_layers(lambda document, shown, hidden: _image(document, hidden)),
-    "annotation": _with_layers(lambda document, shown, hidden: _annotation(document, hidden)),
-    "usage": _with_layers(_by_usage),
-    "base state": _with_layers(_by_base_state),
+    "content": lambda: _content(("A", lambda shown, hidden: hidden)),
+    "nested": lambda: _content(("A", lambda shown, hidden: hidden), ("B", lambda shown, hidden: shown)),
+    "all on": lambda: _content(("A", _membership(Name.AllOn))),
+    "all off": lambda: _content(("A", _membership(Name.AllOff))),
+    "expression": lambda: _content(("A", _not_shown)),
+    "form": lambda: _with_layers(lambda document, shown, hidden: _form(document, hidden)),
+    "image": lambda: _with_layers(lambda document, shown, hidden: _image(document, hidden)),
+    "annotation": lambda: _with_layers(lambda document, shown, hidden: _annotation(document, hidden)),
+    "usage": lambda: _with_layers(_by_usage),
+    "base state": lambda: _with_layers(_by_base_state),
 }
 _VISIBLE = {
-    "content": _content(("A", lambda shown, hidden: shown)),
-    "any on": _content(("A", _membership(Name.AnyOn))),
-    "any off": _content(("A", _membership(Name.AnyOff))),
-    "expression": _content(("A", _not_hidden)),
-    "form": _with_layers(lambda document, shown, hidden: _form(document, shown)),
-    "image": _with_layers(lambda document, shown, hidden: _image(document, shown)),
-    "annotation": _with_layers(lambda document, shown, hidden: _annotation(document, shown)),
+    "content": lambda: _content(("A", lambda shown, hidden: shown)),
+    "any on": lambda: _content(("A", _membership(Name.AnyOn))),
+    "any off": lambda: _content(("A", _membership(Name.AnyOff))),
+    "expression": lambda: _content(("A", _not_hidden)),
+    "form": lambda: _with_layers(lambda document, shown, hidden: _form(document, shown)),
+    "image": lambda: _with_layers(lambda document, shown, hidden: _image(document, shown)),
+    "annotation": lambda: _with_layers(lambda document, shown, hidden: _annotation(document, shown)),
 }
 
 
@@ -279,14 +289,14 @@ def without_layers() -> NDArray[np.uint8]:
     return readers.read("eps", _convert(_page(), "eps")).pixels
 
 
-@pytest.mark.parametrize("data", _HIDDEN.values(), ids=_HIDDEN)
-def test_hidden_layers_are_hidden(data: bytes, without_layers: NDArray[np.uint8]) -> None:
-    assert np.array_equal(readers.read("eps", _convert(data, "eps")).pixels, without_layers)
+@pytest.mark.parametrize("make", _HIDDEN.values(), ids=_HIDDEN)
+def test_hidden_layers_are_hidden(make: Callable[[], bytes], without_layers: NDArray[np.uint8]) -> None:
+    assert np.array_equal(readers.read("eps", _convert(make(), "eps")).pixels, without_layers)
 
 
-@pytest.mark.parametrize("data", _VISIBLE.values(), ids=_VISIBLE)
-def test_visible_layers_are_drawn(data: bytes) -> None:
-    assert readers.read("eps", _convert(data, "eps")).pixels[_SHOWN_POINT].tolist() == [0, 0, 0]
+@pytest.mark.parametrize("make", _VISIBLE.values(), ids=_VISIBLE)
+def test_visible_layers_are_drawn(make: Callable[[], bytes]) -> None:
+    assert readers.read("eps", _convert(make(), "eps")).pixels[_SHOWN_POINT].tolist() == [0, 0, 0]
 
 
 def test_an_encrypted_page_is_written() -> None:

@@ -26,7 +26,12 @@ def _webp(image: Image.Image, method: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("height", "effort", "method"), [(1000, 5, 4), (5001, 1, 2), (5001, 5, 2)], ids=["small", "large-fast", "large"]
+    ("height", "effort", "method"),
+    [
+        pytest.param(1000, 5, 4, id="small"),
+        pytest.param(5001, 1, 2, id="large-fast", marks=pytest.mark.long),
+        pytest.param(5001, 5, 2, id="large"),
+    ],
 )
 def test_large_pictures_have_the_webp_method_that_needs_one_pass(height: int, effort: int, method: int) -> None:
     image = _with_detail((5200, height))

@@ -59,7 +59,7 @@ def test_metafiles_are_drawn_in_their_size(name: str) -> None:
     assert np.percentile(difference, 95) <= 1  # edges can be blurred
 
 
-@pytest.mark.parametrize("mode", [1, 8])
+@pytest.mark.parametrize("mode", [pytest.param(1, marks=pytest.mark.long), 8])
 def test_a_wmf_without_a_header_of_its_size_has_that_of_its_window_in_pixels(mode: int) -> None:
     result = convert(metafiles.wmf(mode)[22:], "pdf")
 
@@ -126,7 +126,9 @@ def test_a_table_keeps_its_cells_whatever_separates_them() -> None:
         pytest.param(
             "A title, which is no row\n\nName;Price;Count\nApples;1,50;3\nPears;2,00;4\n", marks=pytest.mark.long
         ),
-        "A title, which is no row\n\nName|Price|Count\nApples|1,50|3\nPears|2,00|4\n",
+        pytest.param(
+            "A title, which is no row\n\nName|Price|Count\nApples|1,50|3\nPears|2,00|4\n", marks=pytest.mark.long
+        ),
     ],
 )
 def test_the_separator_is_declared_or_the_one_of_most_lines(table: str) -> None:

@@ -5,6 +5,7 @@ The cases are made from the registry: pairs that cover all steps, with --long al
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -292,12 +293,12 @@ _CHECKS: dict[str, tuple[OptionValues, Check]] = {
 }
 
 
-# Each pair has its share of the options, with --long all: of transforms, which are the same for all formats, fewer.
+# Some of the pairs that take an option check it, with --long all. Transforms, which all formats share, have fewer.
 _IN_MEMORY = (
     *("scale", "dpr", "max_pixels", "trim", "radius", "pad", "brightness", "contrast", "saturation", "gamma"),
     *("blur", "sharpen", "pixelate", *MARK_CHECKS, *PROFILE_CHECKS),
 )
-_SHARE, _SHARE_IN_MEMORY = 6, 18
+_SHARE, _SHARE_IN_MEMORY = 9, 27
 
 
 def _plain_pairs() -> Iterator[Plan]:
@@ -312,17 +313,15 @@ def _plain_pairs() -> Iterator[Plan]:
 
 def _pairs(*, everything: bool) -> Iterator[Pair]:
     """Pairs of plain files, and of files with a trait. Of those that repeat each other, one, or all."""
-    plain = list(_plain_pairs())
-    for plan in plain if everything else sample_of(plain):
+    for plan in _plain_pairs() if everything else sample_of(list(_plain_pairs())):
         # A size is not enough to keep the original.
         fewest = {"bit_depth": _DEPTHS.get(plan.target.name, (8,))[0]}
         always = fewest if plan.source == plan.target and "bit_depth" in plan.options else {}
         yield Pair(plan.source, plan.target, sample(plan.source.name), always=always)
     for trait, data in samples_with_traits():
         source = _REGISTRY.identify_content(data)
-        targets = [
-            plan.target for plan in pairs_with_samples() if plan.source == source and plan.target.name not in _OTHERS
-        ]
+        every = (plan.target for plan in pairs_with_samples() if plan.source == source)
+        targets = [target for target in every if target.name not in _OTHERS]
         without = [target for target in targets if not _may_hold(target, trait)]
         for target in targets:
             if everything or target not in without[1:]:
@@ -342,12 +341,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("pair", pairs, ids=str)
 
 
+@cache
+def _checking_pairs() -> dict[str, set[str]]:
+    """The pairs that check each option without `--long`: at least one of those that take it."""
+    chosen = {}
+    for index, (name, (values, _)) in enumerate(_CHECKS.items()):
+        taking = [str(pair) for pair in _PAIRS if pair.takes(values)]
+        share = max(1, min(_SHARE_IN_MEMORY if name in _IN_MEMORY else _SHARE, len(taking)))
+        chosen[name] = {*taking[index % share :: share]}
+    return chosen
+
+
 def test_options_change_what_they_should(pair: Pair, pytestconfig: pytest.Config) -> None:
-    turn = next((index for index, one in enumerate(_PAIRS) if one is pair), 0)
-    everything = pytestconfig.getoption("long")
-    for index, (name, (values, check)) in enumerate(_CHECKS.items()):
-        share = _SHARE_IN_MEMORY if name in _IN_MEMORY else _SHARE
-        if pair.takes(values) and (everything or (index + turn) % share == 0):
+    for name, (values, check) in _CHECKS.items():
+        if pair.takes(values) if pytestconfig.getoption("long") else str(pair) in _checking_pairs()[name]:
             check(pair)
 
 
@@ -378,8 +385,7 @@ def _stable(data: bytes) -> bytes:
 
 def test_each_option_has_a_check() -> None:
     assert _CHECKS.keys() == _REGISTRY.options.keys() - _OF_OTHERS
-    used = {name for name, (values, _) in _CHECKS.items() if any(pair.takes(values) for pair in _PAIRS)}
-    assert used == _CHECKS.keys()
+    assert all(_checking_pairs().values())
 
 
 @pytest.mark.parametrize("target", sorted({pair.target.name for pair in _PAIRS if pair.takes({"effort": 9})}))

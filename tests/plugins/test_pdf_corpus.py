@@ -54,6 +54,7 @@ def _one_password_opens(*entries: Entry) -> bool:
     return len({_PASSWORDS[entry.name] for entry in entries if entry.name in _PASSWORDS}) <= 1
 
 
+@cache
 def _count(entry: Entry) -> int:
     return len(pypdfium2.PdfDocument(entry.path.read_bytes(), password=_PASSWORDS.get(entry.name)))
 

@@ -42,8 +42,25 @@ def _fields(document: Pdf, count: int) -> None:
     document.Root.AcroForm = Dictionary(Fields=Array(fields), DA=String("/Helv 0 Tf"))
 
 
-@pytest.mark.parametrize("run", [lambda data: merge(data, data), lambda data: delete(data, "2")])
-@pytest.mark.parametrize("fill", [_pages, _named_links, _outline, _fields])
+def _merge(data: bytes) -> PipelineResult:
+    return merge(data, data)
+
+
+def _delete(data: bytes) -> PipelineResult:
+    return delete(data, "2")
+
+
+@pytest.mark.parametrize(
+    ("fill", "run"),
+    [
+        (_pages, _delete),
+        (_named_links, _merge),
+        (_outline, _delete),
+        (_fields, _merge),
+        *(pytest.param(fill, _merge, marks=pytest.mark.long) for fill in (_pages, _outline)),
+        *(pytest.param(fill, _delete, marks=pytest.mark.long) for fill in (_named_links, _fields)),
+    ],
+)
 def test_time_grows_in_proportion(fill: Callable[[Pdf, int], None], run: Callable[[bytes], PipelineResult]) -> None:
     files = []
     for size in _SIZES:

@@ -202,7 +202,7 @@ async def test_stores_are_ready(blobs: BlobStore) -> None:
 
 
 async def test_a_large_blob_takes_little_memory(blobs: BlobStore, tmp_path: Path) -> None:
-    size = 100 * MIB
+    size = 60 * MIB
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(size)

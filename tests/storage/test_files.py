@@ -11,7 +11,7 @@ from storage.ids import new_id
 from storage.tables import files
 from storage.tables.files import File
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, SOURCE, Clock, open_account
-from tests.support.servers import storage_processes
+from tests.support.servers.storage_processes import StorageProcess, convert
 
 
 @pytest.fixture
@@ -172,18 +172,18 @@ async def test_concurrent_conversions_of_one_file(database: Database, account: s
 def test_conversions_of_one_file_in_four_processes(url: str) -> None:
     database = Database(url)
     account = open_account(database).id
-    racers = [storage_processes.start("convert", url) for _ in range(4)]
+    racers = [StorageProcess(convert, url) for _ in range(4)]
     try:
-        assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 4
+        assert [racer.answer() for racer in racers] == ["ready"] * 4
         for _ in range(10):
             file = add(database, account)
             for racer in racers:
-                print(account, file.file_id, file=racer.stdin, flush=True)
-            ids = [storage_processes.answer(racer) for racer in racers]
+                racer.request(account, file.file_id)
+            ids = [racer.answer() for racer in racers]
             assert (ids.count(file.file_id), len(set(ids))) == (1, 4)
             made = [database.run_blocking(files.get, account, file_id) for file_id in ids]
             assert len({one.result for one in made if one.result}) == 4
     finally:
-        codes = [storage_processes.end(racer) for racer in racers]
+        codes = [racer.end() for racer in racers]
         database.close()
     assert codes == [0] * 4

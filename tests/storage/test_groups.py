@@ -13,8 +13,9 @@ from storage.database import Database, Transaction
 from storage.database.transaction import Statement
 from storage.errors import CommitUnknown
 from storage.tables import ledger, models
-from tests.conftest import MakeUrl
 from tests.support.samples.storage import open_account
+
+pytestmark = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 
 CURRENT = Statement("SELECT CAST(pg_current_xact_id() AS TEXT)")
 TERMINATE = Statement("SELECT pg_terminate_backend(pg_backend_pid())")
@@ -27,11 +28,6 @@ class Trouble(Exception):
 @pytest.fixture
 def account(database: Database) -> str:
     return open_account(database, 0).id
-
-
-@pytest.fixture
-def url(new_postgres_url: MakeUrl) -> str:
-    return new_postgres_url()
 
 
 @contextmanager

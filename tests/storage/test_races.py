@@ -11,7 +11,7 @@ from storage.errors import NoCredits
 from storage.ids import new_id
 from storage.tables import accounts, ledger, ledger_audit, models
 from tests.support.samples.storage import OWNER, open_account
-from tests.support.servers import storage_processes
+from tests.support.servers.storage_processes import StorageProcess, race
 
 pytestmark = pytest.mark.both_databases
 
@@ -87,19 +87,19 @@ async def test_a_check_before_insert_race_is_detected(database: Database) -> Non
 
 
 def test_four_processes_open_an_empty_database_and_race(empty_url: str) -> None:
-    racers = [storage_processes.start("race", empty_url) for _ in range(4)]
+    racers = [StorageProcess(race, empty_url) for _ in range(4)]
     try:
-        assert [storage_processes.answer(racer) for racer in racers] == ["ready"] * 4
+        assert [racer.answer() for racer in racers] == ["ready"] * 4
         database = Database(empty_url)
         for _ in range(10):
             account = open_account(database, 1)
             for racer in racers:
-                print(account.id, file=racer.stdin, flush=True)
-            assert sorted(storage_processes.answer(racer) for racer in racers) == [*["refused"] * 3, "won"]
+                racer.request(account.id)
+            assert sorted(racer.answer() for racer in racers) == [*["refused"] * 3, "won"]
         assert database.run_blocking(ledger_audit.check) == ()
         database.close()
     finally:
-        codes = [storage_processes.end(racer) for racer in racers]
+        codes = [racer.end() for racer in racers]
     assert codes == [0] * 4
 
 

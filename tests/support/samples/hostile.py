@@ -237,15 +237,23 @@ def _too_large() -> Iterator[Hostile]:
     yield Hostile("heic_grid_without_tiles", lambda _: grid("heic", 2048, 512, 4), (CORRUPT,))
     yield Hostile("avif_grid_without_tiles", lambda _: grid("avif", 2048, 512, 4), (CORRUPT,))
     yield Hostile("avif_sequence_claim", lambda _: _avif_sequence_claim(60_000), (PIXELS,))
-    text = png_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_text_bomb", lambda _: png(4, 4, text, data=bytes(20)), (BYTES,), "jpeg")
-    profile = png_chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(20 << 20)))
-    yield Hostile("png_profile_bomb", lambda _: png(4, 4, profile, data=bytes(20)), (BYTES,), "jpeg")
+    yield Hostile("png_text_bomb", lambda _: _png_bomb(b"zTXt"), (BYTES,), "jpeg")
+    yield Hostile("png_profile_bomb", lambda _: _png_bomb(b"iCCP"), (BYTES,), "jpeg")
     tags = b"II*\0" + struct.pack("<IHHHII", 8, 1, 256, 3, 0xFFFFFFFF, 8) + bytes(8)
     strip = struct.pack("<HHII", 279, 4, 1, 16)
     long_strip = struct.pack("<HHII", 279, 4, 1, 0xFFFFFFF0)
     yield Hostile("tiff_strip", lambda _: _directories(1).replace(strip, long_strip), (CORRUPT, DONE))
     yield Hostile("tiff_tag_count", lambda _: tags, (CORRUPT,))
+
+
+def _png_bomb(chunk: bytes) -> bytes:
+    """A small PNG with a chunk of 20 MiB of compressed zeros."""
+    return png(4, 4, png_chunk(chunk, b"a\0\0" + zlib.compress(bytes(20 << 20))), data=bytes(20))
+
+
+def _svgz_bomb() -> bytes:
+    """An SVG of 40 MiB, compressed."""
+    return gzip.compress(svg(" " * (40 << 20)), 1)
 
 
 def _made(files: Mapping[str, bytes], outcome: Outcome, target: str = "png") -> Iterator[Hostile]:
@@ -313,9 +321,8 @@ def _vector_bombs() -> Iterator[Hostile]:
     yield Hostile("svg_uses", lambda _: _uses(8, 10), (ELEMENTS,))
     yield Hostile("svg_uses_to_pdf", lambda _: _uses(8, 10), (ELEMENTS,), "pdf")
     yield Hostile("svg_uses_itself", lambda _: svg('<g id="a"><use xlink:href="#a"/></g>'), (ELEMENTS, CORRUPT))
-    yield Hostile("svgz_bomb", lambda _: gzip.compress(svg(" " * (40 << 20)), 1), (BYTES,))
-    inner = gzip.compress(svg(" " * (40 << 20)), 1)
-    yield Hostile("svgz_embedded", lambda _: _embedded(inner, "image/svg+xml"), (BYTES,))
+    yield Hostile("svgz_bomb", lambda _: _svgz_bomb(), (BYTES,))
+    yield Hostile("svgz_embedded", lambda _: _embedded(_svgz_bomb(), "image/svg+xml"), (BYTES,))
     yield Hostile("svg_uses_embedded", lambda _: _embedded(_uses(8, 10), "image/svg+xml"), (ELEMENTS,))
     blur = '<filter id="b"><feGaussianBlur stdDeviation="1e9"/></filter><rect width="9" height="9" filter="url(#b)"/>'
     yield Hostile("svg_blur", lambda _: svg(blur), (DONE, CORRUPT))

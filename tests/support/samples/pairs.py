@@ -1,17 +1,30 @@
 """Samples of the pairs of formats. Pairs of the same steps repeat each other: all of them are tested with `--long`."""
 
 from collections.abc import Sequence
+from functools import cache
 
 from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples.generated import FORMATS
 
 
-def pairs_with_samples() -> list[Plan]:
+@cache
+def pairs_with_samples() -> Sequence[Plan]:
     """The pairs between formats that have a generated sample. A file of Office takes a second: it has its own tests."""
     plans = load_registry().catalogue()
     written = {plan.target.name for plan in plans} - {plan.source.name for plan in plans}
     return [plan for plan in plans if plan.source.name in FORMATS and plan.target.name in FORMATS | written]
+
+
+def plans_of_all_steps() -> list[Plan]:
+    """So few pairs that each function of a step is in one of them: RAW formats are decoded by the same one."""
+    chosen, met = [], set[object]()
+    for plan in pairs_with_samples():
+        steps = {step.run for step in plan.steps}
+        if not steps <= met:
+            met |= steps
+            chosen.append(plan)
+    return chosen
 
 
 def sample_of(plans: Sequence[Plan]) -> list[Plan]:

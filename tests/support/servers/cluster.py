@@ -1,15 +1,11 @@
-"""Clusters for tests: a scheduler, and workers whose jobs follow a script, in this process or in others.
-
-Run as a program, this module is a worker: `python -m tests.support.servers.cluster SCHEDULER FOLDER JOBS`.
-"""
+"""Clusters for tests: a scheduler, and workers whose jobs follow a script, in this process or in others."""
 
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,6 +21,7 @@ from engine.executor import Job, JobLimits, JobResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from storage.blobs.url_transfers import UrlTransfers
+from tests.support.servers.forks import FORKS
 from web.cluster.executor import ClusterExecutor
 from web.cluster.jobs import Installation, JobRunner
 from web.cluster_worker import WorkerOptions, run_worker
@@ -88,6 +85,29 @@ class ScriptedExecutor:
 
     async def ready(self) -> bool:
         return True
+
+
+class WorkerProcess:
+    """A worker in a process."""
+
+    def __init__(self, scheduler: str, folder: Path, jobs: int) -> None:
+        self._process = FORKS.Process(target=_run_in_process, args=(scheduler, folder, jobs))
+        self._process.start()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Sends a signal, such as SIGTERM, which ends the worker after its jobs."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    async def wait(self) -> int | None:
+        """Waits until the process has ended. Returns its exit code."""
+        await asyncio.to_thread(self._process.join)
+        return self._process.exitcode
+
+    async def kill_and_wait(self) -> None:
+        """Kills the process, unless it has ended."""
+        self._process.kill()
+        await self.wait()
 
 
 class _ReleasingPlugin(SchedulerPlugin):
@@ -189,11 +209,10 @@ class Cluster:
         await run_worker(options, runner, stop)
         await transfers.close()
 
-    async def process(self, jobs: int = 2) -> asyncio.subprocess.Process:
+    async def process(self, jobs: int = 2) -> WorkerProcess:
         """Starts a worker process, which is killed with the cluster."""
-        command = [sys.executable, "-m", "tests.support.servers.cluster", self.scheduler, str(self._folder), str(jobs)]
-        process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[3])
-        self._stack.push_async_callback(_killed, process)
+        process = WorkerProcess(self.scheduler, self._folder, jobs)
+        self._stack.push_async_callback(process.kill_and_wait)
         return process
 
     async def close(self) -> None:
@@ -204,12 +223,6 @@ class Cluster:
 async def _stopped(task: asyncio.Task[None], stop: asyncio.Event) -> None:
     stop.set()
     await task
-
-
-async def _killed(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
 
 
 @asynccontextmanager
@@ -265,11 +278,10 @@ async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
         await asyncio.sleep(0.02)
 
 
-async def _main(scheduler: str, folder: str, jobs: int) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    await Cluster(scheduler, Path(folder)).run_worker(ScriptedExecutor(Path(folder)), stop, jobs)
+def _run_in_process(scheduler: str, folder: Path, jobs: int) -> None:
+    async def run() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        await Cluster(scheduler, folder).run_worker(ScriptedExecutor(folder), stop, jobs)
 
-
-if __name__ == "__main__":
-    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(run())

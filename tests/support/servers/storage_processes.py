@@ -1,7 +1,7 @@
-"""Processes that share a database: `python -m tests.support.servers.storage_processes race|convert URL`."""
+"""Processes that share a database."""
 
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 from storage.database import Database
 from storage.errors import NoCredits
@@ -9,54 +9,53 @@ from storage.ids import new_id
 from storage.tables import files, ledger
 from storage.tables.files import StoredResult
 from tests.support.samples.storage import OWNER, SOURCE
+from tests.support.servers.forks import FORKS
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """Starts one of the functions below in a process with pipes for input and output."""
-    command = [sys.executable, "-m", "tests.support.servers.storage_processes", *arguments]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+class StorageProcess:
+    """A process with a database of its own, which answers each request by a function below: `race` or `convert`."""
+
+    def __init__(self, function: Callable[..., str], url: str) -> None:
+        self._connection, other = FORKS.Pipe()
+        self._process = FORKS.Process(target=_serve, args=(function, url, other))
+        self._process.start()
+        other.close()
+
+    def request(self, *arguments: str) -> None:
+        """Sends arguments of the function. The process runs at the same time as this one."""
+        self._connection.send(arguments)
+
+    def answer(self) -> str:
+        """Returns the next answer; the first one, "ready", is sent when the database is open."""
+        return str(self._connection.recv())
+
+    def end(self) -> int | None:
+        """Ends the process and returns its exit code."""
+        self._connection.close()
+        self._process.join()
+        return self._process.exitcode
 
 
-def answer(process: subprocess.Popen[str]) -> str:
-    """Returns the next line of the output."""
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+def race(database: Database, account: str) -> str:
+    """Tries to hold a credit of the account."""
+    try:
+        database.run_blocking(ledger.reserve, account, 1, OWNER, 600)
+    except NoCredits:
+        return "refused"
+    return "won"
 
 
-def end(process: subprocess.Popen[str]) -> int:
-    """Closes the input, waits for the process and returns its exit code."""
-    with process:
-        assert process.stdin is not None
-        process.stdin.close()
-    return process.returncode
+def convert(database: Database, account: str, file_id: str) -> str:
+    """Processes the file and returns the id of the file with the result."""
+    result = StoredResult(new_id("blob"), 40, "{}")
+    return database.run_blocking(files.mark_processed, account, file_id, SOURCE, result, 600).file_id
 
 
-def race(database: Database) -> None:
-    """Tries to hold a credit of each account read from the input."""
-    print("ready", flush=True)
-    for account in sys.stdin:
-        try:
-            database.run_blocking(ledger.reserve, account.strip(), 1, OWNER, 600)
-        except NoCredits:
-            print("refused", flush=True)
-        else:
-            print("won", flush=True)
-
-
-def convert(database: Database) -> None:
-    """Processes each file read from the input and prints the id of the file with the result."""
-    print("ready", flush=True)
-    for line in sys.stdin:
-        account, file_id = line.split()
-        result = StoredResult(new_id("blob"), 40, "{}")
-        print(database.run_blocking(files.mark_processed, account, file_id, SOURCE, result, 600).file_id, flush=True)
-
-
-def main(what: str, url: str) -> None:
+def _serve(function: Callable[..., str], url: str, connection: Connection) -> None:
     database = Database(url)
-    {"race": race, "convert": convert}[what](database)
-    database.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    connection.send("ready")
+    try:
+        while True:
+            connection.send(function(database, *connection.recv()))
+    except EOFError:  # the other end is closed
+        database.close()

@@ -1,4 +1,10 @@
-"""The tools of agents, called by the client of the protocol's own package: over standard streams, and over HTTP."""
+"""The tools of agents, called by the client of the protocol's own package: over standard streams, and over HTTP.
+
+The package is imported by these tests, and not by each process that collects all tests.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
 
 import base64
 import json
@@ -9,14 +15,10 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
-from mcp.client.client import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 from PIL import Image
 
 from engine.registry import load_registry
@@ -29,6 +31,9 @@ from tests.support.servers.in_process import Running
 from web.agents.arguments import ConvertArguments
 from web.agents.calls import MAX_DATA, AgentError, decode
 from web.api.field_types import field_names
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
 
 _TOOLS = {"convert", "run_tool", "inspect", "list_formats", "get_job", "account"}
 
@@ -70,15 +75,23 @@ def folder(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def over_stdio(folder: Path, *arguments: str, **environment: str) -> AsyncIterator[Agent]:
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
     command = StdioServerParameters(
         command=COMMAND, args=["mcp", "--root", str(folder), *arguments], env={**os.environ, **environment}
     )
-    async with Client(stdio_client(command)) as client:
+    assert sys.__stderr__  # not the default, sys.stderr at the import, which can be that of another test
+    async with Client(stdio_client(command, errlog=sys.__stderr__)) as client:
         yield Agent(client)
 
 
 @asynccontextmanager
 async def over_http(server: Running, authorization: str, mode: str = "auto") -> AsyncIterator[Agent]:
+    import httpx2
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     headers = {"Authorization": authorization}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as sender,
@@ -106,7 +119,7 @@ async def _check_paths(agent: Agent, folder: Path) -> None:
         assert await agent.refused("run_tool", tool="pdf-merge", paths=["pages.pdf", path]) == "forbidden_path"
         place = {"path": "photo.png", "output_format": "bmp", "output_path": path, "overwrite": True}
         assert await agent.refused("convert", **place) == "forbidden_path"
-    assert [path.name for path in folder.parent.iterdir()] == ["root", "secret.png"]
+    assert {path.name for path in folder.parent.iterdir()} == {"root", "secret.png"}
     assert (folder.parent / "secret.png").read_bytes() == sample("png")
 
     merged = await agent(

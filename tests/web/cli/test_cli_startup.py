@@ -133,7 +133,13 @@ def test_a_cluster_needs_a_shared_blob_store(tmp_path: Path) -> None:
     ("command", "scheduler", "variables", "message"),
     [
         (_SERVE, "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
-        (("worker",), "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
+        pytest.param(
+            ("worker",),
+            "tcp://scheduler:8786",
+            {},
+            "set CONVERTD_CLUSTER_INSECURE=true",
+            marks=pytest.mark.long,
+        ),
         (
             _SERVE,
             "tls://127.0.0.1:8786",

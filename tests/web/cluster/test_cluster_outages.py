@@ -34,7 +34,7 @@ async def test_jobs_of_killed_workers_run_again(cluster: Cluster) -> None:
     jobs = [asyncio.create_task(run_scripted(executor, "wait", bytes([number]))) for number in range(4)]
     await until(lambda: cluster.started() == 4)
 
-    processes[0].kill()
+    processes[0].send_signal(signal.SIGKILL)
     cluster.release()
 
     assert await asyncio.gather(*jobs) == [bytes([number]) for number in range(4)]
@@ -104,7 +104,7 @@ async def test_a_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -> None:
     job = asyncio.create_task(run_scripted(executor, "wait"))
     await until(lambda: cluster.started() == 1)
 
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     await until(lambda: cluster.joined() == 0)
     worker = await cluster.worker()
     await until(lambda: bool(executor.connection.workers) and not draining & {*executor.connection.workers})
@@ -123,7 +123,7 @@ async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -
     jobs = [asyncio.create_task(run_scripted(executor, "wait")) for _ in range(2)]
     await until(lambda: cluster.started() == 1)
 
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     await until(lambda: cluster.joined() == 0)
     cluster.release()
 

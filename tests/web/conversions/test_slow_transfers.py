@@ -5,6 +5,7 @@ import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from tests.support.samples.forms import FORM, TARGET, conversion_request, form, 
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from web.http.timeouts import ConnectionTimeouts
 
-LARGE_RESULT = form(part(picture("PNG", (4000, 3000)), 'name="file"'), TARGET.replace(b"png", b"bmp"))  # 36 MB
 PATIENT = ConnectionTimeouts(window=0.4, rate=0, average=0)  # clients take as long as they like
 
 
@@ -42,6 +42,12 @@ def send_a_part(server: Running, closing: ExitStack, size: int) -> socket.socket
     connection = closing.enter_context(server.connect())
     connection.sendall((posting(server.account(purchased=1)) + head).encode() + content)
     return connection
+
+
+@cache
+def large_result() -> bytes:
+    """A form whose result has 36 MB."""
+    return form(part(picture("PNG", (4000, 3000)), 'name="file"'), TARGET.replace(b"png", b"bmp"))
 
 
 def upload(server: Running, size: int) -> int:
@@ -76,7 +82,7 @@ def test_slow_senders_leave_space_for_others(server: Running) -> None:
 def test_a_large_result_is_stored_while_it_is_sent(server: Running) -> None:
     key = server.account()
     with server.connect() as connection:
-        connection.sendall(conversion_request(posting(key), LARGE_RESULT))
+        connection.sendall(conversion_request(posting(key), large_result()))
         begun = connection.recv(10_000)
         assert begun.startswith(b"HTTP/1.1 200 ")
         assert server.work_files() == []
@@ -94,7 +100,7 @@ def test_a_large_result_is_stored_while_it_is_sent(server: Running) -> None:
 def test_a_large_result_of_a_client_that_disconnects_is_deleted(server: Running) -> None:
     key = server.account()
     with server.connect() as connection:
-        connection.sendall(conversion_request(posting(key), LARGE_RESULT))
+        connection.sendall(conversion_request(posting(key), large_result()))
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
         assert stored(server, key)["stored_bytes"] > 0
     assert eventually(lambda: stored(server, key)["stored_bytes"] == 0)
@@ -105,7 +111,7 @@ def test_a_large_result_is_deleted_if_the_client_disconnects_meanwhile(server: R
     """The deletion begins before the last block is sent, and has to wait for the database."""
     key = server.account()
     with server.connect() as connection, closing(sqlite3.connect(server.data_dir / "convertd.db")) as locked:
-        connection.sendall(conversion_request(posting(key), LARGE_RESULT))
+        connection.sendall(conversion_request(posting(key), large_result()))
         response = connection.recv(10_000)
         head, _, body = response.partition(b"\r\n\r\n")
         size = int(re.search(rb"Content-Length: (\d+)", head)[1])  # type: ignore[index]
@@ -125,7 +131,7 @@ def test_a_large_result_needs_free_storage(server: Running) -> None:
     file = server.upload(picture(), key=key)["file_id"]
     full = models.File.update({"original_size": most}).where(models.File.file_id == file)
     server.database.run_blocking(Transaction.execute, full)
-    response = parsed(server.raw(conversion_request(posting(key), LARGE_RESULT)))
+    response = parsed(server.raw(conversion_request(posting(key), large_result())))
     problem(response, 413, "file_too_large", reason="storage")
     assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 50
     assert server.convert(picture(), headers={"Authorization": f"Bearer {key}"}).status_code == 200

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import ConvertdServer
 from config.settings import is_loopback
 from storage.tables import ledger_audit
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers
-from tests.support.servers.load import create_accounts, sqlite_url
 
 
 def checkout(server: Running, pack: str = "pro") -> tuple[dict[str, str], str]:
@@ -79,22 +77,21 @@ def test_unknown_sessions(server: Running) -> None:
         problem(http.post(f"{server.url}/checkout/{session}/pay"), 404, "not_found")
 
 
-def test_each_start_logs_a_new_code(tmp_path: Path) -> None:
-    (key,) = create_accounts(sqlite_url(tmp_path), 1)
-    with ConvertdServer(tmp_path, {"CONVERTD_SIMULATED_CHECKOUT": "true", "CONVERTD_WORKERS": "1"}) as server:
-        before = _logged_code(server)
-        auth = {"Authorization": f"Bearer {key}"}
-        opened = http.post(f"{server.api}/credits/purchase", json={"pack": "pro"}, headers=auth).json()["data"]
-        server.restart()
-        pay = [
-            http.post(f"{opened['checkout_url']}/pay", data={"code": code}) for code in (before, _logged_code(server))
-        ]
+def test_each_start_logs_a_new_code(servers: Servers, data_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with servers.running(data_dir, simulated_checkout=True) as server:
+        _, page = checkout(server)
+        before = _logged_code(caplog)
+        path = page.removeprefix(server.url)
+    caplog.clear()
+    with servers.running(data_dir, simulated_checkout=True) as server:
+        codes = (before, _logged_code(caplog))
+        pay = [http.post(f"{server.url}{path}/pay", data={"code": code}) for code in codes]
 
     assert [response.status_code for response in pay] == [400, 303]
 
 
-def _logged_code(server: ConvertdServer) -> str:
-    (code,) = re.findall(r"checkout is simulated: with the code (\w{12}), credits are free", server.log())
+def _logged_code(caplog: pytest.LogCaptureFixture) -> str:
+    (code,) = re.findall(r"checkout is simulated: with the code (\w{12}), credits are free", caplog.text)
     return str(code)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.samples.shares import share
 from web.services.docs_contents import DOCS_PAGES
 
 pytestmark = pytest.mark.slow
@@ -14,9 +15,9 @@ MAX_SCREENS = 6
 PATHS = [page.path for page in DOCS_PAGES if page.name != "options/more"]
 
 
-def test_no_page_is_long(page: Page, keep: Callable[[Page, str], None]) -> None:
-    """At most 6 screens of a desktop, and nothing is wider than a phone."""
-    for path in PATHS:
+def test_no_page_is_long(page: Page, keep: Callable[[Page, str], None], pytestconfig: pytest.Config) -> None:
+    """At most 6 screens of a desktop, and nothing is wider than a phone. A third of the pages each day."""
+    for path in share(PATHS, pytestconfig, 3):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(path)
         keep(page, f"{path.strip('/').replace('/', '-')}-1280")

@@ -16,7 +16,7 @@ from web.services.docs_contents import DOCS_PAGES
 pytestmark = pytest.mark.slow
 
 DOCS = tuple(page.path for page in DOCS_PAGES if page.name != "options/more")
-SAMPLED_DOCS = ("/docs", "/docs/options/size", "/docs/batch")  # the others with --long
+SAMPLED_DOCS = ("/docs", "/docs/options/size")  # the others with --long
 PAGES = (
     *("/", *SAMPLED_DOCS, *(pytest.param(path, marks=pytest.mark.long) for path in DOCS if path not in SAMPLED_DOCS)),
     *("/register", "/developers/verify", "/status", "/dashboard", "/checkout/none", "/nothing"),
