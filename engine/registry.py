@@ -292,7 +292,7 @@ class Registry:
         inputs = sources[:count]
         if tool is None:
             (source,) = inputs
-            files = {name: option.file for name, option in self.options.items() if option.file}
+            files = {one.name: one.file for one in map(self.options.__getitem__, file_names) if one.file}
             plan = self._make_plan(inputs, *self._find_path(source, fmt, name))
         else:
             declared = self.tools[tool]
