@@ -28,7 +28,13 @@ _TEMPLATES = [
     *[("png", "jpeg", ""), ("cr2", "png", ""), ("pdf", "png", "documents"), ("jpeg", "pdf", "documents")],
     *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
     *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
-    *[("pdf", "md", "documents/vectors/web pages"), ("psd", "pdf", "documents/psd"), ("mp4", "gif", "clips")],
+    *[
+        ("svg", "avif", "+svg"),
+        ("heic", "pdf", "+documents"),
+        ("pdf", "md", "documents/vectors/web pages"),
+        ("psd", "pdf", "documents/psd"),
+        ("mp4", "gif", "clips"),
+    ],
 ]
 
 
@@ -56,9 +62,10 @@ def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
         assert plan.isolated or not plan.template
 
 
-def test_template_parts_begin_with_that_of_most_jobs() -> None:
+def test_template_parts() -> None:
     assert template_parts("") == [""]
-    assert template_parts("a/b c/d") == ["", "a", "a/b c", "a/b c/d"]
+    assert template_parts("a/b c/d") == ["a", "a/b c", "a/b c/d"]
+    assert template_parts("+a/b") == ["", "a", "a/b"]
 
 
 def test_a_private_installation_imports_all_modules_ahead() -> None:
