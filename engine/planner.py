@@ -162,9 +162,13 @@ class Plan:
 
     @cached_property
     def template(self) -> str:
-        """The smallest template of these files with most of their modules. Empty if the job is not isolated."""
+        """The smallest template with most of these modules. Empty if the job is not isolated.
+
+        It is that of most jobs, or of one of the files: alone, or with the modules of most jobs.
+        """
         names = sorted({template_of(step) for step in self._declared} - {""}) if self.isolated else []
-        has = {name: self.templates.get(name, frozenset()) for name in ("", *names, *map(with_most, names))}
+        possible = ("", *names, *(f"+{name}" for name in names))
+        has = {name: template_modules(self.templates, name) for name in possible}
         return min(has, key=lambda name: (len(self.modules - has[name]), len(has[name])))
 
     @cached_property
@@ -226,14 +230,14 @@ def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
     return template
 
 
-def with_most(name: str) -> str:
-    """Returns the template that has the modules of most jobs, too."""
-    return f"+{name}"
-
-
 def template_parts(name: str) -> list[str]:
-    """Returns the names whose modules a template has: `a/b` those of `a` and `a/b`, `+a` those of "" and `a`."""
+    """Returns the names whose modules a template has: `a/b` those of `a` and `a/b`, `+a` those of most jobs, too."""
     return [*chain.from_iterable(accumulate(part.split("/"), "{}/{}".format) for part in name.split("+"))]
+
+
+def template_modules(templates: Mapping[str, frozenset[str]], name: str) -> frozenset[str]:
+    """Returns the modules that a template imports. `templates` are those of files, by TEMPLATE."""
+    return frozenset[str]().union(*(templates.get(part, frozenset()) for part in template_parts(name)))
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]

@@ -18,7 +18,7 @@ from engine.executor.disk_quota import reachable_by_jobs
 from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import RASTER, Raster
-from engine.planner import template_of, template_parts
+from engine.planner import template_modules, template_of, template_parts
 from engine.registry import Registry, load_registry
 
 _SIDE = 16  # pixels; any picture makes a codec initialize itself
@@ -39,7 +39,7 @@ def preload_template(name: str) -> None:
     """Prepares this process for the jobs of a template of the registry."""
     gc.disable()
     registry = load_registry()
-    import_modules(registry.templates[name])
+    import_modules(template_modules(registry.templates, name))
     plan_ahead(registry, name)
     warm_up_codecs(registry, name)
     _freeze()

@@ -34,8 +34,7 @@ preload.preload()
 visits = [now["collections"] - then["collections"] for now, then in zip(gc.get_stats(), before)]
 collects = gc.isenabled()
 for name in load_registry().templates:
-    if not name.startswith("+"):  # these have the same codecs
-        preload.preload_template(name)
+    preload.preload_template(name)
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads, visits, collects]))
 """

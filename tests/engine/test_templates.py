@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.executor import Job
-from engine.planner import template_parts
+from engine.planner import template_modules, template_parts
 from engine.registry import load_registry
 from tests.support.executors.isolated import (
     ACCOUNT,
@@ -31,6 +31,8 @@ _TEMPLATES = [
     *[
         ("svg", "avif", "+svg"),
         ("heic", "pdf", "+documents"),
+        ("tiff", "pdf", "documents/scans"),
+        ("html", "tiff", "documents/vectors/web pages"),
         ("pdf", "md", "documents/vectors/web pages"),
         ("psd", "pdf", "documents/psd"),
         ("mp4", "gif", "clips"),
@@ -47,7 +49,7 @@ def test_isolated_jobs_have_the_template_with_their_modules(source: str, target:
     plan = _REGISTRY.plan([_REGISTRY.formats[source]], target)
 
     assert plan.template == Job.of(plan).template == template
-    assert plan.modules <= _REGISTRY.templates[template]
+    assert plan.modules <= template_modules(_REGISTRY.templates, template)
 
 
 def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
@@ -55,9 +57,6 @@ def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
     large = {"engine.mupdf", "plugins._web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
 
     assert most.isdisjoint(large)
-    for name, modules in _REGISTRY.templates.items():
-        for part in template_parts(name):
-            assert modules >= _REGISTRY.templates.get(part, frozenset()), name
     for plan in _REGISTRY.catalogue():
         assert plan.isolated or not plan.template
 
