@@ -20,8 +20,7 @@ from engine.options import (
     Option,
     OptionValues,
     arguments,
-    read_names_parameter,
-    read_options,
+    read_parameters,
 )
 
 QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
@@ -97,6 +96,7 @@ class Conversion(Generic[S, T]):
     in_dry_run: bool = False
     reduces: bool = False
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with the options that it has; ignores others. Reduces a raster to what the target holds."""
@@ -104,7 +104,7 @@ class Conversion(Generic[S, T]):
         capabilities = self.capabilities(options)
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
-        return self.run(reduced, **arguments(self.run, self.options.keys() - {MAX_BYTES}, options))
+        return self.run(reduced, **arguments(self.groups, self.options.keys() - {MAX_BYTES}, options))
 
     def capabilities(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
@@ -144,11 +144,11 @@ def conversion(
     """
 
     def declare(run: Callable[Concatenate[S, P], T]) -> Conversion[S, T]:
-        options = read_options(run)
+        options, groups, _ = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
         declared = loss, cost, terminal, programs, memory, isolated, holds, without, in_dry_run, reduces
-        return Conversion(source, target, run, *declared, options)
+        return Conversion(source, target, run, *declared, options, groups)
 
     return declare
 
@@ -166,10 +166,11 @@ class Transform(Generic[T]):
     isolated: bool = False
     pixels: Callable[[OptionValues, float], float] | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
 
     def __call__(self, payload: T, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the transform with the options that it has; ignores others."""
-        return self.run(payload, **arguments(self.run, self.options, options))
+        return self.run(payload, **arguments(self.groups, self.options, options))
 
     def __str__(self) -> str:
         return self.name
@@ -211,7 +212,8 @@ def transform(
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
-        return Transform(run.__name__, format, run, after, always, memory, isolated, pixels, read_options(run))
+        options, groups, _ = read_parameters(run)
+        return Transform(run.__name__, format, run, after, always, memory, isolated, pixels, options, groups)
 
     return declare
 
@@ -285,13 +287,14 @@ class Tool(Generic[T]):
     opens_with: OptionValues = field(default_factory=dict, compare=False)
     names_parameter: str | None = None
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
+    groups: Mapping[str, type[Any]] = field(default_factory=dict, compare=False)
     files: Mapping[str, InputFile] = field(default_factory=dict, compare=False)
 
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> Returned[T]:
         """Runs the tool with the options that it has, and with further files."""
-        given = {**arguments(self.run, self.options, options), **files}
+        given = {**arguments(self.groups, self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 
     @property
@@ -373,10 +376,11 @@ def tool(
         summary = (run.__doc__ or title).strip().splitlines()[0]
         formats = sources, target or sources[0]
         made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
-        names, options = read_names_parameter(run), read_options(run)
+        options, groups, names = read_parameters(run)
         made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names, programs=programs)
         files = {name: option.file for name, option in options.items() if option.file is not None}
-        return replace(made, options={name: options[name] for name in options if name not in files}, files=files)
+        options = {name: option for name, option in options.items() if name not in files}
+        return replace(made, options=options, groups=groups, files=files)
 
     return declare
 

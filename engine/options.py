@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import SequenceMatcher
-from functools import cache, cached_property
+from functools import cached_property
 from inspect import Parameter, signature
 from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from engine.errors import InvalidOption
 
@@ -110,10 +111,12 @@ class Option:
         narrowed = (limit, *annotations) if get_origin(limit) is Literal else (kind, *annotations, limit)
         return replace(self, type=Annotated[narrowed])
 
-    @property
+    @cached_property
     def secret(self) -> bool:
         """Whether the value opens protected files and must not be shown."""
-        return self.schema.get("format") == "password"
+        # Not read from the schema, which takes milliseconds to make in each process of a job.
+        extras = (one.json_schema_extra for one in getattr(self.type, "__metadata__", ()) if isinstance(one, FieldInfo))
+        return any(isinstance(extra, dict) and extra.get("format") == "password" for extra in extras)
 
     @property
     def values(self) -> str:
@@ -206,48 +209,47 @@ def _read_number(text: str) -> OptionValue:
     return float(text) if re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?([eE][-+]?[0-9]{1,3})?", text) else text
 
 
-def read_options(function: Callable[..., Any]) -> dict[str, Option]:
-    """Returns the options of a step by name: its keyword-only parameters, and the fields of those that are groups.
+class Parameters(NamedTuple):
+    """The keyword-only parameters of a step.
 
-    Parameters that are files are among them.
+    `options` has the options by name, those in groups and files among them; `groups` the parameters that group several
+    options in a dataclass; `names` the parameter that receives the names of the input files, if there is one.
+    """
+
+    options: dict[str, Option]
+    groups: dict[str, type[Any]]
+    names: str | None
+
+
+def read_parameters(function: Callable[..., Any]) -> Parameters:
+    """Returns the parameters of a step.
 
     Raises TypeError for other parameters than the payload and options, and for an option whose annotation is not str,
     int, float, bool or a Literal of one of them, with a range, a description and None at most.
     """
     keywords = _read_keywords(function)
+    names = next((name for name, (_, kind) in keywords.items() if _mark(kind, _InputNames) is not None), None)
+    groups = {name: kind for name, (_, kind) in keywords.items() if isinstance(kind, type) and is_dataclass(kind)}
     found = [
         option
         for name, (parameter, kind) in keywords.items()
-        if _mark(kind, _InputNames) is None
-        for option in (_read_group(kind) if is_dataclass(kind) else [_read_option(name, parameter.default, kind)])
+        if name != names
+        for option in (_read_group(kind) if name in groups else [_read_option(name, parameter.default, kind)])
     ]
-    return {option.name: option for option in found}
+    return Parameters({option.name: option for option in found}, groups, names)
 
 
-def arguments(function: Callable[..., Any], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
-    """Returns the `declared` options as arguments of a step's function, those in a group as its dataclass."""
+def arguments(groups: Mapping[str, type[Any]], declared: Iterable[str], options: OptionValues) -> dict[str, Any]:
+    """Returns the `declared` options as arguments of a step's function, those in one of its groups as a dataclass."""
     given: dict[str, Any] = {name: options[name] for name in declared if name in options}
-    for parameter, group in _groups(function).items():
+    for parameter, group in groups.items():
         given[parameter] = group(**{one.name: given.pop(one.name) for one in fields(group) if one.name in given})
     return given
-
-
-@cache
-def _groups(function: Callable[..., Any]) -> dict[str, type[Any]]:
-    """The parameters that group several options: dataclasses, each of whose fields is an option."""
-    keywords = _read_keywords(function).items()
-    return {name: kind for name, (_, kind) in keywords if isinstance(kind, type) and is_dataclass(kind)}
 
 
 def _read_group(group: Any) -> list[Option]:
     types = get_type_hints(group, include_extras=True)
     return [_read_option(one.name, one.default, _without_none(one.name, types[one.name])) for one in fields(group)]
-
-
-def read_names_parameter(function: Callable[..., Any]) -> str | None:
-    """Returns the name of the parameter that receives the names of the input files, if there is one."""
-    found = _read_keywords(function).items()
-    return next((name for name, (_, kind) in found if _mark(kind, _InputNames) is not None), None)
 
 
 def _mark(annotation: Any, kind: type[M]) -> M | None:

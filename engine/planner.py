@@ -162,10 +162,14 @@ class Plan:
 
     @cached_property
     def template(self) -> str:
-        """The template of these files with most of their modules. Empty if the job is not isolated."""
-        names = {template_of(step) for step in self._declared} if self.isolated else set[str]()
-        missing = {name: len(self.modules - self.templates.get(name, frozenset())) for name in ("", *sorted(names))}
-        return min(missing, key=missing.__getitem__)
+        """The smallest template with most of these modules. Empty if the job is not isolated.
+
+        It is that of most jobs, or of one of the files: alone, or with the modules of most jobs.
+        """
+        names = sorted({template_of(step) for step in self._declared} - {""}) if self.isolated else []
+        possible = ("", *names, *(f"+{name}" for name in names))
+        has = {name: template_modules(self.templates, name) for name in possible}
+        return min(has, key=lambda name: (len(self.modules - has[name]), len(has[name])))
 
     @cached_property
     def _declared(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
@@ -221,14 +225,19 @@ def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
 
 
 def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
-    """Returns TEMPLATE of that file, the process that imports its MODULES. Empty: the one for most jobs."""
+    """Returns TEMPLATE of that file, a process that imports its MODULES. Empty: the one for most jobs."""
     template: str = step.run.__globals__.get("TEMPLATE", "")
     return template
 
 
 def template_parts(name: str) -> list[str]:
-    """Returns the templates whose modules a template has: `a/b` has the modules of "" (no name), `a` and `a/b`."""
-    return ["", *accumulate(name.split("/"), "{}/{}".format)] if name else [""]
+    """Returns the names whose modules a template has: `a/b` those of `a` and `a/b`, `+a` those of most jobs, too."""
+    return [*chain.from_iterable(accumulate(part.split("/"), "{}/{}".format) for part in name.split("+"))]
+
+
+def template_modules(templates: Mapping[str, frozenset[str]], name: str) -> frozenset[str]:
+    """Returns the modules that a template imports. `templates` are those of files, by TEMPLATE."""
+    return frozenset[str]().union(*(templates.get(part, frozenset()) for part in template_parts(name)))
 
 
 Graph = Mapping[AnyFormat, Iterable[AnyConversion]]

@@ -17,7 +17,7 @@ from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.file_names import FILENAME
 from engine.formats import AnyFormat, Content, FileFormat, first_bytes
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
-from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of, template_parts
+from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of
 from engine.plugin_loader import Plugin, load_plugins
 from engine.step_errors import file_errors
 
@@ -65,17 +65,17 @@ class Registry:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
-        """The modules that each template imports: its own and its parts' modules."""
+        """MODULES of the plugin files by their TEMPLATE."""
         self.tools = {
             tool.name: replace(tool, decoded=self._decoded_to(tool.decoded_to)) for tool in self.tools.values()
         }
 
     def _find_templates(self) -> dict[str, frozenset[str]]:
-        own = {"": frozenset[str]()}
+        found = {"": frozenset[str]()}
         for step in chain.from_iterable(plugin.steps for plugin in self.plugins):
             name = template_of(step)
-            own[name] = own.get(name, frozenset()).union(modules_of(step))
-        return {name: frozenset[str]().union(*(own.get(each, ()) for each in template_parts(name))) for name in own}
+            found[name] = found.get(name, frozenset()).union(modules_of(step))
+        return found
 
     def _decoded_to(self, target: AnyFormat | None) -> tuple[FileFormat, ...]:
         """The file formats that a step decodes to this format in memory, sorted by name."""
@@ -292,7 +292,7 @@ class Registry:
         inputs = sources[:count]
         if tool is None:
             (source,) = inputs
-            files = {name: option.file for name, option in self.options.items() if option.file}
+            files = {one.name: one.file for one in map(self.options.__getitem__, file_names) if one.file}
             plan = self._make_plan(inputs, *self._find_path(source, fmt, name))
         else:
             declared = self.tools[tool]

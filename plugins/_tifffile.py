@@ -10,11 +10,11 @@ import imageio.v3 as iio
 import numpy as np
 from imageio.plugins.tifffile_v3 import TifffilePlugin
 from numpy.typing import NDArray
-from PIL import Image, ImageChops, ImageCms
+from PIL import Image, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
-from plugins import _pillow, _tiff_tags
+from plugins import _bilevel, _pillow, _tiff_tags
 
 # Loaded at import: the sandbox of a job may refuse to load them.
 _DECODERS = (
@@ -61,7 +61,7 @@ class Writer:
 
     def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
         """Adds a page of mode 1, by Group 4 or deflate: the smaller. TiffWriter.write documents `parameters`."""
-        is_group4, data = compress_bilevel(image)
+        is_group4, data = _bilevel.compress(image)
         # tifffile writes compressed strips as they are, but knows only deflate.
         strips: Any = [iter([data])]
         self._handle.write(
@@ -87,24 +87,6 @@ class Writer:
                     if compression and isinstance(page, TiffPage):
                         page.tags["Compression"].overwrite(compression)
         return self._file.getvalue()
-
-
-def compress_bilevel(image: Image.Image) -> tuple[bool, bytes]:
-    """The samples of a picture of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
-    inverted = ImageChops.invert(image)
-    group4, deflated = _group4(inverted), bytes(imagecodecs.zlib_encode(inverted.tobytes()))
-    return len(group4) <= len(deflated), min(group4, deflated, key=len)
-
-
-def _group4(image: Image.Image) -> bytes:
-    """A picture of mode 1 compressed by Group 4, as one strip."""
-    file = BytesIO()
-    image.save(file, "TIFF", compression="group4", strip_size=image.width * image.height)
-    data = file.getvalue()
-    with open_file(data) as written:
-        page = written.pages.first
-        (offset,), (size,) = page.dataoffsets, page.databytecounts
-    return data[offset : offset + size]
 
 
 def open_file(data: bytes) -> TiffFile:

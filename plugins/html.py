@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, conversion, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
-from plugins import _programs, _zip
+from plugins import _programs, _zip, pdf_scans
 from plugins._markup import root_name
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ PANGO = Requirement(
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
 MODULES = (
-    ("lxml.etree", "plugins._web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape") if PANGO.present else ()
+    ("lxml.etree", "plugins._web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape", *pdf_scans.MODULES)
+    if PANGO.present
+    else ()
 )
 TEMPLATE = "documents/vectors/web pages"
 

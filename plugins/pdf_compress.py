@@ -11,7 +11,7 @@ from engine import EncodedFile, FidelityWarning, MaxBytes, ToolResult, best_with
 from engine.option_types import ColorSpace, Dpi, Password, Quality, Sanitize
 from plugins.pdf import COMPRESSED_QUALITY, DPI, PDF
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.compression", "plugins._pdf.form_fields")
+MODULES = ("imagecodecs._deflate", "plugins._pdf.documents", "plugins._pdf.compression", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
 
 Linearize: TypeAlias = Annotated[

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = ("plugins._pdf.pictures", "plugins._pdf.scans", "plugins._tiff_embedding", *tiff.MODULES)
-TEMPLATE = "documents"
+TEMPLATE = "documents/scans"
 _INCH = 2
 
 

@@ -18,13 +18,13 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Dpi
-from plugins import _pillow
+from plugins import _pillow, _png_encoder, jpeg, webp
 from plugins._markup import root_name
 from plugins._sizes import Drawing, scaled_size
 from plugins._svg import decompress
 from plugins.png import PNG
 
-MODULES = ("plugins._svg.document",)
+MODULES = ("plugins._svg.document", *_png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
 TEMPLATE = "svg"
 _HEAD = 65_536  # bytes within which the root element must begin
 _FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks

@@ -135,7 +135,7 @@ class ForkServer:
     """Processes with plugins loaded that fork worker processes with the sandbox `layers`.
 
     Starts at the first fork. Its methods block and are called from one thread at a time. While `closing` is true, it
-    is not replaced. It imports `modules` ahead, by default all of the registry's templates. The folders of the worker
+    is not replaced. It imports `modules` ahead; by default, each template imports its own. The folders of the worker
     processes are below `folder`, by default the system's temporary folder.
     """
 

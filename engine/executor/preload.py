@@ -1,5 +1,6 @@
 """Imports the modules of jobs and initializes codecs before the sandbox is applied, which prevents both."""
 
+import ctypes
 import encodings
 import gc
 import importlib
@@ -18,41 +19,42 @@ from engine.executor.disk_quota import reachable_by_jobs
 from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import RASTER, Raster
-from engine.options import options_schema
-from engine.planner import template_of, template_parts
+from engine.planner import template_modules, template_of, template_parts
 from engine.registry import Registry, load_registry
 
 _SIDE = 16  # pixels; any picture makes a codec initialize itself
 
 
-def preload(modules: Iterable[str] | None = None) -> None:
-    """Prepares a fork server for jobs that import `modules`; by default for those without a template of their own."""
+def preload(modules: Iterable[str] = ()) -> None:
+    """Prepares a fork server for jobs that import `modules`, or for templates, which import their own."""
     gc.disable()  # it would visit what is imported again and again, and find nothing
     registry = load_registry()
     registry.pairs()  # fills the registry's cache of paths; the loop adds the paths of tools
     for tool in registry.tools:
         registry.tool_options(tool)
-    options_schema(registry.options)
-    if modules is None:
-        preload_template("")
-    else:
-        import_modules(modules)
-        _freeze()
+    import_modules(modules)
+    _freeze()
 
 
 def preload_template(name: str) -> None:
     """Prepares this process for the jobs of a template of the registry."""
+    gc.disable()
     registry = load_registry()
-    import_modules(registry.templates[name])
+    import_modules(template_modules(registry.templates, name))
+    plan_ahead(registry, name)
     warm_up_codecs(registry, name)
     _freeze()
 
 
 def _freeze() -> None:
-    """Exempts all objects from garbage collection, which begins: those that it visits in a fork would be copied."""
+    """Exempts all objects from garbage collection, which begins: those that it visits in a fork would be copied.
+
+    Gives memory that imports and codecs have freed back to the system, which forks would copy, too.
+    """
     gc.collect()
     gc.freeze()
     gc.enable()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def import_modules(modules: Iterable[str]) -> None:
@@ -78,12 +80,26 @@ def _import_text_encodings() -> None:
             importlib.import_module(f"encodings.{module.name}")
 
 
+def plan_ahead(registry: Registry, template: str) -> None:
+    """Plans what has steps of a template with a name, which would take each of its processes up to a millisecond.
+
+    Processes for most jobs plan a conversion once, and run it for many jobs.
+    """
+    names = {name for name in template_parts(template) if name}
+    for source, target in registry.pairs():
+        if any(template_of(step) in names for step in registry.path(source, target)):
+            registry.plan([source], target)
+    for tool in registry.tools.values():
+        for source in tool.accepted if template_of(tool) in names else ():
+            registry.plan([source] * tool.inputs[0], tool.target, tool.name)
+
+
 def warm_up_codecs(registry: Registry, template: str) -> None:
     """Encodes and decodes a small picture in every format of a template, which initializes the codecs for all jobs.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
-    names = template_parts(template)[bool(template) :]  # a copy of the supervisor, which has done the first
+    names = template_parts(template)
     builtin = Registry(plugin for plugin in registry.plugins if plugin.version is None)
     for step in chain.from_iterable(plugin.conversions for plugin in builtin.plugins):
         if step.source is not RASTER or not isinstance(step.target, FileFormat) or step.programs:

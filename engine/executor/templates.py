@@ -1,7 +1,7 @@
 """The processes of a fork server: a supervisor, the templates that it forks, and the worker processes that those fork.
 
-The supervisor has imported what most jobs need. A template is a copy of it which has imported what some jobs need in
-addition, so that no process copies, and no start waits for, what few jobs need.
+The supervisor has imported the plugins and what all jobs need. A template is a copy of it which has imported what the
+jobs of a family need: the memory of a process is copied, page by page, into each process that is forked from it.
 """
 
 import os
@@ -41,32 +41,44 @@ _MAX_REQUEST = 256  # bytes
 def main() -> None:
     """Runs a supervisor until its control socket closes.
 
-    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that jobs import
-    (separated by commas; empty: all of the registry's templates), and the names of the sandbox layers.
+    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that all jobs
+    import (separated by commas; empty: each template imports its own), and the names of the sandbox layers.
     """
     # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
     # that share a descriptor with this one.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGIO):
         signal.signal(number, signal.SIG_IGN)
-    base_folder, modules, *layers = sys.argv[2:]
+    base_folder, names, *layers = sys.argv[2:]
+    modules = names.split(",") if names else []
     sandbox.lower_session_priority()
     shared_layers = sandbox.enter_network_namespace(layers)
-    preload.preload(modules.split(",") if modules else None)
+    preload.preload(modules)
     sandbox.compile_filters(layers)
-    _Supervisor(socket.socket(fileno=int(sys.argv[1])), base_folder, layers, shared_layers).run()
+    control = socket.socket(fileno=int(sys.argv[1]))
+    _Supervisor(control, base_folder, layers, shared_layers, import_modules=not modules).run()
     remove_folder(base_folder)
 
 
 class _Supervisor:
-    """Forks a template for each request. Templates end when their control sockets close."""
+    """Forks a template for each request, which then imports its modules if `import_modules`.
+
+    Templates end when their control sockets close.
+    """
 
     def __init__(
-        self, control: socket.socket, base_folder: str, layers: Collection[str], shared_layers: Mapping[str, bool]
+        self,
+        control: socket.socket,
+        base_folder: str,
+        layers: Collection[str],
+        shared_layers: Mapping[str, bool],
+        *,
+        import_modules: bool,
     ) -> None:
         self._control = control
         self._base_folder = base_folder
         self._layers = layers
         self._shared_layers = shared_layers
+        self._import_modules = import_modules
         self._templates: dict[int, tuple[int, str]] = {}  # pidfd: process ID and folder
         self._folder_numbers = count(1)
 
@@ -102,7 +114,7 @@ class _Supervisor:
             self._control.close()  # otherwise the client would not notice that the supervisor has ended
             for pidfd in self._templates:
                 os.close(pidfd)
-            if name:
+            if self._import_modules:
                 preload.preload_template(name)
             path_rules = sandbox.allowed_path_rules(load_registry().programs)
             apply_layers = partial(sandbox.apply_layers, self._layers, os.getpid(), path_rules)

@@ -66,11 +66,7 @@ class Worker:
         self._layers = layers
         self._address_space = address_space
         self._programs_forbidden = False
-        self._initial_state = _state()
-        self._descriptors = select.poll()
-        self._all_closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
-        for descriptor, _ in self._all_closed:
-            self._descriptors.register(descriptor, 0)
+        self._initial: _ProcessState | None = None
 
     def serve(self) -> None:
         """Serves requests of one account until the connection closes or a request is final.
@@ -89,6 +85,8 @@ class Worker:
             if request.account != account:
                 self._send(jobs.error_reply(StepFailed("The process belongs to another account.")))
                 return
+            if self._initial is None and not request.final:  # the process ends after the final request in any state
+                self._initial = _ProcessState()
             self._send(self._reply(request, descriptors))
             if request.final:
                 return
@@ -105,7 +103,8 @@ class Worker:
                 self._forbid_programs()
                 return jobs.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
             result = self._run(request.job, descriptors, limit_memory)
-            return jobs.result_reply(result, reusable=not request.final and self._unchanged())
+            reusable = not request.final and self._initial is not None and self._initial.is_unchanged()
+            return jobs.result_reply(result, reusable=reusable)
         except ConversionError as error:
             return jobs.error_reply(error)
         except MemoryError:
@@ -144,13 +143,25 @@ class Worker:
             sandbox.forbid_programs(self._layers)
             self._programs_forbidden = True
 
-    def _unchanged(self) -> bool:
-        """Whether the last job left no child process, no open descriptor and the initial state."""
-        return _state() == self._initial_state and not _has_children() and not self._has_open_descriptors()
 
-    def _has_open_descriptors(self) -> bool:
-        # One system call for all: closed descriptors are reported as invalid.
-        return self._descriptors.poll(0) != self._all_closed
+class _ProcessState:
+    """The working directory and the environment of this process, to which a job has to leave it unchanged."""
+
+    def __init__(self) -> None:
+        self._initial = _directory_and_environment()
+        self._descriptors = select.poll()
+        self._all_closed = [(CONNECTION + 1 + number, select.POLLNVAL) for number in range(_MAX_DESCRIPTORS)]
+        for descriptor, _ in self._all_closed:
+            self._descriptors.register(descriptor, 0)
+
+    def is_unchanged(self) -> bool:
+        """Whether both are as before, and no child process and no open descriptor is left."""
+        return (
+            _directory_and_environment() == self._initial
+            and not _has_children()
+            # One system call for all: closed descriptors are reported as invalid.
+            and self._descriptors.poll(0) == self._all_closed
+        )
 
 
 def _failure(error: BaseException, limits: JobLimits) -> ConversionError:
@@ -268,7 +279,7 @@ def foresee(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> Jo
         return JobResult(dry_run.foresee(plan, map(_read, sources), options))
 
 
-def _state() -> tuple[str, dict[str, str]]:
+def _directory_and_environment() -> tuple[str, dict[str, str]]:
     return os.getcwd(), os.environ.copy()  # noqa: PTH109
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from engine import FidelityWarning, Frame, Size, color
 from engine.mupdf import pymupdf
-from plugins import _pillow, _png_encoder
+from plugins import _bilevel, _pillow, _png_encoder
 from plugins._jpeg_embedding import PLACEMENTS
 
 _DEFAULT_DPI = 96  # for pictures without a resolution
@@ -69,9 +69,7 @@ def _lossless_stream(image: Image.Image, icc_profile: bytes | None) -> Stream:
 
 
 def _bilevel_stream(image: Image.Image) -> Stream:
-    from plugins import _tifffile
-
-    group4, data = _tifffile.compress_bilevel(image)
+    group4, data = _bilevel.compress(image)
     if group4:
         return group4_stream(data, image.size, black=1)
     return Stream(data, image.size, "1", "FlateDecode", inverted=True)

@@ -12,7 +12,7 @@ from PIL import Image, ImageChops
 
 from engine import MAX_PIXELS, Frame, Raster, Size
 from engine.mupdf import pymupdf
-from plugins import _jpeg_encoding, _pillow, _png_encoder, _tifffile
+from plugins import _bilevel, _jpeg_encoding, _pillow, _png_encoder
 from plugins._pdf import flate
 from plugins._pdf.name_trees import as_list
 
@@ -217,7 +217,7 @@ def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
 
 def bilevel(image: Image.Image) -> Encoding:
     """The samples of mode 1 without loss."""
-    is_group4, data = _tifffile.compress_bilevel(image)
+    is_group4, data = _bilevel.compress(image)
     if is_group4:
         return Encoding(data, "CCITTFaxDecode", Dictionary(K=-1, Columns=image.width, Rows=image.height))
     return Encoding(flate.compress(image.tobytes()), "FlateDecode")

@@ -12,7 +12,7 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from engine import InvalidOption, option_types
-from engine.options import Option, arguments, join_options, options_schema, read_options, unknown_option
+from engine.options import Option, arguments, join_options, options_schema, read_parameters, unknown_option
 from engine.registry import load_registry
 
 _REGISTRY = load_registry()
@@ -41,7 +41,7 @@ _TYPES: dict[str, Any] = {
 
 
 def _options(function: Callable[..., Any]) -> dict[str, Option]:
-    return read_options(function)
+    return read_parameters(function).options
 
 
 def test_the_keyword_only_parameters_of_a_step_are_its_options() -> None:
@@ -85,7 +85,7 @@ def _mixed(data: bytes, *, level: Literal[1, "one"] = 1) -> bytes:
 @pytest.mark.parametrize("function", [_second_payload, _any_keyword, _list, _two_types, _mixed])
 def test_other_parameters_are_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(TypeError):
-        read_options(function)
+        read_parameters(function)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +276,11 @@ def _frame(payload: bytes, *, frame: _Frame, level: int = 5) -> tuple[_Frame, in
 
 
 def test_a_dataclass_stands_for_several_options() -> None:
-    options = read_options(_frame)
+    options, groups, _ = read_parameters(_frame)
 
     assert {name: option.default for name, option in options.items()} == {"width": None, "color": "white", "level": 5}
     assert options["width"].schema == {"type": "integer", "minimum": 1, "description": "Width."}
-    given = arguments(_frame, options, {"width": 3, "level": 2, "other": 1})
+    given = arguments(groups, options, {"width": 3, "level": 2, "other": 1})
     assert given == {"frame": _Frame(3), "level": 2}
     assert _frame(b"", **given) == (_Frame(3, "white"), 2)
-    assert arguments(_frame, options, {}) == {"frame": _Frame()}
+    assert arguments(groups, options, {}) == {"frame": _Frame()}

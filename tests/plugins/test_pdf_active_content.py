@@ -184,6 +184,16 @@ def test_a_deleted_page_takes_its_active_content_along() -> None:
     assert _warnings(_delete(data)) == _warnings(_select(data)) == []
 
 
+@pytest.mark.parametrize(("plain", "escaped"), [(b"/Launch", b"/L#61unch"), (b"/JavaScript", b"/J#61vaScript")])
+def test_escaped_names_are_found(plain: bytes, escaped: bytes) -> None:
+    both = Dictionary(S=Name.Launch, F=String("MARK.exe"), Next=_SCRIPT)
+    data = without_object_streams(document("A", 2, link(0, A=both))).replace(plain, escaped)
+
+    assert escaped in data
+    for tool in (_convert, _delete):
+        assert _warnings(tool(data)) == ["The PDF has active content, which sanitize removes: JavaScript, Launch."]
+
+
 def test_it_is_told_of_an_original_that_is_the_result() -> None:
     """The original is the result if converting it makes it larger."""
     data = without_object_streams(document("A", 1, link(0, A=_SCRIPT)))
