@@ -8,7 +8,7 @@ unset PYTHONDONTWRITEBYTECODE
 # takes up to a third of the CPU time.
 free=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
 if [ -z "${TMPDIR:-}" ] && [ "${free:-0}" -gt 6000000 ]; then
-    TMPDIR=$(mktemp -d /dev/shm/convertd-tests-XXXXXX)
+    TMPDIR=$(mktemp -d /dev/shm/tests-XXXXXX)  # short, as paths of sockets have to be
     export TMPDIR
     chmod 1777 "$TMPDIR"
     trap 'rm -rf "$TMPDIR"' EXIT
