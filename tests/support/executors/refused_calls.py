@@ -108,4 +108,4 @@ def main(conversions: list[tuple[str, str]]) -> None:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.load(sys.stdin))
