@@ -164,7 +164,7 @@ class Plan:
     def template(self) -> str:
         """The smallest template with most of these modules. Empty if the job is not isolated.
 
-        It is that of most jobs, or of one of the files: alone, or with the modules of most jobs.
+        It has the modules of most jobs, the modules of one of the files, or both.
         """
         names = sorted({template_of(step) for step in self._declared} - {""}) if self.isolated else []
         possible = ("", *names, *(f"+{name}" for name in names))
@@ -231,12 +231,12 @@ def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
 
 
 def template_parts(name: str) -> list[str]:
-    """Returns the names whose modules a template has: `a/b` those of `a` and `a/b`, `+a` those of most jobs, too."""
+    """Returns the names whose modules a template has: `a` and `a/b` for `a/b`; "", for most jobs, and `a` for `+a`."""
     return [*chain.from_iterable(accumulate(part.split("/"), "{}/{}".format) for part in name.split("+"))]
 
 
 def template_modules(templates: Mapping[str, frozenset[str]], name: str) -> frozenset[str]:
-    """Returns the modules that a template imports. `templates` are those of files, by TEMPLATE."""
+    """Returns the modules that a template imports. `templates` has the modules of files by their TEMPLATE."""
     return frozenset[str]().union(*(templates.get(part, frozenset()) for part in template_parts(name)))
 
 

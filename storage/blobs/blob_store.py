@@ -154,7 +154,7 @@ class FolderBlobStore:
             now = self._clock()
             os.utime(target, (now, now))
             temporary.rename(blob)
-            if self._durable:  # with its name, so that file systems with a journal write that once
+            if self._durable:  # The name is flushed, too, so that file systems write their journal once.
                 os.fsync(target)
         except BaseException:
             _unlink([temporary, blob])

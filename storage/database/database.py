@@ -90,7 +90,7 @@ class Database:
         connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
         with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
 
-        A function must first lock a row that all of the group have, such as that of the account, and then none that
+        A function must first lock a row that all of the group have, such as the row of the account, and then none that
         other transactions may lock before it: several functions in one transaction could end in a deadlock. Without a
         group, the function runs as in `run`.
         """

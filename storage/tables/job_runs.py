@@ -95,7 +95,7 @@ FIND_RUNNING = Statement(f"SELECT id, fence {_RUNNING} AND {_OWN}")
 
 
 class _Lost:
-    """Finds the accounts of jobs whose runs are lost, and queues those of an account again."""
+    """Finds the accounts of jobs whose runs are lost, and queues the lost jobs of an account again."""
 
     def __init__(self, condition: str) -> None:
         where = f"WHERE state = 'processing' AND {condition}"

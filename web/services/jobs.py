@@ -279,7 +279,7 @@ def _accept(
     Raises NoCredits if the account has none for the first hold.
     """
     if attempt is not None:
-        ledger.lock_account(transaction, job.account)  # before the key, which another server may have in a group
+        ledger.lock_account(transaction, job.account)  # another server may lock the key after it, in a group
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome
