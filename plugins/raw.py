@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rawpy import RawPy
 
-MODULES = ("rawpy", "multiprocessing", *tiff.MODULES)
+MODULES = ("rawpy", "multiprocessing", "numpy.ma", *tiff.MODULES)  # NumPy imports the third one for quantiles
 _SRGB = 1  # EXIF value of ColorSpace
 _TURNED = (5, 6)  # LibRaw's orientations that exchange width and height
 _FLIPS: Mapping[int, int] = MappingProxyType({3: 3, 6: 6, 8: 5})  # LibRaw's orientations by EXIF's
