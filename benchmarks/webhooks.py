@@ -58,7 +58,7 @@ def _add_webhooks(transaction: Transaction, url: str) -> list[str]:
 
 def _add_messages(transaction: Transaction, accounts: Sequence[str]) -> None:
     for number in range(MESSAGES):
-        deliveries.add(transaction, accounts[number % len(accounts)], "job.completed", _JOB)
+        deliveries.add(transaction, accounts[number % len(accounts)], "job.completed", lambda: _JOB)
 
 
 def _count_waiting(transaction: Transaction) -> int:

@@ -83,8 +83,7 @@ def validate_key(key: str) -> str:
 class FolderBlobStore:
     """Blobs as files in a folder, which is created if needed and unless `create` is False. Uses the disk in threads.
 
-    New blobs are flushed to the disk if `durable`; before a put returns, a power cut can leave a part of its blob.
-    URLs of blobs are paths, and do not expire.
+    New blobs are flushed to the disk if `durable`. URLs of blobs are paths, and do not expire.
     """
 
     def __init__(
@@ -147,17 +146,16 @@ class FolderBlobStore:
 
     def _put(self, file: int, blob: Path) -> None:
         temporary = blob.with_name(new_id("put"))  # if left behind, the sweep of unreferenced keys deletes it
-        # The system's calls, because each of the buffered file's would wait for the interpreter, which is busy.
         target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
         try:
             copy(file, target)
             now = self._clock()
             os.utime(target, (now, now))
-            temporary.rename(blob)
-            if self._durable:  # The name is flushed, too, so that file systems write their journal once.
+            if self._durable:
                 os.fsync(target)
+            temporary.rename(blob)
         except BaseException:
-            _unlink([temporary, blob])
+            temporary.unlink(missing_ok=True)
             raise
         finally:
             os.close(target)

@@ -222,7 +222,7 @@ class Database:
 
 
 class SqliteWriter:
-    """Runs functions in groups of at most 64: one transaction with one savepoint for each of several, one commit.
+    """Runs functions in groups of at most 64: one transaction with one savepoint per function, one commit.
 
     A commit waits for the disk, unless that is needed for none of the group. SQLite has one writer at a time, so a
     commit per function would make each wait for the disk in turn. A function that raises is rolled back alone. `clock`
@@ -291,7 +291,7 @@ class SqliteWriter:
         Returns a function for each call that passes its result or error to its caller.
         """
         try:
-            outcomes = [self._run_call(call, only=len(calls) == 1) for call in calls]
+            outcomes = [self._run_call(call) for call in calls]
             self._connection.execute_sql("COMMIT")
         except BaseException:
             if self._in_transaction():
@@ -299,16 +299,11 @@ class SqliteWriter:
             raise
         return outcomes
 
-    def _run_call(self, call: Call[R], *, only: bool) -> Callable[[], None]:
-        """Runs the call in a savepoint, unless it is the only one of the transaction.
-
-        Raises its error without a savepoint, or if SQLite has rolled the whole transaction back.
-        """
-        if only:
-            return partial(call.finish, call.function(self._transaction()))
+    def _run_call(self, call: Call[R]) -> Callable[[], None]:
+        """Runs the call in a savepoint. Raises if SQLite has rolled the whole transaction back."""
         self._connection.execute_sql("SAVEPOINT call")
         try:
-            result = call.function(self._transaction())
+            result = call.function(Transaction(self._connection, int(self._clock())))
         except BaseException as error:
             if not self._in_transaction():
                 raise
@@ -318,9 +313,6 @@ class SqliteWriter:
             outcome = partial(call.finish, result)
         self._connection.execute_sql("RELEASE call")
         return outcome
-
-    def _transaction(self) -> Transaction:
-        return Transaction(self._connection, int(self._clock()))
 
     def _in_transaction(self) -> bool:
         return bool(self._connection.connection().in_transaction)

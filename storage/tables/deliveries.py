@@ -4,7 +4,7 @@ A message is inserted in the transaction of its event. `storage.tables.receivers
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
@@ -57,34 +57,23 @@ class Attempt:
     created_at: Timestamp
 
 
-def add(transaction: Transaction, account: str, event: Event, data: Mapping[str, Any], url: str | None = None) -> int:
+def add(
+    transaction: Transaction,
+    account: str,
+    event: Event,
+    describe: Callable[[], Mapping[str, Any]],
+    url: str | None = None,
+) -> int:
     """Adds a message for each webhook of the account that gets such events, and one for the `url` of a request.
 
-    `data` has JSON values. Returns the number of messages. The caller wakes the sender after the transaction.
+    `describe` returns its data, which are JSON values. It is called only if there is a message. Returns the number of
+    messages. The caller wakes the sender after the transaction.
     """
-    return add_all(transaction, account, event, data, find_receivers(transaction, account, event, url))
-
-
-def find_receivers(
-    transaction: Transaction, account: str, event: Event, url: str | None = None
-) -> list[tuple[str | None, str]]:
-    """Returns the webhooks that get such events, and None for the `url` of a request, each with its URL."""
     receivers: list[tuple[str | None, str]] = [] if url is None else [(None, url)]
     for webhook, webhook_url, events in transaction.execute_statement(webhooks.SELECT_ACTIVE, account=account):
         if event in events.split():
             receivers.append((webhook, webhook_url))
-    return receivers
-
-
-def add_all(
-    transaction: Transaction,
-    account: str,
-    event: Event,
-    data: Mapping[str, Any],
-    receivers: Sequence[tuple[str | None, str]],
-) -> int:
-    """Adds a message for each of the receivers, as `add` does."""
-    return len(_insert(transaction, account, event, data, receivers))
+    return len(_insert(transaction, account, event, describe(), receivers)) if receivers else 0
 
 
 def add_test(transaction: Transaction, account: str, webhook_id: str) -> str:

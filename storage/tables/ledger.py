@@ -252,7 +252,7 @@ def _notify_low_credits(transaction: Transaction, account: str, remaining: int, 
     """Adds messages about a low balance, once for a purchase."""
     if transaction.execute_statement(END_LOW_CREDITS, account=account):
         data = {"credits_remaining": remaining, "threshold": low_credits}
-        deliveries.add(transaction, account, "credits.low", data)
+        deliveries.add(transaction, account, "credits.low", lambda: data)
 
 
 def _return_credits(transaction: Transaction, account: str, amounts: Sequence[tuple[Any, ...]]) -> int:

@@ -7,6 +7,7 @@ import random
 import subprocess
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep, time
 
@@ -59,7 +60,7 @@ async def test_bad_receivers_delay_nobody_else(url: str, tmp_path: Path, seconds
                     account = random.choice(good)
                     path = f"/{len(added)}"
                     added[path] = time()
-                    await sender.database.run(deliveries.add, account, "job.completed", {}, f"{receiver.url}{path}")
+                    await sender.database.run(deliveries.add, account, "job.completed", dict, f"{receiver.url}{path}")
                     sender.deliveries.wake()
                     await asyncio.sleep(0.1)
                 await sender.until(lambda: len(receiver.requests) >= len(added))
@@ -94,9 +95,9 @@ def test_servers_are_killed_while_they_send(url: str, tmp_path: Path, seconds: f
     ):
         ends, killed_at, number = monotonic() + seconds, monotonic(), 0
         while monotonic() < ends:
-            data, number = {"number": str(number)}, number + 1
+            describe, number = partial(dict, number=str(number)), number + 1
             target = f"{receiver.url}/{number % 3}"
-            database.run_blocking(deliveries.add, random.choice(accounts), "job.completed", data, target)
+            database.run_blocking(deliveries.add, random.choice(accounts), "job.completed", describe, target)
             if monotonic() - killed_at > _INTERVAL:
                 random.choice((first, second)).start()  # kills its process first
                 killed_at = monotonic()

@@ -95,6 +95,19 @@ async def test_a_blob_is_a_copy(blobs: BlobStore, tmp_path: Path) -> None:
     assert await read(blobs, "blob_1", 0, 6) == b"before"
 
 
+async def test_a_put_that_fails_leaves_an_earlier_blob(blobs: BlobStore, tmp_path: Path) -> None:
+    """Such as the result of the run of a job that another server has ended meanwhile."""
+    await put(blobs, "blob_1", b"before", tmp_path)
+
+    unreadable = os.open(tmp_path / "upload", os.O_WRONLY)
+    with pytest.raises((OSError, StoreUnavailable)):
+        await blobs.put("blob_1", unreadable)
+    os.close(unreadable)
+
+    assert await read(blobs, "blob_1", 0, 6) == b"before"
+    assert await listed(blobs) == {"blob_1"}
+
+
 async def test_blobs_can_be_moved(blobs: BlobStore, tmp_path: Path) -> None:
     await put(blobs, "result_1", b"bytes", tmp_path)
     assert await blobs.move("result_1", "blob_1") == 5

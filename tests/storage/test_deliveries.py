@@ -38,8 +38,8 @@ def test_a_message_for_each_webhook_that_gets_the_event(database: Database, cloc
     secret = database.run_blocking(webhooks.replace_secret, account)
 
     data = {"job_id": "job_1", "tag": "größe\ud800"}
-    assert database.run_blocking(deliveries.add, account, "job.failed", data, "http://other.example/x") == 2
-    assert database.run_blocking(deliveries.add, account, "credits.low", data) == 0
+    assert database.run_blocking(deliveries.add, account, "job.failed", lambda: data, "http://other.example/x") == 2
+    assert database.run_blocking(deliveries.add, account, "credits.low", lambda: data) == 0
 
     claimed = {receiver.host: receiver for receiver in claim_all(database)}
     assert claimed.keys() == {"example.org:8443", "other.example"}
@@ -55,7 +55,7 @@ def test_nothing_is_added_if_the_transaction_fails(database: Database) -> None:
     account = open_account(database).id
 
     def add_and_fail(transaction: Transaction) -> None:
-        deliveries.add(transaction, account, "job.completed", {}, URL)
+        deliveries.add(transaction, account, "job.completed", dict, URL)
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011
@@ -80,7 +80,7 @@ def test_a_test_goes_to_one_webhook_whatever_its_events(database: Database) -> N
 def test_a_message_is_delivered_again_under_its_id(database: Database, clock: Clock) -> None:
     account, other = open_account(database).id, open_account(database).id
     webhook = database.run_blocking(webhooks.add, account, URL, EVENTS).webhook.webhook_id
-    database.run_blocking(deliveries.add, account, "job.completed", {})
+    database.run_blocking(deliveries.add, account, "job.completed", dict)
     (receiver,) = claim_all(database)
     (message,) = receiver.messages
     attempt(database, clock, message)
@@ -103,7 +103,7 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
     account = open_account(database).id
     webhook = database.run_blocking(webhooks.add, account, URL, EVENTS).webhook.webhook_id
     for _ in range(3):
-        database.run_blocking(deliveries.add, account, "job.completed", {}, "https://example.org/own")
+        database.run_blocking(deliveries.add, account, "job.completed", dict, "https://example.org/own")
     for message in messages(database):
         attempt(database, clock, message, 500)
     clock.now += 100
@@ -126,7 +126,7 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
 def test_the_latest_attempt_tells_when_the_next_one_is(database: Database, clock: Clock) -> None:
     account = open_account(database).id
     webhook = database.run_blocking(webhooks.add, account, URL, EVENTS).webhook.webhook_id
-    database.run_blocking(deliveries.add, account, "job.completed", {})
+    database.run_blocking(deliveries.add, account, "job.completed", dict)
     (message,) = messages(database)
     database.run_blocking(receivers.record, message, AttemptResult(None, "timeout", 10_000, clock.now))
     (listed,) = database.run_blocking(deliveries.list_attempts, webhook, limit=50, cursor=None).values
@@ -136,7 +136,7 @@ def test_the_latest_attempt_tells_when_the_next_one_is(database: Database, clock
 def test_what_has_ended_is_deleted_after_seven_days(database: Database, clock: Clock) -> None:
     account = open_account(database).id
     for url in ("https://one.example/", "https://two.example/"):
-        database.run_blocking(deliveries.add, account, "job.completed", {}, url)
+        database.run_blocking(deliveries.add, account, "job.completed", dict, url)
     attempt(database, clock, messages(database)[0])
     assert database.run_blocking(deliveries.delete_expired, 10) == 0
     clock.now += RETENTION
@@ -149,7 +149,7 @@ def test_a_deleted_webhook_leaves_no_deliveries(database: Database, clock: Clock
     account = open_account(database).id
     webhook = database.run_blocking(webhooks.add, account, URL, EVENTS).webhook.webhook_id
     for _ in range(2):
-        database.run_blocking(deliveries.add, account, "job.completed", {})
+        database.run_blocking(deliveries.add, account, "job.completed", dict)
     (receiver,) = claim_all(database)
     attempt(database, clock, receiver.messages[0])
     database.run_blocking(webhooks.delete, account, webhook)

@@ -24,7 +24,7 @@ def account(database: Database) -> str:
 
 def add(database: Database, account: str, url: str = URL, count: int = 1) -> None:
     for _ in range(count):
-        database.run_blocking(deliveries.add, account, "job.completed", {}, url)
+        database.run_blocking(deliveries.add, account, "job.completed", dict, url)
 
 
 def claim(database: Database, limit: int = 100, share: int = 100) -> list[ClaimedReceiver]:
@@ -88,7 +88,7 @@ async def test_a_message_that_is_added_while_a_claim_ends_is_not_forgotten(
     added, released = threading.Event(), threading.Event()
 
     def add_and_wait(transaction: Transaction) -> None:
-        deliveries.add(transaction, account, "job.completed", {}, URL)
+        deliveries.add(transaction, account, "job.completed", dict, URL)
         added.set()
         released.wait(0.3)  # the claim cannot end before the commit
 
@@ -195,7 +195,7 @@ def disabled(database: Database, account: str) -> tuple[int | None, str | None]:
 def test_410_ends_a_webhook_and_its_messages(database: Database, clock: Clock, account: str) -> None:
     database.run_blocking(webhooks.add, account, URL, EVENTS)
     for _ in range(2):
-        database.run_blocking(deliveries.add, account, "job.completed", {})
+        database.run_blocking(deliveries.add, account, "job.completed", dict)
     (receiver,) = claim(database)
     assert fail(database, clock, receiver.messages[0], 410) == "gone"
     assert fail(database, clock, receiver.messages[1], 410) is None  # it has ended already
@@ -220,7 +220,7 @@ def test_five_days_of_failures_end_a_webhook(
 ) -> None:
     database.run_blocking(webhooks.add, account, URL, EVENTS)
     for _ in range(5):
-        database.run_blocking(deliveries.add, account, "job.completed", {})
+        database.run_blocking(deliveries.add, account, "job.completed", dict)
     ((first, second, third, fourth, fifth),) = [receiver.messages for receiver in claim(database)]
     assert fail(database, clock, first, status) is None
     clock.now += MAX_FAILING - 1

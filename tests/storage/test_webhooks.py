@@ -73,7 +73,7 @@ def test_a_webhook_is_disabled_once(database: Database, clock: Clock) -> None:
     account = open_account(database).id
     webhook = create(database, account).webhook.webhook_id
     kept = create(database, account, f"{URL}/kept").webhook.webhook_id
-    assert database.run_blocking(deliveries.add, account, "job.completed", {}) == 2
+    assert database.run_blocking(deliveries.add, account, "job.completed", dict) == 2
     assert database.run_blocking(webhooks.disable, webhook, "gone")
     clock.now += 10
     assert not database.run_blocking(webhooks.disable, webhook, "failing")
@@ -81,7 +81,7 @@ def test_a_webhook_is_disabled_once(database: Database, clock: Clock) -> None:
     assert (found.disabled_at, found.disabled_reason) == (int(clock.now) - 10, "gone")
     rows = database.run_blocking(Transaction.all, webhook_models.Delivery.select())
     assert {row.webhook: row.next_attempt_at is None for row in rows} == {webhook: True, kept: False}
-    assert database.run_blocking(deliveries.add, account, "job.completed", {}) == 1
+    assert database.run_blocking(deliveries.add, account, "job.completed", dict) == 1
 
 
 def test_a_deleted_account_leaves_nothing(database: Database) -> None:
@@ -89,7 +89,7 @@ def test_a_deleted_account_leaves_nothing(database: Database) -> None:
     for owner in (account.id, other.id):
         create(database, owner)
         database.run_blocking(webhooks.replace_secret, owner)
-        database.run_blocking(deliveries.add, owner, "job.completed", {}, "https://example.org/own")
+        database.run_blocking(deliveries.add, owner, "job.completed", dict, "https://example.org/own")
     database.run_blocking(accounts.delete, account.email)
     for table, left in (("Webhook", 1), ("SigningSecret", 2), ("Delivery", 2), ("Receiver", 1)):
         query = getattr(webhook_models, table).select()

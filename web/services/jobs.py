@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -265,10 +266,8 @@ def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: i
 def _announce(transaction: Transaction, job: Job) -> EndedJob:
     """Adds the messages about the end of a job."""
     event = _EVENTS[job.status]
-    receivers = deliveries.find_receivers(transaction, job.account, event, job.webhook_url)
-    if not receivers:  # most jobs: their description takes longer than ending them
-        return EndedJob(job, 0)
-    return EndedJob(job, deliveries.add_all(transaction, job.account, event, describe_job(job), receivers))
+    describe = partial(describe_job, job)
+    return EndedJob(job, deliveries.add(transaction, job.account, event, describe, job.webhook_url))
 
 
 def _accept(

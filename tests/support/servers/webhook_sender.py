@@ -48,7 +48,7 @@ class WebhookSender:
     def add(self, account: str, url: str, event: Event = "job.completed", count: int = 1) -> None:
         """Adds messages for a URL, and wakes the sender."""
         for _ in range(count):
-            self.database.run_blocking(deliveries.add, account, event, {"job_id": "job_1"}, url)
+            self.database.run_blocking(deliveries.add, account, event, lambda: {"job_id": "job_1"}, url)
         self.deliveries.wake()
 
     @asynccontextmanager

@@ -30,7 +30,7 @@ def test_servers_delete_old_deliveries_and_secrets(servers: Servers, data_dir: P
     account = open_account(past).id
     webhook = past.run_blocking(webhooks.add, account, "http://10.0.0.1/", EVENTS).webhook.webhook_id
     past.run_blocking(webhooks.replace_secret, webhook)
-    past.run_blocking(deliveries.add, account, "job.completed", {})
+    past.run_blocking(deliveries.add, account, "job.completed", dict)
     past.run_blocking(webhooks.disable, webhook, "gone")
     with servers.running(data_dir):
         assert eventually(lambda: not past.run_blocking(Transaction.all, webhook_models.Delivery.select()))

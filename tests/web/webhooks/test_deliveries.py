@@ -83,7 +83,7 @@ async def test_other_responses_are_followed_by_further_attempts(
     receiver.respond = reply(status, location="/elsewhere")
     issued = sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
     async with sender.running():
-        sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+        sender.database.run_blocking(deliveries.add, account, "job.failed", dict)
         sender.deliveries.wake()
         await sender.until(lambda: len(receiver.requests) == 1)
         await asyncio.sleep(0.1)
@@ -132,7 +132,7 @@ async def test_410_disables_a_webhook_and_tells_its_owner(
     sender.database.run_blocking(webhooks.add, account, receiver.url, EVENTS)
     async with sender.running():
         for _ in range(3):
-            sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+            sender.database.run_blocking(deliveries.add, account, "job.failed", dict)
         sender.deliveries.wake()
         await sender.until(lambda: len(list((tmp_path / "outbox").glob("*.eml"))) == 1)
     (webhook,) = sender.database.run_blocking(webhooks.list_all, account)
@@ -153,7 +153,7 @@ async def test_five_days_of_failures_disable_a_webhook(
     async with sender.running():
         for days in (0, 1):
             sender.ahead = days * MAX_FAILING
-            sender.database.run_blocking(deliveries.add, account, "job.failed", {})
+            sender.database.run_blocking(deliveries.add, account, "job.failed", dict)
             sender.deliveries.wake()
             await sender.until_idle()
         await sender.until(lambda: len(list((tmp_path / "outbox").glob("*.eml"))) == 1)
@@ -264,7 +264,7 @@ async def test_closing_ends_what_is_in_progress_and_keeps_the_rest(
 async def test_messages_of_other_servers_are_found(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     async with sender.running():
         await asyncio.sleep(0.1)
-        sender.database.run_blocking(deliveries.add, account, "job.failed", {}, receiver.url)
+        sender.database.run_blocking(deliveries.add, account, "job.failed", dict, receiver.url)
         await sender.until(lambda: bool(receiver.requests), seconds=5)
 
 

@@ -143,7 +143,7 @@ def test_the_secret_of_the_account(server: Running, key: str) -> None:
     )[0]
     secrets = [data(server.request("POST", "/webhooks/secret", key))["secret"] for _ in range(2)]
     with Receiver() as receiver:
-        server.database.run_blocking(deliveries.add, account, "job.failed", {"job_id": "job_1"}, receiver.url)
+        server.database.run_blocking(deliveries.add, account, "job.failed", lambda: {"job_id": "job_1"}, receiver.url)
         assert eventually(lambda: bool(receiver.requests))
         for secret in secrets:
             Webhook(secret).verify(receiver.requests[0].body, dict(receiver.requests[0].headers))
