@@ -95,7 +95,8 @@ def test_servers_are_killed_while_they_send(url: str, tmp_path: Path, seconds: f
     ):
         ends, killed_at, number = monotonic() + seconds, monotonic(), 0
         while monotonic() < ends:
-            describe, number = partial(dict, number=str(number)), number + 1
+            describe = partial(dict[str, str], number=str(number))
+            number += 1
             target = f"{receiver.url}/{number % 3}"
             database.run_blocking(deliveries.add, random.choice(accounts), "job.completed", describe, target)
             if monotonic() - killed_at > _INTERVAL:
