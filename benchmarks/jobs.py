@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
@@ -37,7 +38,8 @@ _RATE = 20.0  # jobs per second
 _POLL_INTERVAL = 0.1  # seconds
 _COLUMNS = (
     *("database", "accepted per second", "finished per second", "CPU ms", "of the database", "statements"),
-    *("p50 ms", "p99 ms", "p99 ms beside a full queue", "refused", "messages per second"),
+    *("p50 ms", "p99 ms", "p99 ms beside a full queue", "conversion p50 ms", "beside jobs", "refused"),
+    "messages per second",
 )
 
 
@@ -45,7 +47,8 @@ _COLUMNS = (
 class _Result:
     """The rates are per second, latencies of 202 in seconds, CPU time in seconds and statements per job.
 
-    `messages` are delivered to webhooks.
+    `alone` and `beside_jobs` are latencies of conversions that answer with their result, without waiting jobs and
+    beside a full queue. `messages` are delivered to webhooks.
     """
 
     accepted: float
@@ -55,8 +58,15 @@ class _Result:
     statements: float
     latencies: tuple[float, ...]
     beside: tuple[float, ...]
+    alone: tuple[float, ...]
+    beside_jobs: tuple[float, ...]
     refused: int
     messages: float
+
+    @property
+    def slowdown(self) -> float:
+        """The median latency of conversions beside a full queue, divided by that without jobs."""
+        return median(self.beside_jobs) / median(self.alone)
 
 
 def measure(seconds: float) -> list[Report]:
@@ -108,9 +118,13 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
     used = [now - then for now, then in zip(_used(running, postgres), before, strict=True)]
     cpu, database_cpu, statements = (amount / len(accepted) for amount in used)
     begun, last = min(one.sent_at for one in responses), max(one.received_at for one in responses)
-    while database.read_blocking(jobs.read_state).waiting < FULL_QUEUE:
-        _submit(replace(plan, seconds=1))
+    _fill_queue(database, plan)
     beside = _submit(replace(plan, concurrency=0, rate=_RATE))
+    _wait_until_empty(database)
+    conversions = replace(plan, keys=running.keys[_ACCOUNTS : _ACCOUNTS + 1], headers=(), concurrency=0, rate=_RATE / 2)
+    alone = _submit(conversions)
+    _fill_queue(database, plan)
+    beside_jobs = _submit(conversions)
     return _Result(
         len(accepted) / (last - begun),
         len(accepted) / (ended - begun),
@@ -119,9 +133,17 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
         statements,
         tuple(one.seconds for one in accepted),
         tuple(one.seconds for one in beside if one.status == HTTPStatus.ACCEPTED),
-        sum(one.status != HTTPStatus.ACCEPTED for one in (*responses, *beside)),
+        tuple(one.seconds for one in alone if one.status == HTTPStatus.OK),
+        tuple(one.seconds for one in beside_jobs if one.status == HTTPStatus.OK),
+        sum(one.status not in (HTTPStatus.ACCEPTED, HTTPStatus.OK) for one in (*responses, *beside, *beside_jobs)),
         messages,
     )
+
+
+def _fill_queue(database: Database, plan: LoadPlan) -> None:
+    """Submits jobs until FULL_QUEUE wait."""
+    while database.read_blocking(jobs.read_state).waiting < FULL_QUEUE:
+        _submit(replace(plan, seconds=1))
 
 
 def _submit(plan: LoadPlan) -> list[TimedResponse]:
@@ -149,8 +171,8 @@ def _figures(result: _Result) -> Sequence[float]:
     ordered = sorted(result.latencies)
     return (
         *(result.accepted, result.finished, 1000 * result.cpu, 1000 * result.database_cpu, result.statements),
-        *(1000 * ordered[len(ordered) // 2], 1000 * p99(ordered), 1000 * p99(result.beside), result.refused),
-        result.messages,
+        *(1000 * ordered[len(ordered) // 2], 1000 * p99(ordered), 1000 * p99(result.beside)),
+        *(1000 * median(result.alone), 1000 * median(result.beside_jobs), result.refused, result.messages),
     )
 
 
@@ -160,6 +182,7 @@ def _requirements(results: Mapping[str, _Result]) -> list[Row]:
         rows += [
             at_least(f"{name}: accepted, claimed and finished per second", result.finished, 300),
             at_most(f"{name}: p99 of requests beside a full queue, ms", 1000 * p99(result.beside), 50),
+            at_most(f"{name}: p50 of conversions beside jobs / alone", result.slowdown, 2),
             equals(f"{name}: refused requests", result.refused, 0),
         ]
     return rows

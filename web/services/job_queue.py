@@ -35,11 +35,13 @@ SHORT_DEADLINE = 8.0
 LOOK_AHEAD = 0.04
 """Seconds before they start that short jobs in the background are claimed, so that slots need not wait for them."""
 
+REQUESTS_COME = 10.0
+"""Seconds after a request in which more are expected."""
+
 _MOST_AHEAD = 16  # jobs for each slot
 _SHORTEST = 0.001  # seconds, which are counted for a job that took no time
 _LATEST = 32  # jobs in the background by which the time of the next ones is estimated
 _MAX_RETRY_AFTER = 30  # seconds
-_REQUESTS_COME = 10.0  # seconds after a request in which more are expected
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
 _ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
@@ -179,11 +181,12 @@ class JobQueue:
     def soon_free_for_background(self) -> int:
         """How many more jobs in the background can start now, or within LOOK_AHEAD seconds if they are short.
 
-        They are taken as short if all of the latest ones were. None as long as more than half of these places are
-        taken, so that several jobs are claimed together.
+        They are taken as short if all of the latest ones were. While requests come, none is claimed ahead, because
+        that takes CPU time from the requests. None as long as more than half of these places are taken, so that
+        several jobs are claimed together.
         """
         longest = max(self._background_seconds) if len(self._background_seconds) == _LATEST else inf
-        ahead = min(int(LOOK_AHEAD / longest), _MOST_AHEAD)
+        ahead = 0 if self._requests_come() else min(int(LOOK_AHEAD / longest), _MOST_AHEAD)
         few_wait = not self._closed and self._queue.free_for_background(ahead // 2) > 0
         return self._queue.free_for_background(ahead) if few_wait else 0
 
@@ -264,7 +267,7 @@ class JobQueue:
 
     def _requests_come(self) -> bool:
         """Whether requests wait or run, or one came a short time ago."""
-        return self._clock() - self._latest_request < _REQUESTS_COME or self._queue.requests > 0
+        return self._clock() - self._latest_request < REQUESTS_COME or self._queue.requests > 0
 
     def _pool(self) -> Pool:
         """The limits of all processes together."""

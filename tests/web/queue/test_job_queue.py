@@ -12,7 +12,7 @@ from engine.registry import load_registry
 from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
 from web.services.fair_queue import Tenant
-from web.services.job_queue import LOOK_AHEAD, SHORT_DEADLINE, JobQueue
+from web.services.job_queue import LOOK_AHEAD, REQUESTS_COME, SHORT_DEADLINE, JobQueue
 from web.services.job_records import FIRST_MEAN
 
 LONGEST_WAIT = 15  # seconds that a job may be expected to wait
@@ -318,3 +318,14 @@ async def test_jobs_are_claimed_before_there_is_a_slot_if_the_latest_were_short(
     assert job_queue.soon_free_for_background == 2 + 2 * 2
     job_queue.close()
     assert job_queue.soon_free_for_background == 0
+
+
+async def test_no_job_is_claimed_ahead_while_requests_come(clock: Clock) -> None:
+    job_queue = JobQueue(4, clock=clock)
+    await run_in_background(job_queue, clock, *([LOOK_AHEAD / 4.5] * 32))
+    assert job_queue.soon_free_for_background > 4
+    async with held(job_queue, "b"):
+        assert job_queue.soon_free_for_background == job_queue.free_for_background == 2
+    assert job_queue.soon_free_for_background == 2
+    clock.now += REQUESTS_COME
+    assert job_queue.soon_free_for_background > 4
