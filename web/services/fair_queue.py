@@ -187,15 +187,10 @@ class FairQueue:
         """Number of jobs that wait or run, without those in the background."""
         return self.waiting - self._waiting_background + self.running - self._background
 
-    def free_for_background(self, ahead: int = 0) -> int:
-        """How many more jobs in the background can start now, beside those that wait, or soon: `ahead` in each slot.
-
-        None starts soon while requests wait.
-        """
+    def free_for_background(self) -> int:
+        """How many more jobs in the background can start now, beside those that wait."""
         usable = min(self._background_slots, self._slots - (self.running - self._background))
-        if self.waiting > self._waiting_background:
-            ahead = 0
-        return max(usable * (1 + ahead) - self._background - self._waiting_background, 0)
+        return max(usable - self._background - self._waiting_background, 0)
 
     def oldest(self, *, unready: bool = False) -> float | None:
         """The earliest `queued_at` of jobs that wait, or of those that are not ready; None if there are none.

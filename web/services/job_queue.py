@@ -7,7 +7,7 @@ memory of a job is an estimate from its plan and the size of its input; the budg
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
@@ -32,16 +32,8 @@ MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a
 SHORT_DEADLINE = 8.0
 """Seconds that a job of a new or restricted tenant may run."""
 
-LOOK_AHEAD = 0.04
-"""Seconds before they start that short jobs in the background are claimed, so that slots need not wait for them."""
-
-REQUESTS_COME = 10.0
-"""Seconds after a request in which more are expected."""
-
-_MOST_AHEAD = 16  # jobs for each slot
-_SHORTEST = 0.001  # seconds, which are counted for a job that took no time
-_LATEST = 32  # jobs in the background by which the time of the next ones is estimated
 _MAX_RETRY_AFTER = 30  # seconds
+_REQUESTS_COME = 10.0  # seconds after a request in which more are expected
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 _ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
 _ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
@@ -70,7 +62,6 @@ class JobQueue:
         self._shared: RedisQueue | None = None
         self._shared_jobs: dict[str, QueuedJob] = {}
         self._ids = map(str, count())
-        self._background_seconds = deque[float](maxlen=_LATEST)
         self.short_deadline = SHORT_DEADLINE
         self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
@@ -177,19 +168,6 @@ class JobQueue:
         """How many more jobs in the background can start now."""
         return 0 if self._closed else self._queue.free_for_background()
 
-    @property
-    def soon_free_for_background(self) -> int:
-        """How many more jobs in the background can start now, or within LOOK_AHEAD seconds if they are short.
-
-        They are taken as short if all of the latest ones were. While requests come, none is claimed ahead, because
-        that takes CPU time from the requests. None as long as more than half of these places are taken, so that
-        several jobs are claimed together.
-        """
-        longest = max(self._background_seconds) if len(self._background_seconds) == _LATEST else inf
-        ahead = 0 if self._requests_come() else min(int(LOOK_AHEAD / longest), _MOST_AHEAD)
-        few_wait = not self._closed and self._queue.free_for_background(ahead // 2) > 0
-        return self._queue.free_for_background(ahead) if few_wait else 0
-
     def resize(self, slots: int, memory: float) -> None:
         """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
         self.slots, self._memory = slots, memory
@@ -237,8 +215,6 @@ class JobQueue:
         if self._shared is not None and self._shared_jobs.pop(job.shared_id, None) is not None:
             self._shared.remove(job.shared_id)
         if job.started_at is not None:
-            if job.background:
-                self._background_seconds.append(max(self._clock() - job.started_at, _SHORTEST))
             if error is not None:
                 if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be queued again
                     self._records.record_failure(job.tenant, error)
@@ -267,7 +243,7 @@ class JobQueue:
 
     def _requests_come(self) -> bool:
         """Whether requests wait or run, or one came a short time ago."""
-        return self._clock() - self._latest_request < REQUESTS_COME or self._queue.requests > 0
+        return self._clock() - self._latest_request < _REQUESTS_COME or self._queue.requests > 0
 
     def _pool(self) -> Pool:
         """The limits of all processes together."""

@@ -132,7 +132,7 @@ class JobRunner:
                 log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
                 self._jobs.notify_queued()
         self._place_fetched()
-        free = self._job_queue.soon_free_for_background
+        free = self._job_queue.free_for_background
         if not self._more or free <= 0 or now < self._paused_until:
             return INTERVAL
         self._more = False  # now, because the transaction may miss a job that is accepted meanwhile

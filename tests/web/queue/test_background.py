@@ -73,16 +73,3 @@ def test_a_job_in_the_background_may_need_more_than_half_of_the_memory() -> None
     assert started(queue) == "a"
     queue.remove(first)
     assert started(queue) == "b"
-
-
-def test_short_jobs_in_the_background_may_be_claimed_ahead() -> None:
-    queue = FairQueue(3, MEMORY, lambda _tenant: PROVEN)
-    assert (queue.free_for_background(), queue.free_for_background(4)) == (2, 10)
-    add_background(queue, *"aab")
-    assert (queue.free_for_background(), queue.free_for_background(4)) == (0, 7)
-    assert started(queue) == "ab"
-    assert queue.free_for_background(4) == 7
-    add(queue, "c")
-    add(queue, "c")
-    assert started(queue) == "c"
-    assert queue.free_for_background(4) == 0  # a request waits, which goes first

@@ -142,9 +142,6 @@ class Jobs(RuleBasedStateMachine):
         assert self.queue.oldest() == min((job.queued_at for job in requests), default=None)
         assert self.queue.requests == len(requests) + sum(not job.background for job in self.running)
         assert 0 <= self.queue.free_for_background() <= SLOTS
-        soon = self.queue.free_for_background(2)
-        assert self.queue.free_for_background() <= soon <= 3 * SLOTS
-        assert not requests or soon == self.queue.free_for_background()
 
     @invariant()
     def limits_hold(self) -> None:

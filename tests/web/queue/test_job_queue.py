@@ -12,7 +12,7 @@ from engine.registry import load_registry
 from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
 from web.services.fair_queue import Tenant
-from web.services.job_queue import LOOK_AHEAD, REQUESTS_COME, SHORT_DEADLINE, JobQueue
+from web.services.job_queue import SHORT_DEADLINE, JobQueue
 from web.services.job_records import FIRST_MEAN
 
 LONGEST_WAIT = 15  # seconds that a job may be expected to wait
@@ -291,41 +291,3 @@ def test_new_tenants_have_a_short_deadline() -> None:
     registry = load_registry()
     plan = registry.plan([registry.formats["jpeg"]], "png")
     assert JobQueue(2).deadline(Tenant("a", 2, is_new=True), plan, 1) == SHORT_DEADLINE
-
-
-async def run_in_background(job_queue: JobQueue, clock: Clock, *durations: float) -> None:
-    for seconds in durations:
-        with job_queue.admit(Tenant("a", 9), background=True) as job:
-            async with job_queue.acquire(job):
-                clock.now += seconds
-
-
-async def test_jobs_are_claimed_before_there_is_a_slot_if_the_latest_were_short(clock: Clock) -> None:
-    job_queue = JobQueue(2, clock=clock)
-    assert job_queue.soon_free_for_background == job_queue.free_for_background == 2
-    await run_in_background(job_queue, clock, *([LOOK_AHEAD / 4.5] * 31))
-    assert job_queue.soon_free_for_background == 2
-    await run_in_background(job_queue, clock, 0)
-    assert (job_queue.soon_free_for_background, job_queue.free_for_background) == (2 + 2 * 4, 2)
-    with ExitStack() as stack:
-        for _ in range(6):
-            assert job_queue.soon_free_for_background > 0
-            stack.enter_context(job_queue.admit(Tenant("a", 9), background=True))
-        assert job_queue.soon_free_for_background == 0  # several are claimed together, when half have started
-    await run_in_background(job_queue, clock, 2 * LOOK_AHEAD)
-    assert job_queue.soon_free_for_background == 2
-    await run_in_background(job_queue, clock, *([LOOK_AHEAD / 2.5] * 32))
-    assert job_queue.soon_free_for_background == 2 + 2 * 2
-    job_queue.close()
-    assert job_queue.soon_free_for_background == 0
-
-
-async def test_no_job_is_claimed_ahead_while_requests_come(clock: Clock) -> None:
-    job_queue = JobQueue(4, clock=clock)
-    await run_in_background(job_queue, clock, *([LOOK_AHEAD / 4.5] * 32))
-    assert job_queue.soon_free_for_background > 4
-    async with held(job_queue, "b"):
-        assert job_queue.soon_free_for_background == job_queue.free_for_background == 2
-    assert job_queue.soon_free_for_background == 2
-    clock.now += REQUESTS_COME
-    assert job_queue.soon_free_for_background > 4
