@@ -144,7 +144,8 @@ def _eps(data: bytes) -> Reading:
 def _pfm(data: bytes) -> Reading:
     kind, size, _, samples = data.split(b"\n", 3)
     width, height = map(int, size.split())
-    linear = np.frombuffer(samples, "<f4").reshape(height, width, 3 if kind == b"PF" else 1)[::-1]
+    light = np.frombuffer(samples, "<f4").reshape(height, width, 3 if kind == b"PF" else 1)[::-1]
+    linear = light.clip(0)  # colors outside of sRGB are negative
     encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
     return Reading((width, height), 1, _colour((encoded * 255 + 0.5).astype(np.uint8)))
 
