@@ -36,6 +36,7 @@ _DURABLE = ("fsync=on", "full_page_writes=on")
 _STATEMENTS = "SELECT SUM(calls) FROM pg_stat_statements WHERE query NOT ILIKE '%pg_stat%'"
 _RATE = 20.0  # jobs per second
 _POLL_INTERVAL = 0.1  # seconds
+_SUCCESSES = (HTTPStatus.ACCEPTED, HTTPStatus.OK)
 _COLUMNS = (
     *("database", "accepted per second", "finished per second", "CPU ms", "of the database", "statements"),
     *("p50 ms", "p99 ms", "p99 ms beside a full queue", "conversion p50 ms", "beside jobs", "refused"),
@@ -135,7 +136,7 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
         tuple(one.seconds for one in beside if one.status == HTTPStatus.ACCEPTED),
         tuple(one.seconds for one in alone if one.status == HTTPStatus.OK),
         tuple(one.seconds for one in beside_jobs if one.status == HTTPStatus.OK),
-        sum(one.status not in (HTTPStatus.ACCEPTED, HTTPStatus.OK) for one in (*responses, *beside, *beside_jobs)),
+        sum(one.status not in _SUCCESSES for one in (*responses, *beside, *alone, *beside_jobs)),
         messages,
     )
 
