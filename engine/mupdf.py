@@ -12,3 +12,17 @@ for _name in _HIDDEN:
 
 pymupdf.TOOLS.mupdf_display_errors(False)
 pymupdf.TOOLS.mupdf_display_warnings(False)
+
+_SIDE = 16  # points
+
+
+def warm_up() -> None:
+    """Draws and reads a page: MuPDF prepares its conversions of colors for 60 ms, once in each process."""
+    document = pymupdf.open()
+    page = document.new_page(width=_SIDE, height=_SIDE)
+    for space in (pymupdf.csGRAY, pymupdf.csRGB, pymupdf.csCMYK):
+        page.draw_rect(page.rect, fill=[0.5] * space.n)
+        page.insert_image(page.rect, pixmap=pymupdf.Pixmap(space, pymupdf.IRect(page.rect), False))
+    page.insert_text(page.rect.bl, "a")
+    page.get_pixmap()
+    page.get_text()

@@ -5,6 +5,7 @@ import encodings
 import gc
 import importlib
 import pkgutil
+import sys
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,8 +41,10 @@ def preload_template(name: str) -> None:
     """Prepares this process for the jobs of a template of the registry."""
     gc.disable()
     registry = load_registry()
-    import_modules(template_modules(registry.templates, name))
+    modules = template_modules(registry.templates, name)
+    import_modules(modules)
     plan_ahead(registry, name)
+    warm_up_modules(modules)
     warm_up_codecs(registry, name)
     _freeze()
 
@@ -92,6 +95,12 @@ def plan_ahead(registry: Registry, template: str) -> None:
     for tool in registry.tools.values():
         for source in tool.accepted if template_of(tool) in names else ():
             registry.plan([source] * tool.inputs[0], tool.target, tool.name)
+
+
+def warm_up_modules(modules: Iterable[str]) -> None:
+    """Calls the function `warm_up` of the modules that have one. What it prepares, all jobs have."""
+    for module in modules:
+        getattr(sys.modules[module], "warm_up", lambda: None)()
 
 
 def warm_up_codecs(registry: Registry, template: str) -> None:

@@ -3,7 +3,11 @@
 import json
 import subprocess
 import sys
+from types import ModuleType
 
+import pytest
+
+from engine.executor import preload
 from engine.media import RASTER
 from engine.registry import load_registry
 from plugins import _programs
@@ -52,6 +56,37 @@ def test_every_codec_is_warmed_up_without_threads_and_without_garbage_collection
     assert len({*threads}) == 1  # threads would not survive the fork
     assert visits == [0, 0, 1]  # by generation
     assert collects
+
+
+def test_templates_prepare_modules_that_have_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+    module = ModuleType("library")
+    monkeypatch.setattr(module, "warm_up", lambda: prepared.append("library"), raising=False)
+    monkeypatch.setitem(sys.modules, "library", module)
+
+    preload.warm_up_modules(["json", "library"])
+
+    assert prepared == ["library"]
+    assert "engine.mupdf" in load_registry().templates["documents"]
+
+
+def test_mupdf_prepares_the_conversion_of_colors_once() -> None:
+    program = """
+from time import process_time
+from engine import mupdf
+
+started = process_time()
+mupdf.warm_up()
+prepared = process_time()
+page = mupdf.pymupdf.open().new_page()
+for count in (1, 3, 4):
+    page.draw_rect(page.rect, fill=[0.5] * count)
+page.get_pixmap(dpi=18)
+print((process_time() - prepared) / (prepared - started))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert float(done.stdout) < 0.25
 
 
 def test_plugins_load_no_library_of_few_formats() -> None:
