@@ -31,7 +31,7 @@ _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12
 _SMALL, _LEVELS_IF_SMALL = 1 << 19, (9, 12)  # bytes of rows that level 12 compresses in 0.2 s
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
-_BANDS, _BAND_ROWS = 8, 16  # the parts of a picture that are compressed to decide on filters
+_BANDS, _BAND_ROWS = 16, 4  # the parts of a picture that are compressed to decide on filters
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
