@@ -12,6 +12,7 @@ SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 _ENTRY = struct.Struct("<64sHBxIII36xI8x")  # name, its length, kind, neighbors, child and first sector
 _MAX_SECTORS = 4096
+_MIN_SECTOR, _MAX_SECTOR = 9, 16  # exponents of 2
 _LISTED_TABLES = 109  # sectors of the allocation table that the header lists
 _LAST = 0xFFFFFFFA  # higher numbers are no sectors
 _STREAM = 2
@@ -26,7 +27,7 @@ class CompoundFile:
     def __init__(self, content: Content) -> None:
         self._content = content
         header = content[:512].ljust(512, b"\0")
-        self._sector_size = 1 << min(int.from_bytes(header[30:32], "little"), 16)
+        self._sector_size = 1 << min(max(int.from_bytes(header[30:32], "little"), _MIN_SECTOR), _MAX_SECTOR)
         self._tables = struct.unpack_from(f"<{_LISTED_TABLES}I", header, 76)
         directory = b"".join(self._sectors(int.from_bytes(header[48:52], "little")))
         self.readable = bool(directory)

@@ -23,8 +23,10 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, load_registry
 from tests.support.samples.corpus import load_corpus
-from tests.support.samples.generated import sample
+from tests.support.samples.generated import FORMATS, sample
+from tests.support.samples.office_files import compound_file
 from tests.support.samples.pairs import pairs_with_samples
+from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
 
@@ -223,6 +225,15 @@ def test_detection_goes_on_without_a_format_whose_detection_fails(
     assert "fragile" in caplog.text
     message = "the detection of odd fails: IndexError: out of range"
     assert registry.plugins[0].error == (message if shortest == 1 else None)
+
+
+@pytest.mark.parametrize("name", [*sorted(FORMATS - {*CAMERAS}), "doc"])
+def test_detection_fails_for_no_truncated_file(name: str) -> None:
+    content = compound_file("WordDocument") if name == "doc" else sample(name)
+
+    for fmt in _REGISTRY.formats.values():
+        for length in (*range(1, 80), 128, 512, 513, 4096):
+            fmt.match(content[:length], "")
 
 
 class _Counted(Signature):

@@ -194,6 +194,7 @@ def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
         (compound_file("EncryptionInfo", "EncryptedPackage"), "a.pptx", "pptx"),
         (compound_file("WordDocument", following=1), "", "doc"),  # the directory follows itself
         (compound_file("WordDocument")[:600], "a.xls", "xls"),
+        (compound_file("WordDocument")[:8], "a.xls", "xls"),
         (rb"{\rtf1 text}", "", "rtf"),
         (_TABLE, "table.csv", "csv"),
         (_TABLE, "table", "txt"),
