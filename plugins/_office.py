@@ -14,8 +14,10 @@ from engine import (
     CorruptInput,
     FidelityWarning,
     FileFormat,
+    Signature,
     Sniffer,
     UnknownFormat,
+    any_of,
     conversion,
 )
 from engine.option_types import Pages, Password
@@ -47,14 +49,19 @@ def sniff_package(main: str) -> Sniffer:
     part = re.compile(rf"{folder}/{name}\d*\.xml")
 
     def sniff(content: Content) -> int:
-        if content[:8] == _compound_file.SIGNATURE:
-            return len(_compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in CompoundFile(content).streams else 0
         names = _zip.names(content)
         if _CONTENT_TYPES not in names:
             return 0
         return len(main) if any(map(part.fullmatch, names)) else int(not _zip.is_complete(content))
 
-    return sniff
+    return any_of(
+        Signature((0, _zip.SIGNATURE), then=sniff),
+        Signature((0, _compound_file.SIGNATURE), then=_sniff_encrypted),
+    )
+
+
+def _sniff_encrypted(content: Content) -> int:
+    return len(_compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in CompoundFile(content).streams else 0
 
 
 def sniff_opendocument(kind: str) -> Sniffer:
@@ -65,19 +72,17 @@ def sniff_opendocument(kind: str) -> Sniffer:
         found = _zip.mimetype(content)
         return len(found) if found in (media_type, media_type + b"-template") else 0
 
-    return sniff
+    return Signature((0, _zip.SIGNATURE), then=sniff)
 
 
 def sniff_streams(*names: str) -> Sniffer:
     """A sniffer for compound files with one of the streams, and with the score 1 for those without a directory."""
 
     def sniff(content: Content) -> int:
-        if content[:8] != _compound_file.SIGNATURE:
-            return 0
         file = CompoundFile(content)
         return max((len(name) * 2 for name in names if name in file.streams), default=int(not file.readable))
 
-    return sniff
+    return Signature((0, _compound_file.SIGNATURE), then=sniff)
 
 
 def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:

@@ -27,6 +27,7 @@ from engine import (
     PageRanges,
     Raster,
     Requirement,
+    Signature,
     Size,
     Sniffer,
     TargetCapabilities,
@@ -84,7 +85,7 @@ def _sniff_brand(*brands: bytes) -> Sniffer:
 
 
 def _sniff_webm(content: Content) -> int:
-    return 8 if content[:4] == _EBML and b"\x42\x82\x84webm" in content[:_HEAD] else 0
+    return 8 if b"\x42\x82\x84webm" in content[:_HEAD] else 0
 
 
 def _is_complete_webm(content: Content) -> bool:
@@ -122,7 +123,7 @@ WEBM = FileFormat(
     "webm",
     media_type="video/webm",
     extensions=("webm",),
-    sniff=_sniff_webm,
+    sniff=Signature((0, _EBML), then=_sniff_webm),
     lossy=True,
     animated=True,
     bytes_per_pixel=0.01,

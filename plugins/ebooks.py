@@ -42,7 +42,11 @@ _COMIC_OTHERS = ("comicinfo.xml", ".ds_store", "thumbs.db")
 
 def _contains(file: str) -> Sniffer:
     """A sniffer for archives with a file of this name, or with this extension: 8 if the archive has it."""
-    return lambda content: 8 if any(name.endswith(file) for name in _zip.names(content)) else 0
+
+    def sniff(content: Content) -> int:
+        return 8 if any(name.endswith(file) for name in _zip.names(content)) else 0
+
+    return Signature((0, _zip.SIGNATURE), then=sniff)
 
 
 def _is_comic(content: Content) -> int:
@@ -74,7 +78,12 @@ MOBI = FileFormat(
     extensions=("mobi", "prc"),
     sniff=any_of(Signature((60, b"BOOKMOBI")), Signature((60, b"TEXtREAd"))),
 )
-CBZ = FileFormat("cbz", media_type="application/vnd.comicbook+zip", extensions=("cbz",), sniff=_is_comic)
+CBZ = FileFormat(
+    "cbz",
+    media_type="application/vnd.comicbook+zip",
+    extensions=("cbz",),
+    sniff=Signature((0, _zip.SIGNATURE), then=_is_comic),
+)
 XPS = FileFormat("xps", media_type="application/oxps", extensions=("xps", "oxps"), sniff=_contains(".fdseq"))
 
 

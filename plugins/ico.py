@@ -16,6 +16,7 @@ from engine import (
     FileFormat,
     OptionValues,
     Raster,
+    Signature,
     Size,
     TargetCapabilities,
     conversion,
@@ -45,12 +46,12 @@ class _Picture(NamedTuple):
     png_length: int | None = None
 
 
-def _sniff(content: Content, kind: int) -> int:
-    """8 for a file of this kind whose first entries are consistent."""
+def _sniff(content: Content) -> int:
+    """8 for a file whose first entries are consistent."""
     if len(content) < _HEADER.size + _ENTRY.size:
         return 0
-    reserved, found, count = _HEADER.unpack(content[: _HEADER.size])
-    if (reserved, found) != (0, kind) or not 1 <= count <= _MAX_ENTRIES:
+    _, _, count = _HEADER.unpack(content[: _HEADER.size])
+    if not 1 <= count <= _MAX_ENTRIES:
         return 0
     directory = _HEADER.size + count * _ENTRY.size
     *_, size, offset = _ENTRY.unpack(content[_HEADER.size : _HEADER.size + _ENTRY.size])
@@ -61,14 +62,14 @@ ICO = FileFormat(
     "ico",
     media_type="image/vnd.microsoft.icon",
     extensions=("ico",),
-    sniff=lambda content: _sniff(content, _ICON),
+    sniff=Signature((0, bytes([0, 0, _ICON, 0])), then=_sniff),
     bytes_per_pixel=0.5,
 )
 CUR = FileFormat(
     "cur",
     media_type="image/x-win-cursor",
     extensions=("cur",),
-    sniff=lambda content: _sniff(content, _CURSOR),
+    sniff=Signature((0, bytes([0, 0, _CURSOR, 0])), then=_sniff),
     bytes_per_pixel=0.5,
 )
 

@@ -19,8 +19,10 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Raster,
+    Signature,
     Sniffer,
     TargetCapabilities,
+    any_of,
     check_size,
     color,
     conversion,
@@ -105,18 +107,13 @@ def _sniffer(kinds: bytes) -> Sniffer:
 
     def sniff(content: Content) -> int:
         start = content[:3]
-        if (
-            start[:1] != b"P"
-            or start[1:2] not in kinds
-            or not start[1:2]
-            or not (start[2:].isspace() or start[2:] == b"#")
-        ):
+        if not (start[2:].isspace() or start[2:] == b"#"):
             return 0
-        if start[1:2] == b"7":
+        if start[:2] == b"P7":
             return 3 if b"WIDTH" in content[:_MAX_HEADER] else 0
         return 3 if _read_header(content[:_MAX_HEADER]) else 0
 
-    return sniff
+    return any_of(*(Signature((0, b"P" + bytes([kind])), then=sniff) for kind in kinds))
 
 
 def _format(name: str, media_type: str, kinds: bytes, *others: str, bytes_per_pixel: float) -> FileFormat:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
 from plugins import _pillow, _samples
 
 if TYPE_CHECKING:
@@ -60,12 +60,16 @@ class _Header(NamedTuple):
 
 
 def _sniff(content: Content) -> int:
-    if len(content) < _HEADER.size or content[:1] != b"\x0a":
-        return 0
-    return 5 if _Header(*_HEADER.unpack(content[: _HEADER.size])).is_consistent else 0
+    return 5 if len(content) >= _HEADER.size and _Header(*_HEADER.unpack(content[: _HEADER.size])).is_consistent else 0
 
 
-PCX = FileFormat("pcx", media_type="image/x-pcx", extensions=("pcx", "pcc"), sniff=_sniff, bytes_per_pixel=0.5)
+PCX = FileFormat(
+    "pcx",
+    media_type="image/x-pcx",
+    extensions=("pcx", "pcc"),
+    sniff=Signature((0, b"\x0a"), then=_sniff),
+    bytes_per_pixel=0.5,
+)
 
 
 @conversion(PCX, RASTER, memory=16)

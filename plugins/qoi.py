@@ -6,7 +6,17 @@ import struct
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion, ends_with
+from engine import (
+    RASTER,
+    CorruptInput,
+    FileFormat,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    any_of,
+    conversion,
+    ends_with,
+)
 from plugins import _samples
 
 MODULES = ("numpy", "imagecodecs._qoi")
@@ -15,15 +25,11 @@ _MODES = {3: "RGB", 4: "RGBA"}
 _END = bytes(7) + b"\1"
 
 
-def _sniff(content: Content) -> int:
-    return 8 if content[:4] == b"qoif" and content[12:13] in (b"\3", b"\4") else 0
-
-
 QOI = FileFormat(
     "qoi",
     media_type="image/qoi",
     extensions=("qoi",),
-    sniff=_sniff,
+    sniff=any_of(*(Signature((0, b"qoif"), (12, bytes([bands]))) for bands in (3, 4))),
     is_complete=ends_with(_END),
     bytes_per_pixel=0.5,
 )

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, DeepPixels, FileFormat, Raster, TargetCapabilities, conversion
+from engine import (
+    RASTER,
+    Content,
+    CorruptInput,
+    DeepPixels,
+    FileFormat,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+)
 from plugins import _samples
 
 if TYPE_CHECKING:
@@ -59,7 +69,7 @@ SGI = FileFormat(
     "sgi",
     media_type="image/x-sgi",
     extensions=("sgi", "rgb", "rgba", "bw", "int", "inta"),
-    sniff=_sniff,
+    sniff=Signature((0, _MAGIC.to_bytes(2)), then=_sniff),
     bytes_per_pixel=1,
 )
 
