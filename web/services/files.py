@@ -336,4 +336,6 @@ def content_disposition(name: str, kind: str = "attachment") -> str:
 
 def _visible(text: str) -> str:
     """Removes control and format characters, including lone surrogates and bidirectional marks."""
+    if text.isprintable():
+        return text
     return "".join(char for char in text if not unicodedata.category(char).startswith("C"))
