@@ -152,8 +152,11 @@ class Plan:
 
     @cached_property
     def isolated(self) -> bool:
-        """Whether a step, the tool or the reader needs a process of its own, which ends after the job."""
-        return bool(self.programs) or any(step.isolated for step in self._declared)
+        """Whether the tool or a step needs a process of its own, which ends after the job.
+
+        The reader does not: it reads the result, which this process has written.
+        """
+        return bool(self.programs) or any(step.isolated for step in self._executed)
 
     @cached_property
     def modules(self) -> frozenset[str]:
@@ -162,20 +165,20 @@ class Plan:
 
     @cached_property
     def template(self) -> str:
-        """The smallest template with most of these modules. Empty if the job is not isolated.
-
-        It has the modules of most jobs, the modules of one of the files, or both.
-        """
-        names = sorted({template_of(step) for step in self._declared} - {""}) if self.isolated else []
+        """The smallest template with most of these modules: those of most jobs, of one of the files, or both."""
+        names = sorted({template_of(step) for step in self._declared} - {""})
         possible = ("", *names, *(f"+{name}" for name in names))
         has = {name: template_modules(self.templates, name) for name in possible}
         return min(has, key=lambda name: (len(self.modules - has[name]), len(has[name])))
 
     @cached_property
     def _declared(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
-        """The steps of the openings and after them, the tool and the reader."""
-        steps = (*chain.from_iterable(self.openings), *self.steps, self.tool, self.reader)
-        return tuple(step for step in steps if step is not None)
+        return (*self._executed, self.reader) if self.reader else self._executed
+
+    @property
+    def _executed(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
+        """The steps of the openings and after them, and the tool."""
+        return (*chain.from_iterable(self.openings), *self.steps, *((self.tool,) if self.tool else ()))
 
     def __str__(self) -> str:
         inputs = " + ".join(_path_text(source, path) for source, path in zip(self.sources, self.openings, strict=True))

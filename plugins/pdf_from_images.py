@@ -37,7 +37,6 @@ Box = tuple[float, float, float, float]
     target=PDF,
     inputs=range(1, 101),
     output_name="images",
-    isolated=True,
     encodes=True,
     opens_with={"metadata": "all"},  # keeps JPEG files as they are
 )

@@ -75,8 +75,8 @@ class Job:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
-    parameters `file_names`. An `isolated` job gets a process of its own, which is forked from the `template` and ends
-    after the job. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
+    parameters `file_names`. Its process is forked from the `template`; that of an `isolated` job is new, and ends after
+    it. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in

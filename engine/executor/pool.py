@@ -34,7 +34,7 @@ SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not a
 
 @dataclass(eq=False)
 class Worker:
-    """A worker process that is bound to an account.
+    """A worker process that is bound to an account, a fork of a template.
 
     `final` marks its last job. `succeeded` is set when that job has replied with a success and reported no change of
     its process; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
@@ -43,6 +43,7 @@ class Worker:
     process: WorkerProcess
     account: str
     initial: tuple[int, int]  # bytes of resident memory and number of threads
+    template: str = ""
     bound_at: float = field(default_factory=monotonic)
     jobs: int = 0
     final: bool = False
@@ -120,12 +121,12 @@ class WorkerPool:
 
     @asynccontextmanager
     async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
-        """A worker for one job of the account; a new one of a template, retired after the job, if `isolated`.
+        """A worker of a template for one job of the account; a new one, retired after the job, if `isolated`.
 
         It becomes idle on exit if it can take another job; otherwise it is killed. Raises
         ExecutorUnavailable.
         """
-        worker = (None if isolated else self._take_idle(account)) or await self._bind_spare(account, template)
+        worker = (None if isolated else self._take_idle(account, template)) or await self._bind_spare(account, template)
         worker.jobs += 1
         worker.final = isolated or worker.jobs >= self._jobs_per_process
         worker.succeeded = False
@@ -156,9 +157,9 @@ class WorkerPool:
             return False
         return True
 
-    def _take_idle(self, account: str) -> Worker | None:
+    def _take_idle(self, account: str, template: str) -> Worker | None:
         for worker in [*reversed(self.idle)]:
-            if worker.account != account:
+            if (worker.account, worker.template) != (account, template):
                 continue
             if worker.process.is_waiting():
                 self._remove_idle(worker)
@@ -184,7 +185,7 @@ class WorkerPool:
             process = spares.popleft()
             with suppress(OSError):  # it has ended
                 if process.is_waiting():
-                    return Worker(process, account, process.memory_and_threads())
+                    return Worker(process, account, process.memory_and_threads(), template)
             process.discard()
 
     def _release(self, worker: Worker) -> None:

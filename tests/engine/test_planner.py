@@ -66,7 +66,7 @@ def test_no_path_continues_after_a_terminal_step() -> None:
     assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
 
 
-def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
+def test_a_plan_is_isolated_if_a_step_that_reads_files_of_clients_is() -> None:
     def step(*, isolated: bool) -> AnyConversion:
         return Conversion(PNG, PNG, lambda payload: payload, isolated=isolated)
 
@@ -80,7 +80,8 @@ def test_a_plan_is_isolated_if_one_of_its_steps_is() -> None:
     assert not planned(False, False, False, False, False).isolated
     assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
     assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
-    for number in range(5):
+    for number in range(4):
         plan = planned(*(number == other for other in range(5)))
         assert plan.isolated
         assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", isolated=True)
+    assert not planned(False, False, False, False, True).isolated  # only the result is read so

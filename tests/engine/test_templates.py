@@ -57,8 +57,8 @@ def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
     large = {"engine.mupdf", "plugins._web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
 
     assert most.isdisjoint(large)
-    for plan in _REGISTRY.catalogue():
-        assert plan.isolated or not plan.template
+    shared = [plan for plan in _REGISTRY.catalogue() if not plan.isolated]
+    assert {plan.target.name for plan in shared if plan.template} == {"pdf", "psd", "psb", "mp4", "webm"}
 
 
 def test_template_parts() -> None:
@@ -121,3 +121,20 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
     finally:
         await executor.close()
     assert executor.forkserver.pid is None
+
+
+async def test_jobs_of_an_account_share_a_process_of_each_template(tmp_path: Path) -> None:
+    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        used = []
+        for target in ("bmp", "pdf", "bmp", "pdf", "psd"):
+            await _convert(executor, tmp_path, "png", target)
+            used.append(executor.pool.idle[-1])
+        assert [worker.template for worker in used] == ["", "documents", "", "documents", "documents/psd"]
+        assert [worker.jobs for worker in used] == [2, 2, 2, 2, 1]
+
+        await _convert(executor, tmp_path, "pdf", "txt")  # reads a file of a client
+        assert {*executor.pool.idle} == {*used}
+    finally:
+        await executor.close()

@@ -210,7 +210,8 @@ def test_missing_packages_are_reported_and_their_formats_not_listed(folder: Path
     assert found["processes"]["jobs_per_process"] == 7
     assert {"pdf", "svg", "dng", "psd"} <= {*found["processes"]["isolated_inputs"]}
     assert not {"eps", "jpeg"} & {*found["processes"]["isolated_inputs"]}
-    assert {"pdf", "svg", "psd"} <= {*found["processes"]["isolated_outputs"]}
+    assert {"svg", "html", "txt"} <= {*found["processes"]["isolated_outputs"]}
+    assert "pdf" not in found["processes"]["isolated_outputs"]
 
 
 def test_a_port_out_of_range_is_refused(folder: Path) -> None:

@@ -40,12 +40,13 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
     assert "X-Warnings" not in server.convert(picture(), "webp").headers
 
 
-def test_risky_formats_are_isolated(servers: Servers, data_dir: Path) -> None:
+def test_risky_formats_are_read_in_a_process_of_their_own(servers: Servers, data_dir: Path) -> None:
     executor = RecordingExecutor()
     with servers.running(data_dir, executor) as server:
         for source, target in (("png", "webp"), ("png", "pdf"), ("pdf", "png"), ("svg", "png")):
             assert server.convert(sample(source), target).status_code == 500
-    assert [job.isolated for job in executor.jobs] == [False, True, True, True]
+    assert [job.isolated for job in executor.jobs] == [False, False, True, True]
+    assert [job.template for job in executor.jobs] == ["", "documents", "documents", "svg"]
 
 
 def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> None:
