@@ -120,15 +120,15 @@ async def _measure(
         convert = partial(run_job, executor, Job.of(plan), source)
         variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
         if pair in CODECS:
-            variants["codec"] = partial(repeat, partial(_call, plan, inputs[pair[0]]), seconds)
+            variants["codec"] = partial(repeat, partial(call_codec, plan, inputs[pair[0]]), seconds)
         rows.append(_row(pair, await interleaved(variants, rounds)))
     await executor.close()
     return rows
 
 
-async def _call(plan: Plan, data: bytes) -> None:
-    """Calls the codec of the plan's formats, with the default quality of convertd."""
-    options = {"quality": plan.options["quality"].default} if plan.target.lossy else {}
+async def call_codec(plan: Plan, data: bytes) -> None:
+    """Calls the codec of the plan's formats, with the default quality of convertd: that of the input if it has one."""
+    options = {"quality": plan.options["quality"].default or "keep"} if plan.target.lossy else {}
     CODECS[plan.source.name, plan.target.name](data, **options)
 
 

@@ -196,6 +196,14 @@ def test_every_input_can_be_made() -> None:
         assert registry.identify_content(content) == registry.formats[name]
 
 
+async def test_the_usual_call_of_each_codec_works() -> None:
+    registry = load_registry()
+    made = samples.inputs(registry, samples.TINY)
+
+    for source, target in pairs.CODECS:
+        await pairs.call_codec(registry.plan([registry.formats[source]], target), made[source])
+
+
 def test_cpu_time_includes_ended_children() -> None:
     with subprocess.Popen([sys.executable, "-c", _BUSY_CHILD], stdin=PIPE, stdout=PIPE) as process:
         assert process.stdin is not None
