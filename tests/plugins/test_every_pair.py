@@ -44,9 +44,10 @@ def test_pair(plan: Plan) -> None:
     result = pipeline.run(plan, [original])
 
     verify(_REGISTRY, plan, result.file)
-    if result.data == original:
-        assert plan.source == plan.target
-        return
+    for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
+        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
+    if plan.target.name == "icns" and result.data == original:
+        return  # Pillow does not read icons that are not square, which other writers leave out.
     reading = readers.read(plan.target.name, result.data)
 
     assert reading.size == pytest.approx(_expected_size(plan), abs=1)
@@ -55,8 +56,6 @@ def test_pair(plan: Plan) -> None:
     for index, expected in enumerate(COLORS):
         if not gray:
             _assert_like(_quadrant(reading, index), expected, exact=plan.source.name not in _RAW)
-    for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
-        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
 
 
 def _expected_size(plan: Plan) -> tuple[float, float]:
@@ -72,8 +71,8 @@ def _expected_size(plan: Plan) -> tuple[float, float]:
         return side, side
     if target in ("cur", "ico") and (is_page or source == "svg"):
         return 256, 256 * height / width
-    if source in ("cbz", "djvu") and target == "tiff":  # whose pages are one picture, which is kept
-        scale = 1.0
+    if source in ("cbz", "djvu") and target == "tiff":
+        scale = 1.0  # A page that is one picture keeps its pixels.
     elif source == "pcx" and target == "pdf":
         scale = 72 / _PCX_DPI
     elif source in _PAGES:

@@ -160,7 +160,7 @@ def _pfm() -> bytes:
 
 def _xbm() -> bytes:
     ink = quadrants().convert("1").tobytes("raw", "1;IR")
-    numbers = ",".join(f"0x{byte:02x}" for byte in ink)
+    numbers = ",\n".join(f"0x{byte:02x}" for byte in ink)
     return f"#define x_width {SIZE[0]}\n#define x_height {SIZE[1]}\nstatic char x_bits[] = {{{numbers}}};\n".encode()
 
 
