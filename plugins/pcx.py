@@ -50,8 +50,7 @@ class _Header(NamedTuple):
     def is_consistent(self) -> bool:
         """Whether the picture is of a known kind: bits of palette indexes in one or several planes, or 8 bits."""
         return (
-            self.mark == 0x0A
-            and self.version in _VERSIONS
+            self.version in _VERSIONS
             and self.encoding <= 1
             and (self.bits in (1, 2, 4) and self.planes in (1, 2, 3, 4) and self.bits * self.planes <= 8)
             | (self.bits == 8 and self.planes in (1, 3, 4))

@@ -57,7 +57,7 @@ class _Header(NamedTuple):
 
     @property
     def is_consistent(self) -> bool:
-        known = self.magic == _MAGIC and self.compressed <= 1 and self.size in (1, 2) and self.dimensions in (1, 2, 3)
+        known = self.compressed <= 1 and self.size in (1, 2) and self.dimensions in (1, 2, 3)
         return known and self.kind <= _PALETTE
 
 

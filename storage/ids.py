@@ -6,16 +6,16 @@ import string
 
 ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _LENGTH = 22  # base-62 characters: 130 bits
-# Four bytes become each character. The eight others are left out: they would make some characters likelier.
+# Four values of a byte stand for each character. The other eight are left out: they would make some likelier.
 _CHARACTERS = ALPHABET.encode() * 4
 _OTHERS = bytes(range(len(_CHARACTERS), 256))
-_SPARE = 32  # bytes, instead of those left out
+_SPARE = 32  # bytes that replace those left out
 
 
 def random_text(length: int) -> str:
     """Returns `length` random ASCII alphanumerics."""
-    random = secrets.token_bytes(2 * length + _SPARE)
-    return random.translate(_CHARACTERS + _OTHERS, _OTHERS)[:length].decode()
+    values = secrets.token_bytes(2 * length + _SPARE)
+    return values.translate(_CHARACTERS + _OTHERS, _OTHERS)[:length].decode()
 
 
 def new_id(kind: str) -> str:
