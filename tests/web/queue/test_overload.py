@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx
 import pytest
@@ -49,8 +48,7 @@ def full(crowded: tuple[Running, ExitStack]) -> Running:
     """A server with a full queue. It is filled again when queued requests have waited for too long."""
     server, waiting = crowded
     if not _one_more_is_refused(server, waiting):
-        waiting.close()
-        assert eventually(lambda: not server.work_files())
+        _empty(server, waiting)
         _fill(server, waiting)
     return server
 
@@ -119,25 +117,29 @@ def test_endless_bodies_are_cut_off(full: Running) -> None:
 def test_a_disconnect_during_a_refusal_leaves_nothing_behind(full: Running) -> None:
     before = len(full.work_files())
     for _ in range(20):
-        with full.connect() as connection:
+        with full.connect("127.0.0.7") as connection:
             connection.sendall(conversion_request(full.posting, bytes(MIB))[: MIB // 2])
     problem(_convert(full), 429, "rate_limit_exceeded")
     assert eventually(lambda: len(full.work_files()) <= before)
 
 
-def test_requests_count_once_their_bodies_have_arrived(servers: Servers, tmp_path: Path) -> None:
-    with (
-        servers.running(tmp_path, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
-        ExitStack() as waiting,
-    ):
-        request_bytes, before = conversion_request(server.posting, form(FILE, TARGET)), len(server.work_files())
-        arriving = [waiting.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
+def test_requests_count_once_their_bodies_have_arrived(crowded: tuple[Running, ExitStack]) -> None:
+    server, waiting = crowded
+    _empty(server, waiting)
+    request_bytes = conversion_request(server.posting, form(FILE, TARGET))
+    with ExitStack() as connections:
+        arriving = [connections.enter_context(server.connect("127.0.0.8")) for _ in range(_MOST)]
         for connection in arriving:
             connection.sendall(request_bytes[:-10])
-        assert eventually(lambda: len(server.work_files()) == before + _MOST)
+        assert eventually(lambda: len(server.work_files()) == _MOST)
         _fill(server, waiting)
         arriving[0].sendall(request_bytes[-10:])
         problem(parsed(read_response(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
+
+
+def _empty(server: Running, waiting: ExitStack) -> None:
+    waiting.close()
+    assert eventually(lambda: not server.work_files())
 
 
 def _fill(server: Running, waiting: ExitStack) -> None:
