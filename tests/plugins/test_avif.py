@@ -8,7 +8,7 @@ from io import BytesIO
 import imagecodecs
 import numpy as np
 import pytest
-from PIL import Image, ImageCms
+from PIL import Image
 
 from engine import Frame, Raster
 from engine.registry import load_registry
@@ -17,7 +17,7 @@ from tests.support.browser import running_browser
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import associations, box, boxes, edited, with_property
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, srgb_profile
 
 _REGISTRY = load_registry()
 _LOOP_COUNT = """async data => {
@@ -133,7 +133,7 @@ def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
 
 @pytest.mark.parametrize("source", ["L", "RGB"])
 def test_a_monochrome_picture_keeps_the_meaning_of_its_profile(source: str) -> None:
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     gray = photo((90, 60), "L")
     data = saved(gray.convert(source), "AVIF", subsampling="4:0:0", icc_profile=profile, quality=95)
 

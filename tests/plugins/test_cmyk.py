@@ -13,6 +13,7 @@ from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
+from tests.support.samples.rasters import srgb_profile
 
 _REGISTRY = load_registry()
 _SIZE = 48, 32
@@ -146,7 +147,7 @@ def test_lab_that_becomes_rgb_is_told() -> None:
 @pytest.mark.parametrize("space", ["keep", "srgb", "gray"])
 def test_other_colors_are_not_told(mode: str, space: str) -> None:
     image = Image.linear_gradient("L").convert(mode)
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
 
     for target in ("png", "bmp", "eps"):
         result = convert(saved(image, "PNG", icc_profile=profile), target, color_space=space)

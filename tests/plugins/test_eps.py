@@ -11,7 +11,7 @@ import pikepdf
 import pytest
 from numpy.typing import NDArray
 from pikepdf import Array, Dictionary, Name
-from PIL import Image, ImageCms
+from PIL import Image
 
 from engine import pipeline
 from engine.mupdf import pymupdf
@@ -21,7 +21,7 @@ from plugins._postscript import picture_program
 from tests.support.results import readers
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, saved
-from tests.support.samples.rasters import swapped_profile
+from tests.support.samples.rasters import srgb_profile, swapped_profile
 
 _REGISTRY = load_registry()
 _DRAWING = b"1 0 0 setrgbcolor 100 100 50 50 rectfill showpage\n"
@@ -323,7 +323,7 @@ def test_a_jpeg_is_embedded_with_unchanged_pixels(mode: str, progressive: bool) 
 
 
 def test_a_jpeg_in_srgb_is_embedded_and_one_with_another_profile_is_converted() -> None:
-    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    srgb = srgb_profile()
     photo = _photo("RGB")
     plain, in_srgb, swapped = (
         saved(photo, "JPEG", quality=90, icc_profile=profile) for profile in (None, srgb, swapped_profile())

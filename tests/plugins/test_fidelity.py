@@ -9,13 +9,13 @@ import pikepdf
 import pytest
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageOps
 
 from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import SIZE, quadrants, sample, saved
-from tests.support.samples.rasters import swapped_profile
+from tests.support.samples.rasters import srgb_profile, swapped_profile
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'
@@ -282,7 +282,7 @@ def test_an_avif_without_metadata_has_the_same_pixels_as_one_with_a_profile(mode
     drawn = quadrants((400, 300)).effect_spread(3).convert(mode)
     if mode == "RGBA":
         drawn.putalpha(Image.linear_gradient("L").resize(drawn.size))
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     plain, profiled = (convert(saved(drawn, "PNG", icc_profile=icc), "avif").data for icc in (None, profile))
     difference = np.asarray(opened(plain), float) - np.asarray(opened(profiled), float)
     assert abs(difference).mean() < 1

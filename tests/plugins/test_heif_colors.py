@@ -19,7 +19,7 @@ from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import edited, with_property
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, srgb_profile
 
 CodePoints: TypeAlias = tuple[int, int, int]
 """Primaries, transfer and matrix."""
@@ -161,7 +161,7 @@ def test_an_animation_has_the_colors_of_its_primary_picture(screenshots: Screens
 
 
 def test_a_profile_precedes_code_points() -> None:
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     data = edited(_avif(_PQ), with_property(b"colr", b"prof" + profile))
 
     png, codes = _convert(data, "png")

@@ -9,12 +9,13 @@ import imagecodecs
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image
 
 from engine import ConversionError, CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.formats import real_files
 from tests.support.samples.generated import boxed, jp2_box, saved
+from tests.support.samples.rasters import srgb_profile
 
 _RNG = np.random.default_rng(2000)
 _SRGB, _GRAY, _YCC, _CMYK = (b"\1\0\0" + struct.pack(">I", number) for number in (16, 17, 18, 12))
@@ -188,7 +189,7 @@ def test_inks_with_transparency_become_rgb_with_it(bits: int) -> None:
 def test_metadata_profile_and_resolution_stay() -> None:
     tags = Image.Exif()
     tags[271], tags[274] = "Maker", 6
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     picture = Image.fromarray(noise(3))
     source = saved(picture, "JPEG", quality=95, exif=tags, icc_profile=profile, dpi=(200, 100))
 
@@ -213,7 +214,7 @@ def test_the_orientation_of_exif_is_applied() -> None:
 
 
 def test_a_profile_gives_its_colors() -> None:
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
 
     data = boxed(codestream(noise(3)), colors=b"\2\0\0" + profile)
 

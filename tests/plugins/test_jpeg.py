@@ -8,7 +8,7 @@ import numpy as np
 import pikepdf
 import pytest
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageCms, JpegImagePlugin
+from PIL import ExifTags, Image, JpegImagePlugin
 
 from engine import CorruptInput, InvalidOption
 from engine.options import OptionValue
@@ -17,7 +17,7 @@ from plugins.jpeg import read_segments
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, photo
+from tests.support.samples.rasters import ink_profile, photo, srgb_profile
 
 _ROTATIONS = {90: 6, 180: 3}  # the EXIF orientations with the same effect
 _FLIPPED = 4  # vertically
@@ -266,7 +266,7 @@ def test_a_missing_component_is_refused() -> None:
 
 
 def test_the_profile_stays() -> None:
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     data = _jpeg(icc_profile=profile)
 
     for options in ({}, {"rotate": 90}, {"crop": "3,3,50,50"}):

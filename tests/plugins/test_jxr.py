@@ -8,12 +8,13 @@ import imagecodecs
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image
 
 from engine import CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.formats import real_files
 from tests.support.samples.generated import quadrants, saved
+from tests.support.samples.rasters import srgb_profile
 
 _RNG = np.random.default_rng(199)
 _FORMATS = bytes.fromhex("24c3dd6f034efe4bb1853d77768dc9")
@@ -147,7 +148,7 @@ def test_bilevel_is_gray() -> None:
 def test_metadata_profile_and_resolution_stay() -> None:
     tags = Image.Exif()
     tags[271] = "Maker"
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     source = saved(quadrants(), "JPEG", exif=tags, icc_profile=profile, dpi=(200, 100), xmp=b"<x:xmpmeta/>")
 
     data = convert(source, "jxr", metadata="all").data

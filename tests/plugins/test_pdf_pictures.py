@@ -9,7 +9,6 @@ import pytest
 import tifffile
 from pikepdf import Array, Dictionary, Name
 from PIL import Image
-from PIL.ImageCms import ImageCmsProfile, createProfile
 
 from engine import CorruptInput
 from engine.mupdf import pymupdf
@@ -17,11 +16,11 @@ from plugins._pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_pictures import jbig2
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, srgb_profile
 
 _PHOTO = photo((300, 200))
 _SIZE = (72.0, 48.0)  # points: 300 dpi
-_PROFILE = ImageCmsProfile(createProfile("sRGB")).tobytes()
+_PROFILE = srgb_profile()
 
 
 def _document(*pages: tuple[Image.Image, str]) -> bytes:

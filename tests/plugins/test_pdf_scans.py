@@ -9,13 +9,12 @@ import pikepdf
 import pytest
 import tifffile
 from numpy.typing import NDArray
-from PIL.ImageCms import ImageCmsProfile, createProfile
 
 from engine import CorruptInput
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, srgb_profile
 
 _PHOTO = photo((500, 330))
 _TEXT = _PHOTO.convert("L").point(lambda value: 255 * (value > 128)).convert("1")
@@ -186,7 +185,7 @@ def test_pages_of_all_kinds() -> None:
 
 
 def test_profiles_are_kept_once() -> None:
-    profile = ImageCmsProfile(createProfile("sRGB")).tobytes()
+    profile = srgb_profile()
     file = BytesIO()
     with tifffile.TiffWriter(file) as writer:
         for _ in range(3):

@@ -15,7 +15,7 @@ from engine.registry import load_registry
 from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, swapped_profile
 
 Chunk: TypeAlias = tuple[bytes, bytes]
 
@@ -43,11 +43,7 @@ def _clli(peak: int) -> Chunk:
 
 
 def _iccp() -> Chunk:
-    """A profile with red and green exchanged."""
-    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
-    red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
-    profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
-    return b"iCCP", b"ICC\0\0" + zlib.compress(profile)
+    return b"iCCP", b"ICC\0\0" + zlib.compress(swapped_profile())
 
 
 def _png(image: Image.Image, *chunks: Chunk, bits: int = 8) -> bytes:

@@ -14,9 +14,9 @@ from engine import CorruptInput, InvalidOption, OptionValue, UnknownFormat
 from plugins import _profiles, colors
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, photo, raster_of, swapped_profile
+from tests.support.samples.rasters import ink_profile, photo, raster_of, srgb_profile, swapped_profile
 
-_SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+_SRGB = srgb_profile()
 _INK = (Path(_profiles.__file__).parent / "_icc" / "ISOcoated_v2_300_bas.icc").read_bytes()
 
 

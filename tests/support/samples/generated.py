@@ -14,12 +14,13 @@ import numpy as np
 import OpenEXR
 import pillow_heif
 from numpy.typing import NDArray
-from PIL import Image, ImageCms
+from PIL import Image
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
 from tests.support.samples import books, psd_files
 from tests.support.samples.clips import clip
+from tests.support.samples.rasters import srgb_profile
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)
@@ -177,7 +178,7 @@ def _png() -> bytes:
 
 
 _MAKERS: dict[str, Callable[[], bytes]] = {
-    "icc": lambda: ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
+    "icc": srgb_profile,
     "avif": _pillow("AVIF", quality=90),
     "bmp": _pillow("BMP"),
     "cur": lambda: _ico().replace(b"\1", b"\2", 1),
@@ -249,6 +250,5 @@ def samples_with_traits() -> Iterator[tuple[str, bytes]]:
     yield "pages", saved(drawn, "TIFF", save_all=True, append_images=others)
     tags = Image.Exif()
     tags[0x010F], tags.get_ifd(0x8825)[1] = "Maker", "N"
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    parameters = {"exif": tags.tobytes(), "icc_profile": profile, "dpi": (200, 200)}
+    parameters = {"exif": tags.tobytes(), "icc_profile": srgb_profile(), "dpi": (200, 200)}
     yield "metadata", saved(drawn, "JPEG", quality=95, **parameters)

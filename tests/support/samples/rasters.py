@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,15 @@ def vips_image(image: Image.Image | DeepPixels) -> Any:
     return pyvips.Image.new_from_array(array)
 
 
+@cache
+def srgb_profile() -> bytes:
+    """A profile of sRGB. It is made once, because it contains the time at which it was made."""
+    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
 def swapped_profile() -> bytes:
     """A profile with red and green swapped, so that ignoring it changes the colors."""
-    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    profile = bytearray(srgb_profile())
     red, green = profile.find(b"rXYZ"), profile.find(b"gXYZ")
     profile[red : red + 4], profile[green : green + 4] = b"gXYZ", b"rXYZ"
     return bytes(profile)

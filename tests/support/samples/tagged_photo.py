@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from PIL import ImageCms
-
 from tests.support.samples.generated import quadrants
+from tests.support.samples.rasters import srgb_profile
 
 KEPT = {
     "Make": "Camera Maker",
@@ -88,8 +87,3 @@ def _write_photo(folder: Path) -> bytes:
     tags += ["-Orientation#=6", f"-ThumbnailImage<={preview}", "-MakerNoteUnknownText=maker note"]
     subprocess.run(["exiftool", "-q", "-overwrite_original", *tags, str(file)], check=True)
     return file.read_bytes()
-
-
-@cache
-def srgb_profile() -> bytes:
-    return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
