@@ -15,6 +15,7 @@ from web.services import email
 from web.services.email import Email, EmailQueue, OutboxTransport, SmtpTransport, verification_email
 
 TO = "person@example.test"
+_MAX_WAIT = 60.0  # seconds; servers wait for a shorter time
 
 
 class Stuck:
@@ -36,7 +37,7 @@ async def test_a_server_that_refuses_twice_and_then_accepts(caplog: pytest.LogCa
         queue = EmailQueue(SmtpTransport(server.url(), SENDER))
         queue.enqueue(sent)
         assert await asyncio.to_thread(eventually, lambda: bool(server.messages))
-        await queue.close()
+        await queue.close(_MAX_WAIT)
     assert server.tries == 3
     assert server.messages[0]["Message-ID"] == f"<{sent.id}@example.org>"
     assert [record.message for record in caplog.records if record.name == "convertd.email"] == ["email sent"]
@@ -47,7 +48,7 @@ async def test_a_dropped_email_is_logged_without_its_content(caplog: pytest.LogC
     with MailServer(refusals=9) as server:
         queue = EmailQueue(SmtpTransport(server.url(), SENDER))
         queue.enqueue(sent)
-        await queue.close()
+        await queue.close(_MAX_WAIT)
     assert server.tries == 3
     (record,) = caplog.records
     assert vars(record)["fields"] == {"email_id": sent.id, "reason": "SMTPDataError", "status": 451}
@@ -59,7 +60,7 @@ async def test_an_invalid_email_is_not_sent(caplog: pytest.LogCaptureFixture) ->
     with MailServer() as server:
         queue = EmailQueue(SmtpTransport(server.url(), SENDER))
         queue.enqueue(verification_email("a@b.test\r\nBcc: victim@example.test", LINK))
-        await queue.close()
+        await queue.close(_MAX_WAIT)
     assert server.tries == 0
     assert "victim" not in caplog.text
     assert caplog.records[0].message == "email not sent"
@@ -70,7 +71,7 @@ async def test_enqueue_returns_before_the_email_is_sent(tmp_path: Path) -> None:
     for _ in range(20):
         queue.enqueue(verification_email(TO, LINK))
     assert saved_emails(tmp_path) == []
-    await queue.close()
+    await queue.close(_MAX_WAIT)
     assert len(saved_emails(tmp_path)) == 20
 
 
@@ -81,7 +82,7 @@ async def test_closing_sends_queued_emails_without_retry_delays(monkeypatch: pyt
         queue.enqueue(verification_email(TO, LINK))
         assert await asyncio.to_thread(eventually, lambda: server.tries == 1)
         async with asyncio.timeout(10):
-            await queue.close()
+            await queue.close(_MAX_WAIT)
     assert len(server.messages) == 1
 
 
