@@ -99,7 +99,7 @@ async def _left(background: Releases, unreliable: UnreliableDatabase, account: P
 
 
 async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
-    url: str, account: Payer, monkeypatch: pytest.MonkeyPatch
+    url: str, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(releases, "WAIT", 0.1)
     end, impatient = threading.Event(), UnreliableDatabase(url, timeout=0.1)
@@ -111,7 +111,7 @@ async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
         await _settled(charges, impatient, account, away=0)
     end.set()
     await asyncio.gather(*slow, return_exceptions=True)
-    assert await _left(background, impatient, account) == 3
+    assert await _left(background, unreliable, account) == 3
     impatient.close()
 
 
