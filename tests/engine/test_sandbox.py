@@ -22,7 +22,6 @@ from plugins.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
 from tests.support.samples.pairs import plans_of_all_steps
-from tests.support.samples.shares import share
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -353,11 +352,11 @@ async def test_the_folder_of_a_job_is_removed_with_it(
     assert not _entries(searchable)
 
 
-async def test_every_step_runs_inside(started: Starter, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
     """All modules and files that steps need are loaded before the sandbox is applied, or allowed by it."""
     executor = await started("all")
 
-    for plan in share(_PLANS, pytestconfig, 2):
+    for plan in _PLANS:
         source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
         source.write_bytes(sample(plan.source.name))
         done = await run_files(executor, FileJob(Job.of(plan), [source], output))
