@@ -17,7 +17,8 @@ from tests.support.browser import running_browser
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import associations, box, boxes, edited, with_property
-from tests.support.samples.rasters import photo, srgb_profile
+from tests.support.samples.profiles import srgb_profile
+from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _LOOP_COUNT = """async data => {

@@ -13,7 +13,7 @@ from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 
 _REGISTRY = load_registry()
 _SIZE = 48, 32

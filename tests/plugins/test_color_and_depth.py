@@ -16,16 +16,8 @@ from plugins import colors, geometry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import (
-    only,
-    photo,
-    raster_of,
-    resize,
-    swapped_profile,
-    vips_image,
-    with_8_bits,
-    with_16_bits,
-)
+from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.rasters import only, photo, raster_of, resize, vips_image, with_8_bits, with_16_bits
 
 _ALL = TargetCapabilities(("L", "LA", "RGB", "RGBA"), deep_modes=("L", "LA", "RGB", "RGBA"), icc=True)
 

@@ -13,7 +13,7 @@ from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.exif_blocks import exif_block, read_tags
 from tests.support.samples.generated import quadrants, saved
-from tests.support.samples.rasters import swapped_profile
+from tests.support.samples.profiles import swapped_profile
 from tests.support.samples.tagged_photo import exiftool
 
 _SIZE = (64, 48)

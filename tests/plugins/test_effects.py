@@ -13,7 +13,8 @@ from engine import DeepPixels, Frame, OptionValues, Raster
 from plugins import effects
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import sample, saved
-from tests.support.samples.rasters import only, photo, raster_of, swapped_profile, vips_image, with_16_bits
+from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.rasters import only, photo, raster_of, vips_image, with_16_bits
 
 _LUMINANCE = np.array([[0.213, 0.715, 0.072]] * 3)
 

@@ -21,7 +21,7 @@ from plugins._postscript import picture_program
 from tests.support.results import readers
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, saved
-from tests.support.samples.rasters import srgb_profile, swapped_profile
+from tests.support.samples.profiles import srgb_profile, swapped_profile
 
 _REGISTRY = load_registry()
 _DRAWING = b"1 0 0 setrgbcolor 100 100 50 50 rectfill showpage\n"

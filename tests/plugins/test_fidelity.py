@@ -15,7 +15,7 @@ from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import SIZE, quadrants, sample, saved
-from tests.support.samples.rasters import srgb_profile, swapped_profile
+from tests.support.samples.profiles import srgb_profile, swapped_profile
 
 _REGISTRY = load_registry()
 _XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"/></x:xmpmeta>'

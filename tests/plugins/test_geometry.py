@@ -14,7 +14,8 @@ from plugins import colors, geometry
 from plugins._resampling import resample
 from plugins._sizes import Drawing, reduced_scale, scaled_size
 from tests.support.samples.generated import quadrants
-from tests.support.samples.rasters import only, photo, raster_of, resize, swapped_profile, vips_image, with_16_bits
+from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.rasters import only, photo, raster_of, resize, vips_image, with_16_bits
 
 Fit: TypeAlias = Literal["inside", "outside", "cover", "contain", "fill"]
 

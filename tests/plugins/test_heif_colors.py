@@ -19,7 +19,8 @@ from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import edited, with_property
-from tests.support.samples.rasters import photo, srgb_profile
+from tests.support.samples.profiles import srgb_profile
+from tests.support.samples.rasters import photo
 
 CodePoints: TypeAlias = tuple[int, int, int]
 """Primaries, transfer and matrix."""

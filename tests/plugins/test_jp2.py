@@ -15,7 +15,7 @@ from engine import ConversionError, CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.formats import real_files
 from tests.support.samples.generated import boxed, jp2_box, saved
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 
 _RNG = np.random.default_rng(2000)
 _SRGB, _GRAY, _YCC, _CMYK = (b"\1\0\0" + struct.pack(">I", number) for number in (16, 17, 18, 12))

@@ -17,7 +17,8 @@ from plugins.jpeg import read_segments
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, photo, srgb_profile
+from tests.support.samples.profiles import ink_profile, srgb_profile
+from tests.support.samples.rasters import photo
 
 _ROTATIONS = {90: 6, 180: 3}  # the EXIF orientations with the same effect
 _FLIPPED = 4  # vertically

@@ -20,7 +20,8 @@ from tests.support.results.conversions import codes, convert, opened
 from tests.support.results.readers import decode_jxl
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import quadrants, saved
-from tests.support.samples.rasters import ink_profile, only, photo, raster_of, swapped_profile, with_16_bits
+from tests.support.samples.profiles import ink_profile, swapped_profile
+from tests.support.samples.rasters import only, photo, raster_of, with_16_bits
 
 _REGISTRY = load_registry()
 _FILES = sorted((CORPUS.parent / "formats" / "jxl").glob("*.jxl"))

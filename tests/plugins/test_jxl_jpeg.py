@@ -18,7 +18,8 @@ from plugins.jpeg import filter_segments, read_segments
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, photo, swapped_profile
+from tests.support.samples.profiles import ink_profile, swapped_profile
+from tests.support.samples.rasters import photo
 
 _REGISTRY = load_registry()
 _BLOCK_OF_TABLES, _TABLE = 0xDB, 64  # a marker; entries

@@ -14,7 +14,7 @@ from engine import CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.formats import real_files
 from tests.support.samples.generated import quadrants, saved
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 
 _RNG = np.random.default_rng(199)
 _FORMATS = bytes.fromhex("24c3dd6f034efe4bb1853d77768dc9")

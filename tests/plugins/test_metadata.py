@@ -13,7 +13,7 @@ from plugins import geometry
 from plugins.metadata import filter_exif, filter_xmp, metadata
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.tagged_photo import (
     KEPT,
     PRIVATE,

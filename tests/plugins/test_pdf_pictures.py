@@ -16,7 +16,8 @@ from plugins._pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_pictures import jbig2
-from tests.support.samples.rasters import photo, srgb_profile
+from tests.support.samples.profiles import srgb_profile
+from tests.support.samples.rasters import photo
 
 _PHOTO = photo((300, 200))
 _SIZE = (72.0, 48.0)  # points: 300 dpi

@@ -14,7 +14,8 @@ from engine import CorruptInput
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo, srgb_profile
+from tests.support.samples.profiles import srgb_profile
+from tests.support.samples.rasters import photo
 
 _PHOTO = photo((500, 330))
 _TEXT = _PHOTO.convert("L").point(lambda value: 255 * (value > 128)).convert("1")

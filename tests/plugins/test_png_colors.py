@@ -15,7 +15,8 @@ from engine.registry import load_registry
 from tests.support.browser import Screenshots
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo, swapped_profile
+from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.rasters import photo
 
 Chunk: TypeAlias = tuple[bytes, bytes]
 

@@ -14,7 +14,8 @@ from engine import InvalidOption
 from engine.errors import ConversionError
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import photo, swapped_profile
+from tests.support.samples.profiles import swapped_profile
+from tests.support.samples.rasters import photo
 
 _PHOTO = saved(photo((320, 240)), "PNG")
 

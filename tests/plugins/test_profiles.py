@@ -14,7 +14,8 @@ from engine import CorruptInput, InvalidOption, OptionValue, UnknownFormat
 from plugins import _profiles, colors
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, photo, raster_of, srgb_profile, swapped_profile
+from tests.support.samples.profiles import ink_profile, srgb_profile, swapped_profile
+from tests.support.samples.rasters import photo, raster_of
 
 _SRGB = srgb_profile()
 _INK = (Path(_profiles.__file__).parent / "_icc" / "ISOcoated_v2_300_bas.icc").read_bytes()

@@ -19,6 +19,7 @@ from tests.support.results import readers
 from tests.support.results.conversions import codes, opened
 from tests.support.samples import psd_files
 from tests.support.samples.format_files import format_files
+from tests.support.samples.profiles import swapped_profile
 from tests.support.samples.psd_files import (
     CMYK,
     GRAY,
@@ -33,7 +34,7 @@ from tests.support.samples.psd_files import (
     planes,
     samples,
 )
-from tests.support.samples.rasters import photo, raster_of, swapped_profile, with_16_bits
+from tests.support.samples.rasters import photo, raster_of, with_16_bits
 
 _REGISTRY = load_registry()
 _PSD = _REGISTRY.formats["psd"]

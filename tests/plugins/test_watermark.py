@@ -15,7 +15,8 @@ from plugins._overlay import Layout, PictureMark
 from plugins._text_mark import TextMark
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.rasters import ink_profile, only, photo, raster_of, swapped_profile, vips_image, with_16_bits
+from tests.support.samples.profiles import ink_profile, swapped_profile
+from tests.support.samples.rasters import only, photo, raster_of, vips_image, with_16_bits
 
 _SIZE = (240, 160)
 

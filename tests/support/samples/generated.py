@@ -20,7 +20,7 @@ from psd_tools import PSDImage
 from engine.mupdf import pymupdf
 from tests.support.samples import books, psd_files
 from tests.support.samples.clips import clip
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.raw_samples import CAMERAS, raw_sample
 
 SIZE = (168, 120)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.samples.generated import quadrants
-from tests.support.samples.rasters import srgb_profile
+from tests.support.samples.profiles import srgb_profile
 
 KEPT = {
     "Make": "Camera Maker",
