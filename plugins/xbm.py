@@ -11,15 +11,22 @@ from plugins import _pillow, _samples
 
 MODULES = ("numpy", "PIL.XbmImagePlugin", "imagecodecs._cms")
 _MAX_HEADER = 4096  # bytes
-_HEADER = re.compile(
-    rb"\s*(?:/\*.*?\*/\s*)*#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s", re.DOTALL
-)
+_SIZE = re.compile(rb"#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s")
 _KIND = re.compile(rb"\b(char|short)\s")
 _NUMBER = re.compile(rb"0[xX]([0-9a-fA-F]{1,8})|(\d{1,9})")
 
 
+def _find_size(source: bytes) -> re.Match[bytes] | None:
+    """The width and height of an XBM, which follow only blanks and comments; None if it begins otherwise."""
+    head = source[:_MAX_HEADER]
+    rest = head.lstrip()
+    while rest.startswith(b"/*"):
+        rest = rest[2:].partition(b"*/")[2].lstrip()
+    return _SIZE.match(head, len(head) - len(rest))
+
+
 def _sniff(content: Content) -> int:
-    return 6 if _HEADER.match(content[:_MAX_HEADER]) else 0
+    return 6 if _find_size(content[:_MAX_HEADER]) else 0
 
 
 XBM = FileFormat("xbm", media_type="image/x-xbitmap", extensions=("xbm",), sniff=_sniff, bytes_per_pixel=0.6)
@@ -27,7 +34,7 @@ XBM = FileFormat("xbm", media_type="image/x-xbitmap", extensions=("xbm",), sniff
 
 @conversion(XBM, RASTER, memory=24)
 def decode(data: bytes) -> Raster:
-    header = _HEADER.match(data[:_MAX_HEADER])
+    header = _find_size(data)
     if header is None:
         raise CorruptInput("The header of the XBM is invalid.")
     width, height = int(header[1]), int(header[2])
