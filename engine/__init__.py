@@ -33,6 +33,7 @@ from engine.errors import TooLarge as TooLarge
 from engine.errors import UnknownFormat as UnknownFormat
 from engine.errors import UnsupportedConversion as UnsupportedConversion
 from engine.formats import Brands as Brands
+from engine.formats import Contains as Contains
 from engine.formats import Content as Content
 from engine.formats import FileFormat as FileFormat
 from engine.formats import Format as Format

@@ -2,10 +2,7 @@
 
 import json
 import logging
-import mmap
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain
@@ -13,9 +10,10 @@ from pathlib import Path
 
 from engine.auto_format import FORMATS, formats_of, without_formats
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
+from engine.detection import Detection, OpenFile, unrecognized
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.file_names import FILENAME
-from engine.formats import AnyFormat, Content, FileFormat, first_bytes
+from engine.formats import AnyFormat, Content, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
 from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of
 from engine.plugin_loader import Plugin, load_plugins
@@ -51,13 +49,13 @@ class Registry:
         self.options: dict[str, Option] = {FILENAME.name: FILENAME, FORMATS.name: FORMATS}
         self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
-        self._beginning_with = cache(self._find_beginning_with)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self._formats: dict[str, FileFormat] = {}
         self._transforms: list[AnyTransform] = []
         self.plugins = tuple(self._accept(plugin) for plugin in plugins)
         self.formats = dict(sorted(self._formats.items()))
+        self.detection = Detection(self.formats.values())
         self._aliases = {alias: fmt for fmt in self.formats.values() for alias in fmt.extensions}
         self._transforms.sort(key=lambda transform: transform.position)
         self._transformed: dict[AnyFormat, frozenset[str]] = {}
@@ -148,36 +146,24 @@ class Registry:
 
     def identify_descriptor(self, descriptor: int, filename: str = "") -> FileFormat:
         """Detects the format of an open file as `identify_content` does. Blocks."""
-        with open_content(descriptor) as content:
-            return self.identify_content(content, filename)
+        return self.identify_content(OpenFile(descriptor), filename)
 
     def identify_content(self, content: Content, filename: str = "") -> FileFormat:
-        """Detects the format of bytes: the longest signature match wins, then the extension of `filename`.
-
-        The extension alone decides on the formats of text.
+        """Detects the format of bytes as `Detection` does: a server leaves this to a sandboxed process.
 
         Raises UnknownFormat, reason `empty_file` or `unrecognized`.
         """
-        if len(content) == 0:
-            raise UnknownFormat("The file is empty.", reason="empty_file")
-        extension = Path(filename).suffix[1:].lower()
-        best, best_rank = None, (0, True)
-        for fmt in self._beginning_with(content[:1][0]):
-            try:
-                rank = fmt.match(content, extension)
-            except Exception as error:
-                names = ", ".join(plugin.name for plugin in self.plugins if fmt in plugin.reads)
-                log.error("plugin %s fails to detect %s: %s: %s", names, fmt, type(error).__name__, error)
-                continue
-            if rank > best_rank:
-                best, best_rank = fmt, rank
-        if best is None:
-            raise UnknownFormat("The content of the file matches no supported format.")
-        return best
+        found, errors = self.detection.read(content, filename)
+        for name, error in errors.items():
+            log.error("plugin %s fails to detect %s: %s", self.plugin_reading(name).name, name, error)
+        if found is None:
+            raise unrecognized()
+        return found
 
-    def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
-        """The formats whose files can begin with this byte, and all formats of text. `_beginning_with` caches them."""
-        return tuple(fmt for fmt in self.formats.values() if fmt.text_extensions or byte in first_bytes(fmt.sniff))
+    def plugin_reading(self, format: str) -> Plugin:
+        """The plugin that declares the format of this name."""
+        fmt = self.formats[format]
+        return next(plugin for plugin in self.plugins if fmt in (*plugin.reads, *plugin.writes))
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
         """Returns the values of options as `validate_options` does, for any of this registry's options."""
@@ -380,16 +366,6 @@ class Registry:
 def _text_of(value: OptionValue) -> str:
     """The value of an option for people."""
     return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
-
-
-@contextmanager
-def open_content(descriptor: int) -> Iterator[Content]:
-    """The content of an open file, which is read when it is sliced."""
-    if os.fstat(descriptor).st_size == 0:  # an empty file cannot be mapped
-        yield b""
-        return
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-        yield content
 
 
 @cache

@@ -1,9 +1,10 @@
 """The root element of markup files, which identifies their format, and limits on their elements."""
 
+import codecs
 import re
 from collections.abc import Mapping
 
-from engine import TooLarge
+from engine import Signature, Sniffer, TooLarge
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
@@ -12,6 +13,12 @@ _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 _NAME = re.compile(r"<(?:[\w-]+:)?([\w-]+)[\s/>]")
+
+
+def in_markup(sniff: Sniffer) -> Sniffer:
+    """A sniffer that is called for files that begin as markup: with an element, blanks or a byte order mark."""
+    starts = (b"<", b" ", b"\t", b"\r", b"\n", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return Signature((0, starts), then=sniff)
 
 
 def root_name(head: bytes) -> str | None:

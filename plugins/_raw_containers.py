@@ -13,7 +13,6 @@ from plugins import _exif, _heif_boxes, _pillow, _tiff_tags
 _SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
 _TIFF = (b"II*\0", b"MM\0*")
 _FUJI, _MINOLTA = b"FUJIFILM", b"\0MRM"
-_CR3 = 12  # the score of a major brand, as of other formats with boxes
 _CANON_UUID, _XMP_UUID = (
     bytes.fromhex(text) for text in ("85c0b687820f11e08111f4ce462b6a48", "be7acfcb97a942e89c71999491e3afac")
 )
@@ -92,7 +91,7 @@ def is_scan(directories: list[_tiff_tags.Directory]) -> bool:
 def _formats() -> Iterator[FileFormat]:
     sniffers: dict[tuple[str, str], list[Sniffer]] = {
         ("cr2", "image/x-canon-cr2"): [Signature((0, b"II*\0"), (8, b"CR\x02"))],
-        ("cr3", "image/x-canon-cr3"): [Signature((4, b"ftypcrx "), then=lambda _: _CR3)],
+        ("cr3", "image/x-canon-cr3"): [Signature((4, b"ftypcrx "))],
         ("crw", "image/x-canon-crw"): [Signature((0, b"II"), (6, b"HEAPCCDR"))],
         ("dng", "image/x-adobe-dng"): [_in_tiff(_sniff_dng)],
         ("raf", "image/x-fuji-raf"): [Signature((0, b"FUJIFILMCCD-RAW"))],

@@ -81,7 +81,7 @@ At = Annotated[
 
 
 def _sniff_brand(*brands: bytes) -> Sniffer:
-    return lambda content: 8 if content[4:8] == b"ftyp" and content[8:12] in brands else 0
+    return Signature((4, b"ftyp"), (8, brands))
 
 
 def _sniff_webm(content: Content) -> int:

@@ -18,7 +18,7 @@ from engine import (
 )
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
 from plugins import _zip
-from plugins._markup import root_name
+from plugins._markup import in_markup, root_name
 from plugins._paper import MARGIN, Paper
 from plugins.html import HTML
 from plugins.txt import TXT
@@ -70,7 +70,7 @@ FB2 = FileFormat(
     "fb2",
     media_type="application/x-fictionbook+xml",
     extensions=("fb2",),
-    sniff=lambda content: 11 if root_name(content[:_HEAD]) == "FictionBook" else 0,
+    sniff=in_markup(lambda content: 11 if root_name(content[:_HEAD]) == "FictionBook" else 0),
 )
 MOBI = FileFormat(
     "mobi",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, conversion, hookimpl
+from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, Signature, any_of, conversion, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
 from plugins import _programs, _zip, pdf_scans
-from plugins._markup import root_name
+from plugins._markup import in_markup, root_name
 
 if TYPE_CHECKING:
     import pymupdf
@@ -17,9 +17,7 @@ _LIBRARIES = ("libpango-1.0.so.0", "libpangoft2-1.0.so.0", "libharfbuzz-subset.s
 
 
 def _sniff(content: Content) -> int:
-    """15 if the document type or the root element is html, or for an archive with index.html; otherwise 0."""
-    if content[: len(_zip.SIGNATURE)] == _zip.SIGNATURE:
-        return 15 if "index.html" in _zip.names(content) else 0
+    """15 if the document type or the root element is html; otherwise 0."""
     head = content[:_HEAD]
     start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     return 15 if start.startswith(b"<!doctype html") or (root_name(head) or "").lower() == "html" else 0
@@ -29,7 +27,10 @@ HTML = FileFormat(
     "html",
     media_type="text/html",
     extensions=("html", "htm", "xhtml"),
-    sniff=_sniff,
+    sniff=any_of(
+        in_markup(_sniff),
+        Signature((0, _zip.SIGNATURE), then=lambda content: 15 if "index.html" in _zip.names(content) else 0),
+    ),
     text_extensions=("html", "htm", "xhtml"),
     paged=True,
 )

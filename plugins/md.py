@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Loss, conversion, decode_text, hookimpl
+from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Loss, any_of, conversion, decode_text, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
 from plugins import html
 from plugins.html import HTML, PANGO
@@ -30,7 +30,7 @@ MD = FileFormat(
     "md",
     media_type="text/markdown",
     extensions=("md", "markdown"),
-    sniff=lambda _content: 0,  # nothing in Markdown marks it
+    sniff=any_of(),  # nothing in Markdown marks it
     text_extensions=("md", "markdown"),
     paged=True,
 )

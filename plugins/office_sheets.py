@@ -6,7 +6,7 @@ from collections import Counter
 from io import StringIO
 from itertools import islice
 
-from engine import AnyConversion, FileFormat, TooLarge, decode_text, hookimpl
+from engine import AnyConversion, FileFormat, TooLarge, any_of, decode_text, hookimpl
 from plugins import _office
 from plugins._libreoffice import LIBREOFFICE, Filter
 
@@ -28,9 +28,7 @@ ODS = FileFormat(
     extensions=("ods", "ots"),
     sniff=_office.sniff_opendocument("spreadsheet"),
 )
-CSV = FileFormat(
-    "csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=lambda _content: 0
-)
+CSV = FileFormat("csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=any_of())
 _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
 _WRITING = f"{_READING},,0,false,true"  # values as they are shown
 _SEPARATORS = "\t;|,"  # the first wins among equally frequent ones

@@ -13,7 +13,7 @@ from engine import (
     DOCUMENT,
     MAX_FRAMES,
     RASTER,
-    Content,
+    Contains,
     CorruptInput,
     FidelityWarning,
     FileFormat,
@@ -21,10 +21,12 @@ from engine import (
     Loss,
     PageRanges,
     Raster,
+    Signature,
     Size,
     TargetCapabilities,
     TooLarge,
     UnknownFormat,
+    any_of,
     check_size,
     conversion,
     ends_with,
@@ -50,18 +52,11 @@ if TYPE_CHECKING:
 _HEADER = b"%PDF-"
 
 
-def _sniff(content: Content) -> int:
-    """5 for the header at the start, 1 within the first KiB, where readers accept it but other formats may have it."""
-    if content[:5] == _HEADER:
-        return 5
-    return 1 if _HEADER in content[:1024] else 0
-
-
 PDF = FileFormat(
     "pdf",
     media_type="application/pdf",
     extensions=("pdf", "ai"),
-    sniff=_sniff,
+    sniff=any_of(Signature((0, _HEADER)), Contains(_HEADER, 1024)),  # where readers accept it, but so may other formats
     paged=True,
     is_complete=ends_with(b"%%EOF"),
 )

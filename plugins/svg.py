@@ -12,28 +12,27 @@ from engine import (
     Loss,
     Origin,
     Raster,
+    Signature,
     Size,
+    any_of,
     check_size,
     conversion,
     ends_with,
 )
 from engine.option_types import Dpi
 from plugins import _pillow, _png_encoder, jpeg, webp
-from plugins._markup import root_name
+from plugins._markup import in_markup, root_name
 from plugins._sizes import Drawing, scaled_size
-from plugins._svg import decompress
+from plugins._svg import GZIP, decompress
 from plugins.png import PNG
 
 MODULES = ("plugins._svg.document", *_png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
 TEMPLATE = "svg"
 _HEAD = 65_536  # bytes within which the root element must begin
-_FIRST_BYTES = (b"<", b"\x1f", b"\xef", b"\xff", b"\xfe", b" ", b"\t", b"\r", b"\n")  # markup, gzip, byte order marks
 
 
 def _sniff(content: Content) -> int:
     """4 if the root element, after declarations and comments, is svg; otherwise 0."""
-    if content[:1] not in _FIRST_BYTES:
-        return 0
     try:
         head = decompress(content[:_HEAD], _HEAD)
     except zlib.error:
@@ -42,7 +41,11 @@ def _sniff(content: Content) -> int:
 
 
 SVG = FileFormat(
-    "svg", media_type="image/svg+xml", extensions=("svg", "svgz"), sniff=_sniff, is_complete=ends_with(b"</svg>")
+    "svg",
+    media_type="image/svg+xml",
+    extensions=("svg", "svgz"),
+    sniff=any_of(in_markup(_sniff), Signature((0, GZIP), then=_sniff)),
+    is_complete=ends_with(b"</svg>"),
 )
 
 

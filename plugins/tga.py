@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
 from plugins import _pillow, _samples
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _NO_ALPHA = (0, 1, 2)  # values of it; 2: the data is to be kept, but is no alph
 _ALPHA, _PREMULTIPLIED = 3, 4
 _PALETTE, _COLORS, _GRAY, _COMPRESSED = 1, 2, 3, 8  # types of pictures; the last is added
 _DEPTHS = {_PALETTE: (8, 15, 16), _COLORS: (15, 16, 24, 32), _GRAY: (1, 8, 16)}  # bits per pixel by type
+_KINDS = tuple(bytes([kind | packed]) for kind in _DEPTHS for packed in (0, _COMPRESSED))
 _ENTRY_DEPTHS = (15, 16, 24, 32)  # bits per color of a palette
 _MAX_ALPHA_BITS = 8
 _FROM_RIGHT, _FROM_TOP, _INTERLEAVED = 0x10, 0x20, 0xC0  # flags
@@ -93,7 +94,7 @@ TGA = FileFormat(
     "tga",
     media_type="image/x-tga",
     extensions=("tga", "icb", "vda", "vst", "targa"),
-    sniff=_sniff,
+    sniff=Signature((2, _KINDS), then=_sniff),
     bytes_per_pixel=0.3,
 )
 

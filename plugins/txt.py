@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, FileFormat, Loss, conversion
+from engine import DOCUMENT, FileFormat, Loss, any_of, conversion
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
 from plugins._paper import MARGIN, Paper
 
@@ -19,7 +19,7 @@ TXT = FileFormat(
     "txt",
     media_type="text/plain",
     extensions=("txt", "text", "log"),
-    sniff=lambda _content: 0,  # nothing in a text marks it
+    sniff=any_of(),  # nothing in a text marks it
     text_extensions=("", "txt", "text", "log"),
     paged=True,
 )

@@ -6,11 +6,12 @@ import re
 
 from PIL import Image, ImageChops
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, TargetCapabilities, conversion
+from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
 from plugins import _pillow, _samples
 
 MODULES = ("numpy", "PIL.XbmImagePlugin", "imagecodecs._cms")
 _MAX_HEADER = 4096  # bytes
+_STARTS = (b"#define", b"/*", b" ", b"\t", b"\n", b"\r", b"\v", b"\f")
 _SIZE = re.compile(rb"#define\s+\S*width\s+(\d{1,9})\s+#define\s+\S*height\s+(\d{1,9})\s")
 _KIND = re.compile(rb"\b(char|short)\s")
 _NUMBER = re.compile(rb"0[xX]([0-9a-fA-F]{1,8})|(\d{1,9})")
@@ -29,7 +30,13 @@ def _sniff(content: Content) -> int:
     return 6 if _find_size(content[:_MAX_HEADER]) else 0
 
 
-XBM = FileFormat("xbm", media_type="image/x-xbitmap", extensions=("xbm",), sniff=_sniff, bytes_per_pixel=0.6)
+XBM = FileFormat(
+    "xbm",
+    media_type="image/x-xbitmap",
+    extensions=("xbm",),
+    sniff=Signature((0, _STARTS), then=_sniff),
+    bytes_per_pixel=0.6,
+)
 
 
 @conversion(XBM, RASTER, memory=24)

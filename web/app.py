@@ -20,7 +20,7 @@ from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage.tables import accounts
-from web.executor_setup import open_blobs, server_executor, start_local_executor
+from web.executor_setup import file_detector, open_blobs, server_executor, start_local_executor
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
@@ -71,8 +71,10 @@ def assemble(
     def openapi() -> dict[str, Any]:
         return document(documented_operations(registry), registry, settings.base_url)
 
+    detector = file_detector(settings, registry, executor)
     on_files = executor if isinstance(executor, FileExecutor) else DescriptorExecutor(executor)
-    return Services(settings, registry, on_files, open_blobs(settings), openapi, cluster, process or ServerProcess())
+    blobs, process = open_blobs(settings), process or ServerProcess()
+    return Services(settings, registry, on_files, detector, blobs, openapi, cluster, process)
 
 
 @asynccontextmanager

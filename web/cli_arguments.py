@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine import FileFormat
+from engine import FileFormat, any_of
 from engine.auto_format import AUTO
 
-AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=lambda _content: 0)
+AUTO_FORMAT = FileFormat(AUTO, media_type="", extensions=(AUTO,), sniff=any_of())
 """The smallest of several formats."""
 
-CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=lambda _content: 0)
+CHOSEN_LATER = FileFormat("result", media_type="", extensions=("result",), sniff=any_of())
 """The format or formats that the options `outputs` and `preset` determine."""
 
 

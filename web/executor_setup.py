@@ -11,6 +11,7 @@ from config.settings import Settings, SettingsError
 from engine import sandbox
 from engine.errors import ConversionError
 from engine.executor import LocalExecutor
+from engine.executor.detector import Detector
 from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
@@ -65,6 +66,18 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
     refuse_pickles()
     blobs = open_blobs(settings, durable=False)  # a job ends with its server
     return ClusterExecutor(settings.cluster, Installation.of(registry), blobs)
+
+
+def file_detector(settings: Settings, registry: Registry, executor: object) -> Detector:
+    """Returns what identifies the files of a server, in processes of its executor if that runs jobs on this machine.
+
+    Otherwise it has a fork server with no modules of jobs, which starts with the first file that needs it.
+    """
+    if isinstance(executor, LocalExecutor):
+        return Detector(registry, executor.pool)
+    folder = settings.data_dir.absolute() / "workers"
+    own = local_executor(settings, 0, folder, modules=("engine.detection",))
+    return Detector(registry, own.pool, owns_pool=True)
 
 
 def local_executor(

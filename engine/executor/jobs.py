@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, is_dataclass
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -131,8 +131,19 @@ class JobResult:
     seconds: Seconds = 0.0
 
 
+@dataclass(frozen=True)
+class Identification:
+    """The task to find the format of a file by its content and its name, without the named formats.
+
+    It has two descriptors: the file, and a file in which each line is the format whose sniffer was called next.
+    """
+
+    filename: str
+    without: tuple[str, ...] = ()
+
+
 class Request(NamedTuple):
-    """A message to a worker process: a job of an account, as names and values without paths.
+    """A message to a worker process: a job of an account, as names and values without paths, or an identification.
 
     A request without a `job` asks for a sandbox self-test. The process ends after a `final` request.
     """
@@ -140,7 +151,7 @@ class Request(NamedTuple):
     account: str
     limits: JobLimits
     final: bool
-    job: Job | None = None
+    job: Job | Identification | None = None
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""
@@ -162,6 +173,11 @@ def result_reply(result: JobResult, *, reusable: bool) -> bytes:
 
 def error_reply(error: ConversionError) -> bytes:
     return _reply({"error": {**error.as_json(), "cause": error.cause}})
+
+
+def identified_reply(format: str | None, errors: Mapping[str, str], *, reusable: bool) -> bytes:
+    """Returns the message for a format, or None, and the errors of sniffers. `reusable` is as for a result."""
+    return _reply({"identified": {"format": format, "errors": errors}, "reusable": reusable})
 
 
 def report_reply(report: SandboxReport) -> bytes:
@@ -207,10 +223,19 @@ class _ErrorValues:
 
 
 @dataclass(frozen=True)
+class Identified:
+    """The name of a format, None for an unknown one, and the errors of sniffers by the names of their formats."""
+
+    format: Text | None
+    errors: dict[Text, Text]
+
+
+@dataclass(frozen=True)
 class _Reply:
-    """A reply, which has a result, an error or a report."""
+    """A reply, which has a result, a format, an error or a report."""
 
     result: JobResult | None = None
+    identified: Identified | None = None
     error: _ErrorValues | None = None
     report: SandboxReport | None = None
     reusable: bool = False
@@ -248,6 +273,14 @@ def parse_result(message: bytes) -> tuple[JobResult, bool]:
     if reply.result is None:
         raise _unreadable()
     return reply.result, reply.reusable
+
+
+def parse_identified(message: bytes) -> tuple[Identified, bool]:
+    """Returns what a process has found out about a file, and whether it can be used again. Raises UnreadableReply."""
+    reply = _parse(message)
+    if reply.identified is None:
+        raise _unreadable()
+    return reply.identified, reply.reusable
 
 
 def parse_report(message: bytes) -> SandboxReport:

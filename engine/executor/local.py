@@ -29,7 +29,9 @@ from engine.registry import load_registry
 JOBS_PER_PROCESS = 1000
 """The default number of jobs of an account that a worker process runs."""
 
-_ATTEMPTS = 5  # worker processes that are tried until one starts the job
+ATTEMPTS = 5
+"""Worker processes that are tried until one starts a job."""
+
 _EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
 _ARENA_MAX = -8  # the parameter of mallopt that MALLOC_ARENA_MAX sets when a process starts
 
@@ -151,7 +153,7 @@ class LocalExecutor:
         *,
         pool: WorkerPool | SingleWorker | None = None,
     ) -> None:
-        self._pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
+        self.pool = pool or WorkerPool(ForkServer(layers), workers, jobs_per_process)
         self._slots = asyncio.Semaphore(workers)
 
     async def start(self) -> None:
@@ -159,11 +161,11 @@ class LocalExecutor:
 
         Raises ExecutorUnavailable.
         """
-        await self._pool.start()
+        await self.pool.start()
 
     async def close(self) -> None:
         """Ends all processes."""
-        await self._pool.close()
+        await self.pool.close()
 
     async def run(
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
@@ -184,14 +186,14 @@ class LocalExecutor:
 
     async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits, time: JobTime) -> JobResult:
         output = descriptors[-1]
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)
-            with suppress(_NotStarted):
-                async with self._pool.worker(account, isolated=job.isolated, template=job.template) as worker:
+            with suppress(NotStarted):
+                async with self.pool.worker(account, isolated=job.isolated, template=job.template) as worker:
                     time.begin()
                     request = Request(account, limits, worker.final, job)
-                    result, reusable = jobs.parse_result(await _request(worker, request, descriptors))
+                    result, reusable = jobs.parse_result(await send_request(worker, request, descriptors))
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
@@ -205,21 +207,21 @@ class LocalExecutor:
         async with (
             self._slots,
             JobTime(limits.seconds).limited(),
-            self._pool.worker("", isolated=True) as worker,
+            self.pool.worker("", isolated=True) as worker,
         ):
-            return jobs.parse_report(await _request(worker, Request("", limits, final=True), []))
+            return jobs.parse_report(await send_request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
         """Returns whether a process waits for a job, or one can be started."""
-        return await self._pool.ready()
+        return await self.pool.ready()
 
 
-class _NotStarted(Exception):
+class NotStarted(Exception):
     """The worker process ended before it read a file of the job, so that another can run the job."""
 
 
-async def _request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
-    """Returns the worker's reply. Raises ConversionError if it ends without one, and _NotStarted."""
+async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
+    """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted."""
     process, limits = worker.process, request.limits
     quota = QuotaWatch(process.pid, process.folder, limits, worker.initial[0], process.kill)
     reply = b""
@@ -231,7 +233,7 @@ async def _request(worker: Worker, request: Request, descriptors: list[int]) -> 
         if not reply:
             # The process reads through the same open files, so their offsets are shared.
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
-                raise _NotStarted
+                raise NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
             raise quota.error or jobs.exit_error(exitcode)
         return reply

@@ -17,9 +17,10 @@ from functools import partial
 from typing import IO, NamedTuple, NoReturn
 
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
+from engine.detection import OpenFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
 from engine.executor import jobs
-from engine.executor.jobs import Job, JobLimits, JobOutput, JobResult, Request
+from engine.executor.jobs import Identification, Job, JobLimits, JobOutput, JobResult, Request
 from engine.executor.result_files import ResultWriter, page_name
 from engine.executor.several import PlannedOutput, heaviest, plan_outputs, write_outputs
 from engine.media import Raster
@@ -102,9 +103,12 @@ class Worker:
             if request.job is None:
                 self._forbid_programs()
                 return jobs.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
+            if isinstance(request.job, Identification):
+                self._forbid_programs()
+                found, errors = identify(request.job, *descriptors)
+                return jobs.identified_reply(found, errors, reusable=self._is_reusable(request))
             result = self._run(request.job, descriptors, limit_memory)
-            reusable = not request.final and self._initial is not None and self._initial.is_unchanged()
-            return jobs.result_reply(result, reusable=reusable)
+            return jobs.result_reply(result, reusable=self._is_reusable(request))
         except ConversionError as error:
             return jobs.error_reply(error)
         except MemoryError:
@@ -113,6 +117,9 @@ class Worker:
             failure = _failure(error, request.limits)
             failure.__cause__ = error
             return jobs.error_reply(failure)
+
+    def _is_reusable(self, request: Request) -> bool:
+        return not request.final and self._initial is not None and self._initial.is_unchanged()
 
     def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
         registry = load_registry()
@@ -267,6 +274,15 @@ def _peak_pixels(payloads: Sequence[object]) -> int | None:
     peaks = [payload.peak_pixels for payload in payloads if isinstance(payload, Raster)]
     known = [peak for peak in peaks if peak is not None]
     return max(known) if known and len(known) == len(peaks) else None
+
+
+def identify(task: Identification, source: int, progress: int) -> tuple[str | None, dict[str, str]]:
+    """Returns the name of a file's format, None if there is none, and the errors of sniffers. Closes both files."""
+    with os.fdopen(source, "rb", buffering=0), os.fdopen(progress, "wb", buffering=0) as names:
+        found, errors = load_registry().detection.read(
+            OpenFile(source), task.filename, task.without, lambda fmt: names.write(f"{fmt}\n".encode())
+        )
+    return None if found is None else found.name, errors
 
 
 def foresee(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> JobResult:

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from engine import ConversionError, InvalidOption
+from engine import ConversionError, InvalidOption, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor.detector import Detector
+from engine.executor.local import SingleWorker
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.generated import sample
@@ -110,7 +112,7 @@ def test_forms(fuzz_seconds: float) -> None:
                 ("output_format",),
                 max_file_size=1 << 20,
                 create_file=lambda: work_files.create("account"),
-                registry=_REGISTRY,
+                detector=Detector(_REGISTRY, SingleWorker(sandbox.LAYERS, ())),
             )
             try:
                 asyncio.run(feed(reader, body, size))

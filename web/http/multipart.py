@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
 
-from engine.registry import Registry
+from engine.executor.detector import Detector
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.field_types import check_known
 from web.api.operations import FileField
@@ -93,10 +93,10 @@ class MultipartBody:
         max_file_size: int,
         length: int = 0,
         create_file: CreateFile,
-        registry: Registry,
+        detector: Detector,
     ) -> None:
         self._create_file = create_file
-        self._registry = registry
+        self._detector = detector
         self._file_fields = [name for field in files for name in field.names]
         self._may_be_text = [name for field in files for name in field.names if field.or_text]
         self._known = frozenset((*self._file_fields, *texts))
@@ -136,7 +136,7 @@ class MultipartBody:
         if self._parser.state == MultipartState.END and not was_complete:
             for part in self._files:
                 part.check()
-                self._uploads.append((part.field, await identified(self._registry, part.file, part.filename)))
+                self._uploads.append((part.field, await identified(self._detector, part.file, part.filename)))
 
     def close(self) -> None:
         """Closes the files."""

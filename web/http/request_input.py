@@ -164,7 +164,7 @@ class RequestInput:
             max_file_size=account.tier.max_file_size,
             length=length,
             create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
-            registry=services.registry,
+            detector=services.detector,
         )
 
     def check_query(self, operation: Operation) -> None:

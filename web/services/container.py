@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from config.pricing import MIB
 from config.settings import Settings, is_loopback
+from engine.executor.detector import Detector
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database
@@ -59,12 +60,13 @@ class Services:
         settings: Settings,
         registry: Registry,
         executor: FileExecutor,
+        detector: Detector,
         blobs: BlobStore,
         make_openapi: MakeOpenApi,
         cluster: ReadState | None,
         process: ServerProcess,
     ) -> None:
-        self.settings, self.registry, self.process = settings, registry, process
+        self.settings, self.registry, self.detector, self.process = settings, registry, detector, process
         folder = process.folder(settings.data_dir.absolute())
         self.work_files = _open_work_files(folder / "jobs", settings, process)
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
@@ -104,7 +106,7 @@ class Services:
         database, registry, metrics, settings = self.database, self.registry, self.metrics, self.settings
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
-        self.remote_files = RemoteFiles(self.outgoing, self.work_files, registry, metrics.remote_files)
+        self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
         further_files = FurtherFiles(files, self.work_files, registry)
         used = self.job_queue, self.charges, idempotency, files, self.remote_files, further_files
         self.conversions = Conversions(registry, executor, *used, metrics)
@@ -118,10 +120,13 @@ class Services:
         self.job_runner = JobRunner(database, owner, self.job_queue, self.jobs, requests, *conversions, metrics.jobs)
 
     async def close(self) -> None:
-        """Closes the connections to the payment provider, Redis and the database, when no request uses them."""
+        """Closes the connections to the payment provider, Redis and the database, when no request uses them.
+
+        Ends the processes that find the formats of files, if the executor does not have them.
+        """
         self.outgoing.close()
         closing = (self.payments.checkout.close(), self.limiter.close(), asyncio.to_thread(self.database.close))
-        await complete(*closing)
+        await complete(*closing, self.detector.close())
 
     async def documents(self) -> ApiDocuments:
         """Returns the documents that describe the API. They are made when they are first needed."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.executor import JobOutput
+from engine.executor.detector import Detector
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
-from engine.registry import Registry
 from storage.descriptors import run_in_thread
 from storage.tables.files import File
 from web.metrics.conversions import RequestContext
@@ -45,16 +45,17 @@ class Upload:
         return self.identified
 
 
-async def identified(registry: Registry, file: WorkFile, filename: str, *, fetched: bool = False) -> Upload:
+async def identified(detector: Detector, file: WorkFile, filename: str, *, fetched: bool = False) -> Upload:
     """Returns a complete file with its format. `filename` is untrusted. Raises RateLimited and NoSpace."""
-    found: FileFormat | Exception
+    found: FileFormat | Exception | None
     if not file.in_memory:
         await file.flush()
     try:
         if file.in_memory:
-            found = registry.identify_content(file.read(), filename)
+            found = detector.compare(file.descriptor, filename)
         else:
-            found = await run_in_thread(file.descriptor, registry.identify_descriptor, filename)
+            found = await run_in_thread(file.descriptor, detector.compare, filename)
+        found = found or await detector.read(file.descriptor, filename)
     except Exception as error:
         found = error
     return Upload(file, filename, file.size, found, fetched)

@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 import httpx
 
 from engine.errors import ConversionError
+from engine.executor.detector import Detector
 from engine.outcome import Outcome
-from engine.registry import Registry
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.metrics.remote_files import RemoteFileMetrics
 from web.services.accounts import Account
@@ -49,14 +49,14 @@ class RemoteFiles:
         self,
         outgoing: Outgoing,
         work_files: WorkFiles,
-        registry: Registry,
+        detector: Detector,
         metrics: RemoteFileMetrics,
         seconds: float = FETCH_SECONDS,
         try_seconds: float = TRY_SECONDS,
     ) -> None:
         self._outgoing = outgoing
         self._work_files = work_files
-        self._registry = registry
+        self._detector = detector
         self._metrics = metrics
         self.seconds = seconds
         self.try_seconds = try_seconds
@@ -153,7 +153,7 @@ class RemoteFiles:
             too_large = error.reason == "too_large"
             raise (FileTooLarge(limit, file.param) if too_large else url_error(error, file.param)) from None
         self._metrics.record("fetch")
-        return await identified(self._registry, target, _name(response.url, response.headers), fetched=True)
+        return await identified(self._detector, target, _name(response.url, response.headers), fetched=True)
 
 
 @dataclass

@@ -36,7 +36,7 @@ class ObservedExecutor(LocalExecutor):
         folder: Path | None = None,
     ) -> None:
         self.forkserver = ForkServer(layers, modules, folder)
-        self.pool = WorkerPool(self.forkserver, workers, jobs_per_process)
+        self.pool: WorkerPool = WorkerPool(self.forkserver, workers, jobs_per_process)
         super().__init__(workers, pool=self.pool)
 
 

@@ -17,6 +17,7 @@ import httpx
 
 from config.settings import Settings
 from engine.executor import Executor, JobLimits, LocalExecutor
+from engine.executor.detector import Detector
 from engine.registry import Registry
 from storage.database import Database, Transaction
 from storage.rate_limits import MemoryRateLimiter, RateLimiter, RateLimitStatus
@@ -106,6 +107,7 @@ class Servers:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.executor = LocalExecutor(2)
+        self.detector = Detector(registry, self.executor.pool)
         self.run(self.executor.start())
 
     def close(self) -> None:

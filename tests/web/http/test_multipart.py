@@ -10,7 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from engine import sandbox
 from engine.errors import InvalidOption, UnknownFormat
+from engine.executor.detector import Detector
+from engine.executor.local import SingleWorker
 from engine.registry import load_registry
 from tests.support.requests import http
 from tests.support.requests.checks import problem
@@ -40,7 +43,7 @@ def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[Multipart
         ("output_format",),
         max_file_size=max_file_size,
         create_file=lambda: files.create("account"),
-        registry=load_registry(),
+        detector=Detector(load_registry(), SingleWorker(sandbox.LAYERS, ())),
     )
     try:
         yield made

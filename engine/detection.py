@@ -1,0 +1,104 @@
+"""Detection of the formats of files by their content, in two depths.
+
+Bytes that formats declare are compared in any process. The functions of sniffers, which read as much of a file as they
+like, are called for files that begin as their formats may: in a server, by a sandboxed process.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from functools import cache
+from pathlib import Path
+
+from engine.errors import UnknownFormat
+from engine.formats import Content, FileFormat, compare, first_bytes
+
+_HEAD = 1 << 16  # bytes of a file that can be declared
+_OF_TEXT = (1, True)  # the rank of a file with nothing but an extension of text
+
+
+class OpenFile:
+    """The content of an open file, which is read when it is sliced."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: slice) -> bytes:
+        start, stop, _ = index.indices(self._size)
+        return os.pread(self._descriptor, max(0, stop - start), start)
+
+
+class Detection:
+    """Finds the format of a file: the longest match of its content wins, then the extension of its name.
+
+    The extension alone decides on the formats of text. All methods raise UnknownFormat, reason `empty_file`, and take
+    the names of formats that are left out.
+    """
+
+    def __init__(self, formats: Iterable[FileFormat]) -> None:
+        self._formats = tuple(formats)
+        self._beginning_with = cache(self._find_beginning_with)
+
+    def compare(self, content: Content, filename: str, without: Collection[str] = ()) -> FileFormat | None:
+        """The format, if the bytes that formats declare decide on it; None if functions have to read the file.
+
+        Raises UnknownFormat, reason `unrecognized`.
+        """
+        best, best_rank, may_be_text = None, (0, True), False
+        head, extension = content[:_HEAD], _extension(filename)
+        for fmt in self._candidates(head, without):
+            score = compare(fmt.sniff, head)
+            if score is None:
+                return None
+            may_be_text |= extension in fmt.text_extensions
+            if (rank := (score, extension in fmt.extensions)) > best_rank:
+                best, best_rank = fmt, rank
+        if may_be_text and best_rank <= _OF_TEXT:
+            return None
+        if best is None:
+            raise unrecognized()
+        return best
+
+    def read(
+        self,
+        content: Content,
+        filename: str,
+        without: Collection[str] = (),
+        begin: Callable[[FileFormat], object] = lambda _: None,
+    ) -> tuple[FileFormat | None, dict[str, str]]:
+        """The format, None if there is none, and the errors of sniffers by the names of their formats.
+
+        Calls `begin` before each sniffer.
+        """
+        best, best_rank = None, (0, True)
+        errors, extension = dict[str, str](), _extension(filename)
+        for fmt in self._candidates(content, without):
+            begin(fmt)
+            try:
+                rank = fmt.match(content, extension)
+                if rank > best_rank:
+                    best, best_rank = fmt, rank
+            except Exception as error:
+                errors[fmt.name] = f"{type(error).__name__}: {error}"
+        return best, errors
+
+    def _candidates(self, content: Content, without: Collection[str]) -> list[FileFormat]:
+        """The formats whose files can begin as this one does, and all formats of text."""
+        if len(content) == 0:
+            raise UnknownFormat("The file is empty.", reason="empty_file")
+        return [fmt for fmt in self._beginning_with(content[:1][0]) if fmt.name not in without]
+
+    def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
+        return tuple(fmt for fmt in self._formats if fmt.text_extensions or byte in first_bytes(fmt.sniff))
+
+
+def unrecognized() -> UnknownFormat:
+    """The error of a file without a supported format."""
+    return UnknownFormat("The content of the file matches no supported format.")
+
+
+def _extension(filename: str) -> str:
+    return Path(filename).suffix[1:].lower()

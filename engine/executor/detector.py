@@ -1,0 +1,141 @@
+"""The formats of files in a server: compared here as far as formats declare bytes, or else read by a worker process.
+
+The process belongs to no account, and reads one file after the other. It is killed if a file takes it long, so that
+no file keeps the server, or other files, waiting.
+"""
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from engine.detection import OpenFile, unrecognized
+from engine.errors import ConversionError, ExecutorUnavailable
+from engine.executor import jobs
+from engine.executor.forkserver import WorkerProcess
+from engine.executor.jobs import Identification, JobLimits, Request
+from engine.executor.local import ATTEMPTS, NotStarted, SingleWorker, reopen, send_request
+from engine.executor.pool import WorkerPool
+from engine.formats import FileFormat
+from engine.registry import Registry
+
+log = logging.getLogger("convertd.detection")
+
+CPU_SECONDS = 0.1
+"""CPU time in which the format of a file has to be found."""
+
+MAX_FAILURES = 3
+"""Failures of a plugin to detect a format after which it is not tried any more."""
+
+SECONDS = 2.0
+"""Time for a file, in which its process may also wait for the CPU."""
+
+_STEP = 0.01  # seconds between two looks at the CPU time
+_PROCESSES = 2  # at a time
+_NO_ACCOUNT = ""
+_LIMITS = JobLimits(SECONDS, memory=256 << 20, output=1 << 16)
+
+
+class Detector:
+    """Identifies files with the formats of a registry, by processes of a pool.
+
+    `switched_off` has the formats of other packages that are not detected any more, because that has failed three
+    times, by name, and the names of their plugins. `close` ends the processes if they belong to it.
+    """
+
+    def __init__(self, registry: Registry, pool: WorkerPool | SingleWorker, *, owns_pool: bool = False) -> None:
+        self._registry = registry
+        self._pool = pool
+        self._owns_pool = owns_pool
+        self._turns = asyncio.Semaphore(_PROCESSES)
+        self._failures = Counter[str]()
+        self.switched_off: dict[str, str] = {}
+
+    async def close(self) -> None:
+        """Ends the processes."""
+        if self._owns_pool:
+            await self._pool.close()
+
+    def compare(self, file: int, filename: str) -> FileFormat | None:
+        """Returns the format of an open file, or None if a process has to find it. Blocks if the file is on a disk.
+
+        Raises UnknownFormat, as `Detection.compare` does.
+        """
+        return self._registry.detection.compare(OpenFile(file), filename, self.switched_off)
+
+    async def read(self, file: int, filename: str) -> FileFormat:
+        """Returns the format of an open file that a process finds.
+
+        Raises UnknownFormat, also if that takes more than 100 ms of CPU time, and ExecutorUnavailable.
+        """
+        task = Identification(filename, tuple(self.switched_off))
+        async with self._turns:
+            for _ in range(ATTEMPTS):
+                with suppress(NotStarted):
+                    return await self._read(file, task)
+        raise ExecutorUnavailable("No process can be started to find the format of the file.")
+
+    async def _read(self, file: int, task: Identification) -> FileFormat:
+        progress = os.memfd_create("convertd-detection", os.MFD_CLOEXEC)
+        try:
+            with reopen([file]) as sources:
+                async with self._pool.worker(_NO_ACCOUNT, isolated=False) as worker, _limited(worker.process):
+                    request = Request(_NO_ACCOUNT, _LIMITS, worker.final, task)
+                    reply = await send_request(worker, request, [*sources, progress])
+                    found, worker.succeeded = jobs.parse_identified(reply)
+        except ExecutorUnavailable:
+            self._record_last(progress, "it takes too long, or its process was killed")
+            raise
+        except ConversionError as error:
+            self._record_last(progress, str(error))
+            raise unrecognized() from error
+        finally:
+            os.close(progress)
+        for name in found.errors.keys() & self._registry.formats.keys():
+            self._record(name, found.errors[name])
+        if found.format not in self._registry.formats:
+            raise unrecognized()
+        return self._registry.formats[found.format]
+
+    def _record_last(self, progress: int, error: str) -> None:
+        """Records a failure of the sniffer that a process has called last."""
+        called = os.pread(progress, _LIMITS.output, 0).decode("utf-8", "replace").split()
+        if called and called[-1] in self._registry.formats:
+            self._record(called[-1], error)
+
+    def _record(self, name: str, error: str) -> None:
+        plugin = self._registry.plugin_reading(name)
+        log.error("plugin %s fails to detect %s: %s", plugin.name, name, error)
+        if plugin.version is None:  # a built-in one
+            return
+        self._failures[name] += 1
+        if self._failures[name] >= MAX_FAILURES:
+            self.switched_off[name] = plugin.name
+            log.error("plugin %s does not detect %s any more, after %d failures", plugin.name, name, MAX_FAILURES)
+
+
+@asynccontextmanager
+async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
+    """Cancels the block if the process takes too long. Raises UnknownFormat for CPU time, ExecutorUnavailable else."""
+    loop = asyncio.get_running_loop()
+    ends, most = loop.time() + SECONDS, process.cpu_seconds() + CPU_SECONDS
+
+    def look() -> None:
+        left = min(most - process.cpu_seconds(), ends - loop.time())
+        if left > 0:
+            timers.append(loop.call_later(max(left, _STEP), look))
+        else:
+            deadline.reschedule(loop.time())
+
+    timers = [loop.call_later(CPU_SECONDS, look)]
+    try:
+        async with asyncio.timeout(None) as deadline:
+            yield
+    except TimeoutError:
+        if loop.time() < ends:
+            raise unrecognized() from None
+        raise ExecutorUnavailable("The format of the file was not found in time.") from None
+    finally:
+        timers[-1].cancel()
