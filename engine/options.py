@@ -367,7 +367,7 @@ def meant_option(name: str) -> str | None:
 def split_list(text: str) -> list[str]:
     """The items of a list as text: separated by commas, or an array of strings and integers in JSON."""
     if text.strip().startswith("["):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             found = json.loads(text)
             if isinstance(found, list) and all(type(item) in (str, int) for item in found):
                 return list(map(str, found)) or [""]

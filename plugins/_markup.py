@@ -12,7 +12,8 @@ _MAX_DIGITS = 9  # in the value of such an attribute
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
-_NAME = re.compile(r"<(?:[\w-]+:)?([\w-]+)[\s/>]")
+_DECLARATION = re.compile(r"\s*+<[?!]")
+_NAME = re.compile(r"\s*+<(?:[\w-]++:)?([\w-]++)[\s/>]")
 
 
 def in_markup(sniff: Sniffer) -> Sniffer:
@@ -28,16 +29,17 @@ def root_name(head: bytes) -> str | None:
     """
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
     text = head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace").lstrip("\ufeff \t\r\n")
-    while text.startswith(("<?", "<!")):
-        opening, closing = next(pair for pair in _PROLOG if text[:9].upper().startswith(pair[0]))
-        subset = text.find("[", 0, text.find(">") + 1) if opening == "<!DOCTYPE" else -1
-        end = text.find("]", subset) if subset >= 0 else 0
-        end = text.find(closing, max(end, 0))
-        if end < 0:
+    end = 0
+    while found := _DECLARATION.match(text, end):
+        start = found.end() - len("<!")
+        opening, closing = next(pair for pair in _PROLOG if text[start : start + 9].upper().startswith(pair[0]))
+        subset = text.find("[", start, text.find(">", start) + 1) if opening == "<!DOCTYPE" else -1
+        end = text.find("]", subset) if subset >= 0 else start
+        end = text.find(closing, end) + len(closing) if end >= 0 else 0
+        if end < len(closing):
             return None
-        text = text[end + len(closing) :].lstrip()
-    found = _NAME.match(text)
-    return found[1] if found else None
+    name = _NAME.match(text, end)
+    return name[1] if name else None
 
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:

@@ -76,7 +76,7 @@ def _names_in_head(head: bytes) -> list[str]:
         length, _ = _LOCAL_HEADER.unpack_from(head, position)
         start = position + _LOCAL_HEADER.size
         found.append(head[start : start + length].decode("utf-8", "replace"))
-        position = head.find(SIGNATURE, start)
+        position = head.find(SIGNATURE, start + length)  # names that overlap would take time with the square
     return found
 
 

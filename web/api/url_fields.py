@@ -41,7 +41,8 @@ def _urls(value: object, info: ValidationInfo) -> tuple[str, ...]:
     """URLs, as a JSON list, or in a form also separated by commas."""
     if is_text(info) and isinstance(value, str):
         try:
-            value = json.loads(value) if value.lstrip().startswith("[") else re.split(r"\s*,\s*(?=https?:)", value)
+            is_json = value.lstrip().startswith("[")
+            value = json.loads(value) if is_json else [url.rstrip() for url in re.split(r",\s*+(?=https?:)", value)]
         except (ValueError, RecursionError):
             value = None
     if not isinstance(value, list) or not value or not all(isinstance(url, str) for url in value):

@@ -14,7 +14,7 @@ from web.http.handler import BaseHandler
 from web.services.files import content_disposition, result_of
 from web.services.zip_archive import Entry, zip_blocks
 
-_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,18})\s*-\s*([0-9]{0,18})\s*", re.ASCII | re.IGNORECASE)
+_RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]{0,18}+)\s*+-\s*+([0-9]{0,18}+)\s*+", re.ASCII | re.IGNORECASE)
 
 
 async def send_file(

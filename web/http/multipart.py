@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypeAlias
-from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, MultipartState, parse_options_header
+from python_multipart.multipart import MultipartParser, MultipartState
 
 from engine.executor.detector import Detector
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.field_types import check_known
+from web.api.header_parameters import extended_filename, parse_header
 from web.api.operations import FileField
 from web.services.conversion_request import MAX_TOTAL, Upload, identified
 from web.services.work_files import WorkFile
@@ -20,7 +20,6 @@ from web.services.work_files import WorkFile
 _MAX_PARTS = 128  # a tool takes up to 100 files
 _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes long for those that do not end a part
 _MAX_TEXT = 64 << 10  # bytes of a text field
-_MAX_HEADER_VALUE = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _MAX_NAME = 4096  # characters of a file name that are read
 _MAX_PATH = 1024  # bytes of a file without a name that may be the name of one
 _PATH = re.compile(r"@.+|(~|\.{1,2})?/.+|[A-Za-z]:[\\/].+|[\w. ()-]{1,200}\.\w{2,5}")
@@ -191,9 +190,10 @@ class MultipartBody:
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
-        sent = parameters[b"filename"] if b"filename" in parameters else _extended_filename(disposition)
+        plain = parameters.get(b"filename")
+        sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
         if field in self._file_fields and (sent or field not in self._may_be_text):
-            filename = sent.decode("utf-8", "replace")[:_MAX_NAME] or field
+            filename = sent[:_MAX_NAME] or field
             part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
             self._files.append(part)
             self._append = partial(self._append_to_file, part)
@@ -224,16 +224,3 @@ def _boundary_of(content_type: str) -> bytes:
     if media_type != b"multipart/form-data" or not boundary:
         raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
     return boundary
-
-
-def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
-    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
-    if len(value) > _MAX_HEADER_VALUE:
-        raise malformed(f"A header with parameters is longer than {_MAX_HEADER_VALUE} bytes.")
-    return parse_options_header(value)
-
-
-def _extended_filename(disposition: bytes) -> bytes:
-    """The parameter `filename*`, as some clients send a non-ASCII name; empty without one."""
-    extended = re.search(rb";\s*filename\*\s*=\s*utf-8''([^;\s]+)", disposition, re.IGNORECASE)
-    return unquote_to_bytes(extended[1]) if extended else b""

@@ -15,10 +15,11 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
+from web.api.header_parameters import parse_header
 from web.api.operations import JSON_FORM, FileField, FormFields, Operation
 from web.api.output_fields import KeptFields, TargetFields
 from web.http.connections import connection_of
-from web.http.multipart import Form, MultipartBody, no_file, parse_header
+from web.http.multipart import Form, MultipartBody, no_file
 from web.services.accounts import Account
 from web.services.container import Services
 from web.services.conversion_plan import read_outputs

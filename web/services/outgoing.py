@@ -41,6 +41,10 @@ MAX_URL = 8192  # characters
 MAX_REDIRECTS = 3
 _CONNECT_TIMEOUT = 5.0  # seconds for each address
 _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
+_MAX_HEAD = 32 << 10  # bytes before the body, with informational responses; each of those takes 0.1 ms to parse
+_AT_A_TIME = 4096  # bytes of them that are parsed before other requests go on
+_MIN_PARTS, _MIN_PART = 10_000, 64  # parts of a body, beyond which they have as many bytes on average
+_PARTS_AT_A_TIME = 100
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
 _PORTS = range(1, 1 << 16)
@@ -80,7 +84,7 @@ class Outgoing:
     ) -> None:
         self._allowed = tuple(allowed)
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
-        self._backend = _CheckedBackend(self._allowed, resolve or self._resolve)
+        self._resolve_name = resolve or self._resolve
         self._tls = tls
 
     @cached_property
@@ -100,6 +104,8 @@ class Outgoing:
 
         Resolves no names: those are checked by each request.
         """
+        if len(url) > MAX_URL:
+            raise OutgoingError("invalid_url", f"The URL has more than {MAX_URL} characters.")
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, ValueError):
@@ -110,8 +116,8 @@ class Outgoing:
         if parsed.userinfo:
             raise OutgoingError("invalid_url", "The URL must not contain a user name or password.")
         host, port = parsed.raw_host.decode(), parsed.port
-        if not _HOST.fullmatch(host) or len(url) > MAX_URL or (port is not None and port not in _PORTS):
-            raise OutgoingError("invalid_url", f"The URL needs a valid host, and has at most {MAX_URL} characters.")
+        if not _HOST.fullmatch(host) or (port is not None and port not in _PORTS):
+            raise OutgoingError("invalid_url", "The URL needs a valid host.")
         self._check_literal(host)
         return parsed
 
@@ -137,13 +143,16 @@ class Outgoing:
         sent.update(headers)
         sent.update({"Host": parsed.netloc.decode(), "Connection": "close"})
         timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+        backend = _CheckedBackend(self._allowed, self._resolve_name)
         connection = httpcore.AsyncHTTPConnection(
-            address.origin, ssl_context=self._authorities, network_backend=self._backend
+            address.origin, ssl_context=self._authorities, network_backend=backend
         )
         async with _reported(seconds), connection:
             stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=timeouts)
             async with stream as response:
-                yield Response(parsed, response.status, httpx.Headers(response.headers), response.aiter_stream())
+                backend.head.is_complete = True
+                body = _in_large_parts(response.aiter_stream())
+                yield Response(parsed, response.status, httpx.Headers(response.headers), body)
 
     @asynccontextmanager
     async def fetch(
@@ -186,10 +195,53 @@ class Outgoing:
         return [str(found[4][0]) for found in await resolving]
 
 
+@dataclass
+class _Head:
+    """What precedes the body of a response: its size in bytes so far, and whether it is complete."""
+
+    size: int = 0
+    is_complete: bool = False
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that reads the head of a response in small parts, and no more than _MAX_HEAD bytes of it."""
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, head: _Head) -> None:
+        self._stream = stream
+        self._head = head
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109, of the protocol
+        if self._head.is_complete:
+            return await self._stream.read(max_bytes, timeout)
+        data = await self._stream.read(min(max_bytes, _AT_A_TIME), timeout)
+        self._head.size += len(data)
+        if self._head.size > _MAX_HEAD:
+            raise httpcore.RemoteProtocolError("The response has too many or too large headers.")
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109, of the protocol
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109, of the protocol
+    ) -> httpcore.AsyncNetworkStream:
+        return _Stream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._head)
+
+
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses that were checked, and to no name."""
+    """Makes the connection of a request to an address that was checked, and to no name. `head` is of its response."""
 
     def __init__(self, allowed: tuple[Network, ...], resolve: Resolve) -> None:
+        self.head = _Head()
         self._allowed = allowed
         self._resolve = resolve
         self._network = httpcore.AnyIOBackend()
@@ -213,7 +265,8 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         error: Exception = httpcore.ConnectError("The host name has no address.")
         for address in addresses:
             try:
-                return await self._network.connect_tcp(str(address), port, timeout, local_address, socket_options)
+                stream = await self._network.connect_tcp(str(address), port, timeout, local_address, socket_options)
+                return _Stream(stream, self.head)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as failure:
                 error = failure
         raise error
@@ -230,6 +283,20 @@ def _checked(response: Response, max_bytes: int) -> Response:
     if length.isdecimal() and int(length) > max_bytes:
         raise _too_large(max_bytes)
     return Response(response.url, response.status, response.headers, _limited(response.body, max_bytes))
+
+
+async def _in_large_parts(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lets others go on between parts, and raises ProtocolError if those of a long body have a few bytes each."""
+    size = 0
+    count = 0
+    async for part in body:
+        size += len(part)
+        count += 1
+        if count > _MIN_PARTS + size // _MIN_PART:
+            raise httpcore.RemoteProtocolError("The response has too many parts.")
+        if count % _PARTS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
+        yield part
 
 
 async def _limited(body: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[bytes]:

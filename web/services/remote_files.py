@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from email.message import Message
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
@@ -14,6 +13,7 @@ from engine.errors import ConversionError
 from engine.executor.detector import Detector
 from engine.outcome import Outcome
 from web.api.errors import FileTooLarge, InvalidParameter
+from web.api.header_parameters import extended_filename, parse_header
 from web.metrics.remote_files import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import MAX_TOTAL, ConversionRequest, RemoteFile, Upload, identified
@@ -171,7 +171,10 @@ def url_error(error: OutgoingError, param: str) -> InvalidParameter:
 
 def _name(url: httpx.URL, headers: httpx.Headers) -> str:
     """The file name that a server gives: in Content-Disposition, or as the end of the path. It is untrusted."""
-    header = Message()
-    header["Content-Disposition"] = headers.get("Content-Disposition", "")
-    name = header.get_filename() or unquote(url.raw_path.decode("ascii").partition("?")[0].rpartition("/")[2])
+    disposition = headers.get("Content-Disposition", "").encode("utf-8", "replace")
+    name = ""
+    with suppress(InvalidParameter):  # too long
+        plain = parse_header(disposition)[1].get(b"filename", b"")
+        name = extended_filename(disposition) or plain.decode("utf-8", "replace")
+    name = name or unquote(url.raw_path.decode("ascii").partition("?")[0].rpartition("/")[2])
     return name[:_MAX_NAME] or "file"
