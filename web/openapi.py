@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -106,7 +105,11 @@ def _operation(op: DocumentedOperation, bodies: RequestBodies, responses: _Respo
         "operationId": op.operation.id,
         "tags": [op.operation.tag],
         "summary": summary,
-        **({"description": re.sub(r"\s*\n\s*", " ", description)} if description else {}),
+        **(
+            {"description": " ".join(line.strip() for line in description.splitlines() if line.strip())}
+            if description
+            else {}
+        ),
         **({} if op.access == "key" else {"security": []}),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": body} if body else {}),

@@ -208,7 +208,7 @@ def api_routes(registry: Registry) -> Iterator[tuple[str, type[BaseHandler], Rou
 
 
 def _route(pattern: str, handler: type[BaseHandler]) -> Route:
-    return Route(re.sub(r"\(.*?\)", "{}", pattern), operations_of(handler))
+    return Route(re.sub(r"\([^()]*\)", "{}", pattern), operations_of(handler))
 
 
 def _json_routes(
@@ -236,7 +236,7 @@ def _operations(registry: Registry) -> Iterator[DocumentedOperation]:
             _, *variables = inspect.signature(getattr(handler, method.lower())).parameters  # in the order of the path
             yield DocumentedOperation(
                 method=method,
-                path=re.sub(r"\([^)]*\)", "{}", pattern).format(*(f"{{{variable}}}" for variable in variables)),
+                path=re.sub(r"\([^()]*\)", "{}", pattern).format(*(f"{{{variable}}}" for variable in variables)),
                 variables=tuple(variables),
                 operation=operation,
                 access=handler.access,
