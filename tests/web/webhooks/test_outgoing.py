@@ -289,6 +289,16 @@ def endless_headers(request: Received, send: Send) -> None:
         send(b"X-More: " + b"x" * 1000 + b"\r\n")
 
 
+def early_hints(request: Received, send: Send) -> None:
+    send(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000)
+    reply(200, b"content")(request, send)
+
+
+def dust(request: Received, send: Send) -> None:
+    send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+    send(b"1\r\nx\r\n" * 10_500 + b"0\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("respond", "reason"),
     [
@@ -297,6 +307,8 @@ def endless_headers(request: Received, send: Send) -> None:
         (reply(200, content_length="1001"), "too_large"),
         (incomplete, "unreachable"),
         (endless_headers, "unreachable"),
+        (early_hints, "unreachable"),
+        (dust, "unreachable"),
         (lambda request, send: send(b"nonsense\r\n\r\n"), "unreachable"),
         (lambda request, send: None, "unreachable"),
         (reply(404), "http_status"),
@@ -308,7 +320,7 @@ def endless_headers(request: Received, send: Send) -> None:
 async def test_responses_that_are_no_files(receiver: Receiver, respond: object, reason: str) -> None:
     receiver.respond = respond  # type: ignore[assignment]
     with pytest.raises(OutgoingError) as error:
-        await fetch(Outgoing(LOOPBACK), receiver.url)
+        await fetch(Outgoing(LOOPBACK), receiver.url, max_bytes=20_000 if respond is dust else 1000)
     assert error.value.reason == reason
     assert error.value.status == (None if reason != "http_status" else error.value.status)
 
@@ -350,3 +362,26 @@ async def test_errors_of_the_caller_are_its_own(receiver: Receiver) -> None:
         with pytest.raises(error):
             async with Outgoing(LOOPBACK).request("GET", receiver.url, seconds=HOUR):
                 raise error
+
+
+def crumbs(request: Received, send: Send) -> None:
+    """9,000 bytes, each in a part of its own."""
+    send(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+    send(b"1\r\nx\r\n" * 9000 + b"0\r\n\r\n")
+
+
+async def test_a_body_in_small_parts_lets_others_go_on(receiver: Receiver) -> None:
+    receiver.respond = crumbs
+    outgoing, turns = Outgoing(LOOPBACK), 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with outgoing.fetch(receiver.url, seconds=HOUR, max_bytes=1 << 20) as response:
+        counting = asyncio.create_task(count())
+        assert len([part async for part in response.body]) == 9000
+        counting.cancel()
+    assert turns > 85
