@@ -43,6 +43,7 @@ from engine.formats import any_of as any_of
 from engine.formats import boxes_are_complete as boxes_are_complete
 from engine.formats import decode_text as decode_text
 from engine.formats import ends_with as ends_with
+from engine.formats import once_per_file as once_per_file
 from engine.frames import DeepPixels as DeepPixels
 from engine.frames import Frame as Frame
 from engine.gain_map import GainMap as GainMap

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from engine.errors import UnknownFormat
-from engine.formats import Content, FileFormat, compare, first_bytes
+from engine.formats import Content, FileFormat, SniffedContent, compare, first_bytes
 
 _HEAD = 1 << 16  # bytes of a file that can be declared
 _OF_TEXT = (1, True)  # the rank of a file with nothing but an extension of text
@@ -75,6 +75,7 @@ class Detection:
         """
         best, best_rank = None, (0, True)
         errors, extension = dict[str, str](), _extension(filename)
+        content = SniffedContent(content)
         for fmt in self._candidates(content, without):
             begin(fmt)
             try:

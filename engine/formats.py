@@ -4,6 +4,7 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
+from functools import wraps
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -15,6 +16,35 @@ class Content(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: slice, /) -> bytes: ...
+
+
+class SniffedContent:
+    """The content of a file, which keeps what `once_per_file` has found out about it."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        self.found: dict[Callable[..., Any], Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def __getitem__(self, index: slice) -> bytes:
+        return self._content[index]
+
+
+def once_per_file(function: Callable[[Content], T]) -> Callable[[Content], T]:
+    """A decorator for what the sniffers of several formats need, so that it is found out once for each file."""
+
+    @wraps(function)
+    def call(content: Content) -> T:
+        if not isinstance(content, SniffedContent):
+            return function(content)
+        if function not in content.found:
+            content.found[function] = function(content)
+        found: T = content.found[function]
+        return found
+
+    return call
 
 
 Sniffer: TypeAlias = Callable[[Content], int]

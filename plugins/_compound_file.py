@@ -6,7 +6,7 @@ Damaged structures have no effect but missing streams: LibreOffice reports damag
 import struct
 from collections.abc import Iterator
 
-from engine import Content
+from engine import Content, once_per_file
 
 SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
@@ -59,6 +59,10 @@ class CompoundFile:
             return b""
         start = (number + 1) * self._sector_size
         return self._content[start : start + self._sector_size]
+
+
+sniffed = once_per_file(CompoundFile)
+"""The compound file that sniffers read."""
 
 
 def _top_streams(directory: bytes) -> Iterator[tuple[str, int]]:

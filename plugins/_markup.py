@@ -9,6 +9,7 @@ from engine import Signature, Sniffer, TooLarge
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
 _MAX_DIGITS = 9  # in the value of such an attribute
+_MAX_DECLARATIONS = 1_000  # before the root element
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
@@ -30,7 +31,10 @@ def root_name(head: bytes) -> str | None:
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin-1"
     text = head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace").lstrip("\ufeff \t\r\n")
     end = 0
-    while found := _DECLARATION.match(text, end):
+    for _ in range(_MAX_DECLARATIONS):
+        found = _DECLARATION.match(text, end)
+        if not found:
+            break
         start = found.end() - len("<!")
         opening, closing = next(pair for pair in _PROLOG if text[start : start + 9].upper().startswith(pair[0]))
         subset = text.find("[", start, text.find(">", start) + 1) if opening == "<!DOCTYPE" else -1

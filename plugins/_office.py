@@ -61,7 +61,7 @@ def sniff_package(main: str) -> Sniffer:
 
 
 def _sniff_encrypted(content: Content) -> int:
-    return len(_compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in CompoundFile(content).streams else 0
+    return len(_compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in _compound_file.sniffed(content).streams else 0
 
 
 def sniff_opendocument(kind: str) -> Sniffer:
@@ -79,7 +79,7 @@ def sniff_streams(*names: str) -> Sniffer:
     """A sniffer for compound files with one of the streams, and with the score 1 for those without a directory."""
 
     def sniff(content: Content) -> int:
-        file = CompoundFile(content)
+        file = _compound_file.sniffed(content)
         return max((len(name) * 2 for name in names if name in file.streams), default=int(not file.readable))
 
     return Signature((0, _compound_file.SIGNATURE), then=sniff)

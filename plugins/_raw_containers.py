@@ -53,14 +53,14 @@ def _is_dng(directories: list[_tiff_tags.Directory]) -> bool:
 
 
 def _sniff_dng(content: Content) -> int:
-    return 16 if _is_dng(_tiff_tags.read_directories(content)) else 0
+    return 16 if _is_dng(_tiff_tags.sniffed(content)) else 0
 
 
 def _by_maker(camera: _Camera) -> Sniffer:
     """A sniffer for TIFF files of a camera with sensor data; the longer name of two matching ones wins."""
 
     def sniff(content: Content) -> int:
-        directories = _tiff_tags.read_directories(content)
+        directories = _tiff_tags.sniffed(content)
         make, model = _tiff_tags.camera_make(directories), _tiff_tags.camera_model(directories)
         if _is_dng(directories) or not make.startswith(camera.make) or not model.startswith(camera.models):
             return 0
@@ -75,7 +75,7 @@ def _in_tiff(sniff: Sniffer) -> Sniffer:
 
 
 def _sniff_leica(content: Content) -> int:
-    make = _tiff_tags.camera_make(_tiff_tags.read_directories(content))
+    make = _tiff_tags.camera_make(_tiff_tags.sniffed(content))
     return 4 + len(make) if make.startswith(b"LEICA") else 0
 
 

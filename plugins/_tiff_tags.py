@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from engine import Content
+from engine import Content, once_per_file
 
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
 """The tags of one directory: integers, or bytes for the types ASCII and undefined."""
@@ -100,6 +100,10 @@ def read_directories(content: Content, max_values: int = _MAX_VALUES) -> list[Di
         pending += [sub for sub in directory.get(SUB_DIRECTORIES, ()) if isinstance(sub, int)]
         pending.append(next_offset)
     return directories
+
+
+sniffed = once_per_file(read_directories)
+"""The directories that sniffers read."""
 
 
 def camera_make(directories: list[Directory]) -> bytes:

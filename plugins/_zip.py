@@ -6,7 +6,7 @@ import struct
 import zipfile
 from io import BytesIO
 
-from engine import Content, CorruptInput, TooLarge
+from engine import Content, CorruptInput, TooLarge, once_per_file
 
 SIGNATURE = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of the name and of the extra field
@@ -35,6 +35,7 @@ def is_complete(content: Content) -> bool:
     return _find_directory(content) is not None
 
 
+@once_per_file
 def names(content: Content) -> list[str]:
     """The names of the entries of an archive: at most those in the first 256 KiB of its directory.
 

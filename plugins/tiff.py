@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def _sniff(content: Content) -> int:
     """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
-    directories = _tiff_tags.read_directories(content)
+    directories = _tiff_tags.sniffed(content)
     only_thumbnails = _tiff_tags.camera_make(directories) and _tiff_tags.holds_only_thumbnails(directories)
     return 0 if only_thumbnails or _tiff_tags.holds_sensor_data(directories) else 4
 
