@@ -1,8 +1,11 @@
 """Formats of files and of payloads in memory, and their detection from bytes."""
 
 import codecs
+import mmap
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -17,8 +20,21 @@ class Content(Protocol):
     def __getitem__(self, index: slice, /) -> bytes: ...
 
 
+@contextmanager
+def open_content(descriptor: int) -> Iterator[Content]:
+    """The content of an open file, which is read when it is sliced."""
+    if os.fstat(descriptor).st_size == 0:  # an empty file cannot be mapped
+        yield b""
+        return
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+        yield content
+
+
 Sniffer: TypeAlias = Callable[[Content], int]
 """Returns the number of bytes of a file that match a format; 0 if the file has another format."""
+
+MAX_SCORE = 64
+"""The largest number of bytes that a sniffer may return."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +85,13 @@ class FileFormat(Format[bytes]):
     __hash__ = Format.__hash__
 
     def match(self, content: Content, extension: str) -> tuple[int, bool]:
-        """How well the file matches: a score of its content, 0 for another format, and whether its name matches."""
+        """How well the file matches: a score of its content, 0 for another format, and whether its name matches.
+
+        Raises ValueError if the sniffer returns no score, and what it raises.
+        """
         score = self.sniff(content)
+        if not isinstance(score, int) or not 0 <= score <= MAX_SCORE:
+            raise ValueError(f"{score!r:.60} is no number of bytes from 0 to {MAX_SCORE}")
         if extension in self.text_extensions and is_text(content):
             return max(score, 1), True
         return score, extension in self.extensions

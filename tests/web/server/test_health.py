@@ -113,7 +113,7 @@ async def test_plugins(data_dir: Path) -> None:
     assert (await services.readiness.state()).reasons == ("the server is starting or stopping",)
     services.readiness.start()
     state = await services.readiness.state()
-    assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    assert (state.reasons, state.degraded) == ((), ("the plugin broken does not work",))
     await asyncio.to_thread(services.database.close)
 
 
