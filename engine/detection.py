@@ -34,8 +34,8 @@ class OpenFile:
 class Detection:
     """Finds the format of a file: the longest match of its content wins, then the extension of its name.
 
-    The extension alone decides on the formats of text. All methods raise UnknownFormat, reason `empty_file`, and take
-    the names of formats that are left out.
+    The extension alone decides on the formats of text. Of formats that match equally well, the first one wins. All
+    methods raise UnknownFormat, reason `empty_file`, and take the names of formats that are left out.
     """
 
     def __init__(self, formats: Iterable[FileFormat]) -> None:
@@ -82,7 +82,9 @@ class Detection:
                 rank = fmt.match(content, extension)
                 if rank > best_rank:
                     best, best_rank = fmt, rank
-            except Exception as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # SystemExit, and panics of libraries in Rust
                 errors[fmt.name] = f"{type(error).__name__}: {error}"
         return best, errors
 

@@ -50,6 +50,9 @@ def once_per_file(function: Callable[[Content], T]) -> Callable[[Content], T]:
 Sniffer: TypeAlias = Callable[[Content], int]
 """Returns the number of bytes of a file that match a format; 0 if the file has another format."""
 
+MAX_SCORE = 64
+"""The largest number of bytes that a sniffer may return."""
+
 
 @dataclass(frozen=True)
 class Format(Generic[T]):
@@ -99,8 +102,13 @@ class FileFormat(Format[bytes]):
     __hash__ = Format.__hash__
 
     def match(self, content: Content, extension: str) -> tuple[int, bool]:
-        """How well the file matches: a score of its content, 0 for another format, and whether its name matches."""
+        """How well the file matches: a score of its content, 0 for another format, and whether its name matches.
+
+        Raises ValueError if the sniffer returns no score, and what it raises.
+        """
         score = self.sniff(content)
+        if not isinstance(score, int) or not 0 <= score <= MAX_SCORE:
+            raise ValueError(f"{score!r:.60} is no number of bytes from 0 to {MAX_SCORE}")
         if extension in self.text_extensions and is_text(content):
             return max(score, 1), True
         return score, extension in self.extensions

@@ -182,6 +182,22 @@ class Option:
         return InvalidOption(f"{self.name} must {expected}.", reason=reason, param=self.name, details=limits)
 
 
+def default_text(common: OptionValue | None, defaults: Iterable[tuple[str, OptionValue | None]]) -> str:
+    """The defaults of formats for people, such as `5` or `80 (jpeg), 87 (webp)`; the common one if they have none."""
+    formats: dict[str, set[str]] = {}
+    for name, default in defaults:
+        if default is not None:
+            formats.setdefault(_value_text(default), set()).add(name)
+    if len(formats) > 1:
+        return ", ".join(f"{text} ({', '.join(sorted(names))})" for text, names in formats.items())
+    return next(iter(formats), "" if common is None else _value_text(common))
+
+
+def _value_text(value: OptionValue) -> str:
+    """The value of an option for people."""
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
 def _limits(schema: Mapping[str, Any], minimum: str, maximum: str) -> dict[str, Any]:
     return {name: schema[key] for name, key in (("min", minimum), ("max", maximum)) if key in schema}
 

@@ -247,6 +247,14 @@ Graph = Mapping[AnyFormat, Iterable[AnyConversion]]
 """The steps that start from each format."""
 
 
+def graph_of(steps: Iterable[AnyConversion]) -> dict[AnyFormat, list[AnyConversion]]:
+    """The steps by the format from which they start, in their order."""
+    graph: dict[AnyFormat, list[AnyConversion]] = {}
+    for step in steps:
+        graph.setdefault(step.source, []).append(step)
+    return graph
+
+
 def cheapest_paths(
     graph: Graph,
     source: AnyFormat,

@@ -1,14 +1,18 @@
 """Loads plugins: built-in ones from their package, third-party ones by entry point."""
 
 import importlib
-import logging
+import json
+import os
 import pkgutil
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain
+from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+from zipfile import ZipFile
 
 import pluggy
 
@@ -17,16 +21,22 @@ from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion,
 from engine.formats import FileFormat
 from engine.options import Option
 
-log = logging.getLogger("convertd.registry")
-
 ENTRY_POINT_GROUP = "convertd.plugins"
 
+PLUGIN_ERRORS = "CONVERTD_PLUGIN_ERRORS"
+"""The environment variable with the errors of third-party plugins by name, null for none, as JSON."""
+
+Trial: TypeAlias = "Callable[[Sequence[Plugin]], str | None]"
+"""Describes what harm the last of some plugins does."""
+
 T = TypeVar("T")
+
+_MAX_SUMMARY = 300  # characters
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A loaded plugin and its declarations, or the error that occurred while loading it.
+    """A loaded plugin and its declarations, or the error for which it is left out or its detection is switched off.
 
     `version` is the version of the third-party distribution; None for built-in plugins.
     """
@@ -39,6 +49,11 @@ class Plugin:
     error: str | None = None
     version: str | None = None
     transforms: tuple[AnyTransform, ...] = ()
+
+    @property
+    def third_party(self) -> bool:
+        """Whether another distribution than convertd has the plugin."""
+        return self.version is not None
 
     @property
     def steps(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
@@ -71,57 +86,89 @@ class _Manager(pluggy.PluginManager):
         return super().parse_hookimpl_opts(plugin, name)
 
 
-def load_plugins(builtins: str) -> list[Plugin]:
-    """Loads the modules of the package `builtins`, then third-party plugins by name.
+def load_plugins(builtins: str, find_harm: Trial) -> list[Plugin]:
+    """Loads the modules of the package `builtins`, then third-party plugins by name, with the error of those that fail.
 
-    A third-party plugin that fails to load is returned with its error; a built-in plugin that fails raises.
+    A third-party plugin is first loaded in a process of its own, and `find_harm` of the built-in plugins and this one
+    called there, unless the process that has started this one has done so. A built-in plugin that fails raises.
     """
-    manager = _Manager("convertd")
-    manager.add_hookspecs(hookspecs)
-    loaded = [_load_builtin(manager, name) for name in _module_names(builtins)]
-    entries = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    return [*loaded, *(_load_entry_point(manager, entry) for entry in entries)]
+    paths = importlib.import_module(builtins).__path__
+    names = sorted(module.name for module in pkgutil.iter_modules(paths) if not module.name.startswith("_"))
+    loaded = [_read_plugin(importlib.import_module(f"{builtins}.{name}"), name) for name in names]
+    if entries := sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        from engine.contained import run_apart  # noqa: PLC0415, which is rarely needed
+
+        if PLUGIN_ERRORS in os.environ:
+            known = json.loads(os.environ[PLUGIN_ERRORS])
+            errors = [known.get(entry.name, "it was installed after the start") for entry in entries]
+        else:
+            errors = run_apart([partial(_try, find_harm, loaded, entry) for entry in entries])
+        loaded += [_load_entry_point(entry, error) for entry, error in zip(entries, errors, strict=True)]
+    return loaded
 
 
-def _module_names(package: str) -> list[str]:
-    paths = importlib.import_module(package).__path__
-    names = sorted(module.name for module in pkgutil.iter_modules(paths))
-    return [f"{package}.{name}" for name in names if not name.startswith("_")]
+def _try(find_harm: Trial, builtins: Sequence[Plugin], entry: EntryPoint) -> str | None:
+    return find_harm([*builtins, _load_entry_point(entry)])
 
 
-def _load_builtin(manager: pluggy.PluginManager, module_name: str) -> Plugin:
-    return _register(manager, importlib.import_module(module_name), module_name.rpartition(".")[2])
+def read_samples() -> Iterator[tuple[str, bytes]]:
+    """The beginnings of files of the built-in formats, with the name of the format."""
+    with ZipFile(Path(__file__).parents[1] / "plugins" / "_samples.zip") as archive:
+        yield from ((name, archive.read(name)) for name in archive.namelist())
 
 
-def _load_entry_point(manager: pluggy.PluginManager, entry: EntryPoint) -> Plugin:
-    version = entry.dist.version if entry.dist else None
-    try:
-        return replace(_register(manager, entry.load(), entry.name), version=version)
-    except Exception as error:
-        log.exception("plugin %s failed to load", entry.name)
-        return Plugin(entry.name, "", error=f"{type(error).__name__}: {error}", version=version)
+def _load_entry_point(entry: EntryPoint, error: str | None = None) -> Plugin:
+    from engine.contained import contained, describe  # noqa: PLC0415, as above
+
+    version = (entry.dist.version if entry.dist else None) or "unknown"
+    if error is None:
+        try:
+            with contained():
+                return _read_plugin(entry.load(), entry.name, version)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # SystemExit, and panics of libraries in Rust
+            error = describe(raised)
+    return Plugin(entry.name, "", error=error, version=version)
 
 
-def _register(manager: pluggy.PluginManager, module: ModuleType, name: str) -> Plugin:
+def _read_plugin(module: ModuleType, name: str, version: str | None = None) -> Plugin:
+    """Returns the plugin that a module declares.
+
+    Raises what its hooks raise, TypeError for a value of another kind, and ImportError for another PLUGIN_API.
+    """
     declared_api = getattr(module, "PLUGIN_API", hookspecs.PLUGIN_API)
     if declared_api != hookspecs.PLUGIN_API:
         raise ImportError(f"the plugin is for PLUGIN_API {declared_api}; this version has {hookspecs.PLUGIN_API}")
-    manager.register(module, name)
-    manager.check_pending()
+    manager = _Manager("convertd")
+    if any(hasattr(value, "convertd_impl") for value in vars(module).values() if isinstance(value, FunctionType)):
+        manager.add_hookspecs(hookspecs)
+        manager.register(module, name)
+        manager.check_pending()
     implemented = {caller.name for caller in manager.get_hookcallers(module) or ()}
-    others = [plugin for plugin in manager.get_plugins() if plugin is not module]
 
     def declared(hook: str, kind: type[T]) -> tuple[T, ...]:
         """The values that the plugin's hook returns; without the hook, the values of its module."""
-        if hook in implemented:
-            return tuple(chain.from_iterable(manager.subset_hook_caller(hook, others)()))
-        return tuple(value for value in vars(module).values() if isinstance(value, kind))
+        if hook not in implemented:
+            return tuple(value for value in vars(module).values() if isinstance(value, kind))
+        values = tuple(chain.from_iterable(getattr(manager.hook, hook)()))
+        for value in values:
+            if not isinstance(value, kind):
+                raise TypeError(f"the hook {hook} returns {value!r:.60}")
+        return values
 
     return Plugin(
         name,
-        (module.__doc__ or name).strip().splitlines()[0],
+        (module.__doc__ or name).strip().splitlines()[0][:_MAX_SUMMARY],
         conversions=declared("conversions", Conversion),
         transforms=declared("transforms", Transform),
         tools=declared("tools", Tool),
         requirements=declared("requirements", Requirement),
+        version=version,
     )
+
+
+def tried(plugins: Iterable[Plugin]) -> dict[str, str]:
+    """The environment variable that spares another process the trials of third-party plugins, if there are any."""
+    errors = {one.name: None if one.steps else one.error for one in plugins if one.third_party}
+    return {PLUGIN_ERRORS: json.dumps(errors)} if errors else {}

@@ -2,39 +2,29 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, islice, product
 from pathlib import Path
 
 from engine.auto_format import FORMATS, formats_of, without_formats
+from engine.conflicts import Known, find_fault
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Requirement
 from engine.detection import Detection, OpenFile, unrecognized
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.file_names import FILENAME
 from engine.formats import AnyFormat, Content, FileFormat
-from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options, validate_options
-from engine.planner import Conversions, Plan, cheapest_paths, modules_of, template_of
-from engine.plugin_loader import Plugin, load_plugins
+from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, default_text, join_options, validate_options
+from engine.planner import Conversions, Plan, cheapest_paths, graph_of, modules_of, template_of
+from engine.plugin_loader import Plugin, load_plugins, read_samples
 from engine.step_errors import file_errors
 
 log = logging.getLogger("convertd.registry")
 
 _SEARCHES = 256  # cached searches for the best paths from a format; clients choose the names of options
-
-
-_PROBE = b"\0"
-
-
-def _find_failure(plugin: Plugin) -> str | None:
-    """Describes the first format that the plugin fails to detect in a file of any content."""
-    for fmt in plugin.reads:
-        try:
-            fmt.sniff(_PROBE)
-        except Exception as error:
-            return f"the detection of {fmt} fails: {type(error).__name__}: {error}"
-    return None
+_MAX_FAILURES = 3  # of the detection of a third-party plugin, which is then switched off
 
 
 class Registry:
@@ -47,19 +37,28 @@ class Registry:
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.tools: dict[str, AnyTool] = {}
         self.options: dict[str, Option] = {FILENAME.name: FILENAME, FORMATS.name: FORMATS}
-        self._graph: dict[AnyFormat, list[AnyConversion]] = {}
         self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
         self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
-        self._formats: dict[str, FileFormat] = {}
-        self._transforms: list[AnyTransform] = []
-        self.plugins = tuple(self._accept(plugin) for plugin in plugins)
-        self.formats = dict(sorted(self._formats.items()))
-        self.detection = Detection(self.formats.values())
+        self.formats: dict[str, FileFormat] = {}
+        self._failures = Counter[FileFormat]()
+        self.transforms: list[AnyTransform] = []
+        self.plugins: tuple[Plugin, ...] = ()
+        for plugin in plugins:
+            self.plugins += (self._accept(plugin),)
+        self.formats = dict(sorted(self.formats.items()))
+        own = [plugin for plugin in self.plugins if not plugin.third_party]
+        self._own_formats = frozenset(fmt for plugin in own for fmt in (*plugin.reads, *plugin.writes))
+        self._graph, self._own_graph = (
+            graph_of(step for plugin in plugins for step in plugin.conversions) for plugins in (self.plugins, own)
+        )
+        self.detection = Detection(sorted(self.formats.values(), key=lambda fmt: fmt not in self._own_formats))
+        self.switched_off = frozenset[str]()
+        """Names of the formats of third-party plugins that are not detected any more, because that has failed."""
         self._aliases = {alias: fmt for fmt in self.formats.values() for alias in fmt.extensions}
-        self._transforms.sort(key=lambda transform: transform.position)
+        self.transforms.sort(key=lambda transform: transform.position)
         self._transformed: dict[AnyFormat, frozenset[str]] = {}
-        for transform in self._transforms:
+        for transform in self.transforms:
             names = self._transformed.get(transform.format, frozenset[str]())
             self._transformed[transform.format] = names.union(transform.options)
         self.templates = self._find_templates()
@@ -85,33 +84,19 @@ class Registry:
 
         Returns a plugin with an error if it contradicts an earlier one, or if its detection fails for any file.
         """
-        conflict = self._find_conflict(plugin)
-        error = _find_failure(plugin) if conflict is None else f"another plugin declares the {conflict} differently"
+        earlier = Known(self.plugins, self.formats, self.options, self.tools, self.transforms)
+        error = plugin.error or find_fault(plugin, earlier)
         if error is not None:
-            log.error("plugin %s is ignored: %s", plugin.name, error)
+            log.error("plugin %r is left out: %s", plugin.name, error)
             return Plugin(plugin.name, plugin.summary, error=error, version=plugin.version)
-        self._formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
-        self._transforms += plugin.transforms
+        self.formats |= {fmt.name: fmt for fmt in (*plugin.reads, *plugin.writes)}
+        self.transforms += plugin.transforms
         self.tools |= {tool.name: tool for tool in plugin.tools}
-        for step in plugin.conversions:
-            self._graph.setdefault(step.source, []).append(step)
         for option in plugin.options:
             known = self.options.setdefault(option.name, replace(option, required=False))
             if known.default != option.default:
                 self.options[option.name] = replace(known, default=None)
         return plugin
-
-    def _find_conflict(self, plugin: Plugin) -> str | None:
-        """Describes the first declaration that contradicts an earlier plugin."""
-        transforms = {(transform.format, transform.name) for transform in self._transforms}
-        options = dict(self.options)
-        conflicts = [
-            *(f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if self._formats.get(fmt.name, fmt) != fmt),
-            *(f"tool {tool}" for tool in plugin.tools if tool.name in self.tools),
-            *(f"transform {one}" for one in plugin.transforms if (one.format, one.name) in transforms),
-            *(f"option {one.name}" for one in plugin.options if not options.setdefault(one.name, one).has_type_of(one)),
-        ]
-        return conflicts[0] if conflicts else None
 
     @property
     def missing(self) -> tuple[Requirement, ...]:
@@ -153,17 +138,24 @@ class Registry:
 
         Raises UnknownFormat, reason `empty_file` or `unrecognized`.
         """
-        found, errors = self.detection.read(content, filename)
+        found, errors = self.detection.read(content, filename, self.switched_off)
         for name, error in errors.items():
-            log.error("plugin %s fails to detect %s: %s", self.plugin_reading(name).name, name, error)
+            self.record_failure(name, error)
         if found is None:
             raise unrecognized()
         return found
 
-    def plugin_reading(self, format: str) -> Plugin:
-        """The plugin that declares the format of this name."""
-        fmt = self.formats[format]
-        return next(plugin for plugin in self.plugins if fmt in (*plugin.reads, *plugin.writes))
+    def record_failure(self, name: str, problem: str) -> None:
+        """Records a failure to detect a format. The third of a third-party plugin switches its detection off."""
+        fmt = self.formats[name]
+        self._failures[fmt] += 1
+        if fmt not in self._own_formats and self._failures[fmt] == _MAX_FAILURES:
+            self.switched_off |= {name}
+        error = f"the detection of {fmt} {'is switched off' if name in self.switched_off else 'fails'}: {problem}"
+        plugins = [plugin for plugin in self.plugins if fmt in (*plugin.reads, *plugin.writes)]
+        log.error("plugin %s: %s", ", ".join(plugin.name for plugin in plugins), error)
+        if name in self.switched_off:
+            self.plugins = tuple(replace(one, error=error) if one in plugins else one for one in self.plugins)
 
     def validate(self, given: Mapping[str, object], *, from_text: bool = False) -> dict[str, OptionValue]:
         """Returns the values of options as `validate_options` does, for any of this registry's options."""
@@ -171,17 +163,9 @@ class Registry:
 
     def default_text(self, name: str) -> str:
         """Returns the default of an option for people, such as `5` or `80 (jpeg), 87 (webp)`; empty if it has none."""
-        formats: dict[str, set[str]] = {}
-        for step in (step for plugin in self.plugins for step in plugin.conversions if name in step.options):
-            default = step.options[name].default
-            if default is not None:
-                text = _text_of(default)
-                named = step.target if isinstance(step.target, FileFormat) else step.source
-                formats.setdefault(text, set()).add(named.name)
-        common = self.options[name].default
-        if len(formats) > 1:
-            return ", ".join(f"{text} ({', '.join(sorted(names))})" for text, names in formats.items())
-        return next(iter(formats), "" if common is None else _text_of(common))
+        steps = (step for plugin in self.plugins for step in plugin.conversions if name in step.options)
+        named = ((step.target if isinstance(step.target, FileFormat) else step.source, step) for step in steps)
+        return default_text(self.options[name].default, ((str(fmt), step.options[name].default) for fmt, step in named))
 
     def tool_options(self, name: str) -> Mapping[str, Option]:
         """Returns the options of a tool, of the steps that read its `sources`, and of the steps that write its files.
@@ -313,7 +297,7 @@ class Registry:
         openings: tuple[Conversions, ...] = ((),),
     ) -> Plan:
         passed = {step.target for step in path} | {step.source for step in path[:1]}
-        transforms = tuple(transform for transform in self._transforms if transform.format in passed)
+        transforms = tuple(transform for transform in self.transforms if transform.format in passed)
         plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
         return replace(plan, options=plan.find_options(), templates=self.templates).with_transforms(NO_OPTIONS)
 
@@ -348,7 +332,8 @@ class Registry:
         """Returns the first step that decodes the format; None if there is none, or for text, which is not verified."""
         if fmt.text_extensions:
             return None
-        return next((step for step in self._graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
+        graph = self._own_graph if fmt in self._own_formats else self._graph
+        return next((step for step in graph.get(fmt, ()) if not isinstance(step.target, FileFormat)), None)
 
     def pairs(self) -> list[tuple[FileFormat, FileFormat]]:
         """Returns every supported pair of input and output format, sorted by both."""
@@ -359,16 +344,37 @@ class Registry:
         return [self.plan([source], target) for source, target in self.pairs()]
 
     def _find_paths(self, source: AnyFormat, names: frozenset[str] = frozenset()) -> Mapping[AnyFormat, Conversions]:
-        """Returns the best path to each format, with as many of the options as possible. `_paths_from` keeps it."""
-        return cheapest_paths(self._graph, source, names, self._transformed)
+        """Returns the best path to each format, with as many of the options as possible. `_paths_from` keeps it.
+
+        Third-party plugins add paths. They change none that built-in plugins have.
+        """
+        paths = cheapest_paths(self._graph, source, names, self._transformed)
+        if any(plugin.third_party for plugin in self.plugins):
+            paths |= cheapest_paths(self._own_graph, source, names, self._transformed)
+        return paths
 
 
-def _text_of(value: OptionValue) -> str:
-    """The value of an option for people."""
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else json.dumps(value)
+def find_harm(plugins: Sequence[Plugin]) -> str | None:
+    """Uses what the last plugin declares, and detects samples of the formats of the others. Describes what fails."""
+    registry, plugin = Registry(plugins), plugins[-1]
+    if registry.plugins[-1].error is not None:
+        return registry.plugins[-1].error
+    for option in chain(plugin.options, *(registry.tool_options(tool.name).values() for tool in plugin.tools)):
+        json.dumps((option.schema, option.values))
+    for source, target in product(plugin.reads, registry.formats.values()):
+        if registry.path(source, target):
+            registry.plan([source], target)
+    for target in plugin.writes:  # plans from other sources have the same last step
+        for source in islice((fmt for fmt in registry.formats.values() if registry.path(fmt, target)), 1):
+            registry.plan([source], target)
+    for name, content in read_samples():
+        found = registry.identify_content(content)
+        if found.name != name:
+            return f"{name} files are detected as {found}"
+    return registry.plugins[-1].error
 
 
 @cache
 def load_registry(builtins: str = "plugins") -> Registry:
     """Returns the registry of all installed plugins, loaded once per process and shared by its forks."""
-    return Registry(load_plugins(builtins))
+    return Registry(load_plugins(builtins, find_harm))

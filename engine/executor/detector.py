@@ -5,9 +5,7 @@ no file keeps the server, or other files, waiting.
 """
 
 import asyncio
-import logging
 import os
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -21,13 +19,8 @@ from engine.executor.pool import WorkerPool
 from engine.formats import FileFormat
 from engine.registry import Registry
 
-log = logging.getLogger("convertd.detection")
-
 CPU_SECONDS = 0.1
 """CPU time in which the format of a file has to be found."""
-
-MAX_FAILURES = 3
-"""Failures of a plugin to detect a format after which it is not tried any more."""
 
 SECONDS = 2.0
 """Time for a file, in which its process may also wait for the CPU."""
@@ -41,17 +34,14 @@ _LIMITS = JobLimits(SECONDS, memory=256 << 20, output=1 << 16)
 class Detector:
     """Identifies files with the formats of a registry, by processes of a pool.
 
-    `switched_off` has the formats of other packages that are not detected any more, because that has failed three
-    times, by name, and the names of their plugins. `close` ends the processes if they belong to it.
+    The registry records failures of detection. `close` ends the processes if they belong to it.
     """
 
     def __init__(self, registry: Registry, pool: WorkerPool | SingleWorker, *, owns_pool: bool = False) -> None:
-        self._registry = registry
+        self.registry = registry
         self._pool = pool
         self._owns_pool = owns_pool
         self._turns = asyncio.Semaphore(_PROCESSES)
-        self._failures = Counter[str]()
-        self.switched_off: dict[str, str] = {}
 
     async def close(self) -> None:
         """Ends the processes."""
@@ -63,14 +53,14 @@ class Detector:
 
         Raises UnknownFormat, as `Detection.compare` does.
         """
-        return self._registry.detection.compare(OpenFile(file), filename, self.switched_off)
+        return self.registry.detection.compare(OpenFile(file), filename, self.registry.switched_off)
 
     async def read(self, file: int, filename: str) -> FileFormat:
         """Returns the format of an open file that a process finds.
 
         Raises UnknownFormat, also if that takes more than 100 ms of CPU time, and ExecutorUnavailable.
         """
-        task = Identification(filename, tuple(self.switched_off))
+        task = Identification(filename, tuple(self.registry.switched_off))
         async with self._turns:
             for _ in range(ATTEMPTS):
                 with suppress(NotStarted):
@@ -93,27 +83,17 @@ class Detector:
             raise unrecognized() from error
         finally:
             os.close(progress)
-        for name in found.errors.keys() & self._registry.formats.keys():
-            self._record(name, found.errors[name])
-        if found.format not in self._registry.formats:
+        for name in found.errors.keys() & self.registry.formats.keys():
+            self.registry.record_failure(name, found.errors[name])
+        if found.format not in self.registry.formats:
             raise unrecognized()
-        return self._registry.formats[found.format]
+        return self.registry.formats[found.format]
 
     def _record_last(self, progress: int, error: str) -> None:
         """Records a failure of the sniffer that a process has called last."""
         called = os.pread(progress, _LIMITS.output, 0).decode("utf-8", "replace").split()
-        if called and called[-1] in self._registry.formats:
-            self._record(called[-1], error)
-
-    def _record(self, name: str, error: str) -> None:
-        plugin = self._registry.plugin_reading(name)
-        log.error("plugin %s fails to detect %s: %s", plugin.name, name, error)
-        if plugin.version is None:  # a built-in one
-            return
-        self._failures[name] += 1
-        if self._failures[name] >= MAX_FAILURES:
-            self.switched_off[name] = plugin.name
-            log.error("plugin %s does not detect %s any more, after %d failures", plugin.name, name, MAX_FAILURES)
+        if called and called[-1] in self.registry.formats:
+            self.registry.record_failure(called[-1], error)
 
 
 @asynccontextmanager

@@ -19,6 +19,8 @@ from pathlib import Path
 from engine.errors import ExecutorUnavailable
 from engine.executor.disk_quota import BaseFolder, used_memory
 from engine.executor.templates import FORK, PID
+from engine.plugin_loader import tried
+from engine.registry import load_registry
 
 # Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -213,7 +215,7 @@ class ForkServer:
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", PROGRAM, *arguments],
-                env={**job_environment(), "PYTHONPATH": python_path},
+                env={**job_environment(), **tried(load_registry().plugins), "PYTHONPATH": python_path},
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -4,11 +4,13 @@ import ctypes
 import encodings
 import gc
 import importlib
+import logging
 import pkgutil
 import sys
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -20,8 +22,10 @@ from engine.executor.disk_quota import reachable_by_jobs
 from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import RASTER, Raster
-from engine.planner import template_modules, template_of, template_parts
+from engine.planner import modules_of, template_modules, template_of, template_parts
 from engine.registry import Registry, load_registry
+
+log = logging.getLogger("convertd.preload")
 
 _SIDE = 16  # pixels; any picture makes a codec initialize itself
 
@@ -34,7 +38,31 @@ def preload(modules: Iterable[str] = ()) -> None:
     for tool in registry.tools:
         registry.tool_options(tool)
     import_modules(modules)
+    if not modules:
+        _leave_to_jobs(registry)
     _freeze()
+
+
+def _leave_to_jobs(registry: Registry) -> None:
+    """Removes MODULES of third-party plugins from the templates if they cannot be imported ahead in time."""
+    found = {plugin.name: frozenset(chain.from_iterable(map(modules_of, plugin.steps))) for plugin in registry.plugins}
+    own = frozenset[str]().union(*(found[plugin.name] for plugin in registry.plugins if not plugin.third_party))
+    tried = {name: modules - own for name, modules in found.items() if modules - own}
+    if not tried:
+        return
+    from engine.contained import run_apart  # noqa: PLC0415, which is rarely needed
+
+    errors = run_apart(partial(_import_and_warm_up, modules) for modules in tried.values())
+    for (name, modules), error in zip(tried.items(), errors, strict=True):
+        if error is not None:
+            log.error("plugin %s: its modules are not imported ahead: %s", name, error)
+            registry.templates = {template: all_ - modules for template, all_ in registry.templates.items()}
+
+
+def _import_and_warm_up(modules: Iterable[str]) -> None:
+    for module in modules:
+        importlib.import_module(module)
+    warm_up_modules(modules)
 
 
 def preload_template(name: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine import testing
 from engine.plugin_loader import load_plugins
-from engine.registry import Registry
+from engine.registry import Registry, find_harm
 from engine.testing import Sandbox, Subject
 from web import cli_plugin
 
@@ -16,7 +16,7 @@ _OPTION = "Annotated[int, Field(ge=1, le=5{})]"
 _SNIFF = "sniff=Signature((0, _MAGIC))"
 _BROKEN = {
     "good": ("", ""),
-    "claims": (_SNIFF, 'sniff=lambda found: 99 if found[:2] in (_MAGIC[:2], b"\\xff\\xd8") else 0'),
+    "claims": (_SNIFF, 'sniff=lambda found: 9 if found[:2] in (_MAGIC[:2], b"\\xff\\xd8") else 0'),
     "raises": (_SNIFF, "sniff=lambda found: found[20] if found[: len(_MAGIC)] == _MAGIC else 0"),
     "undescribed": ("raster: Raster)", f"raster: Raster, *, strength: {_OPTION.format('')} = 9)"),
     "lossy": ("image.tobytes()", 'image.convert("L").convert("RGB").tobytes()'),
@@ -56,7 +56,7 @@ def _install(folder: Path, name: str, source: str) -> None:
 
 @pytest.fixture(scope="module")
 def registry(folder: Path) -> Registry:
-    return Registry(load_plugins("plugins"))
+    return Registry(load_plugins("plugins", find_harm))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_they_pass_in_the_sandbox(registry: Registry, folder: Path, sandbox: San
 @pytest.mark.parametrize(
     ("name", "check", "problem"),
     [
-        ("claims", "detection", "jpeg is detected as claims"),
+        ("claims", "loading", "jpeg files are detected as claims"),
         ("raises", "detection", "the detection of raises fails for a damaged file: IndexError"),
         ("undescribed", "declarations", "the option strength has no description"),
         ("undescribed", "declarations", "the option strength has an invalid default"),

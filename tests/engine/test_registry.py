@@ -21,7 +21,7 @@ from engine import (
 from engine.formats import any_of
 from engine.options import NO_OPTIONS, OptionValues
 from engine.plugin_loader import Plugin, load_plugins
-from engine.registry import Registry, load_registry
+from engine.registry import Registry, find_harm, load_registry
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import FORMATS, sample
 from tests.support.samples.office_files import compound_file
@@ -287,7 +287,7 @@ def test_a_hook_replaces_the_values_of_a_module(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path.parent)
 
-    loaded = {plugin.name: [str(step) for step in plugin.steps] for plugin in load_plugins(tmp_path.name)}
+    loaded = {plugin.name: [str(step) for step in plugin.steps] for plugin in load_plugins(tmp_path.name, find_harm)}
 
     expected = {"empty": [], "nothing": [], "one": ["odd -> raster"], "values": ["odd -> raster"]}
     assert {name: loaded[name] for name in expected} == expected

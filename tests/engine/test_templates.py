@@ -12,6 +12,7 @@ import pytest
 from engine.executor import Job
 from engine.planner import template_modules, template_parts
 from engine.registry import load_registry
+from tests.support import sabotages
 from tests.support.executors.isolated import (
     ACCOUNT,
     ALL_MODULES,
@@ -121,6 +122,30 @@ async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Pat
     finally:
         await executor.close()
     assert executor.forkserver.pid is None
+
+
+async def test_modules_that_cannot_be_imported_ahead_are_left_to_their_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = sabotages.HARMLESS["import prints"]
+    for name, module in (("missing", "no_such_library"), ("slow", "slow_library")):
+        ahead = (
+            f"MODULES = ({module!r}, 'json')\nTEMPLATE = 'svg'\n" if name == "slow" else f"MODULES = ({module!r},)\n"
+        )
+        sabotages.install(tmp_path, name, source.replace("odd0", name).replace("\nfrom", f"\n{ahead}from", 1))
+    (tmp_path / "slow_library.py").write_text("import time; time.sleep(60)")
+    monkeypatch.syspath_prepend(tmp_path)
+    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        await _convert(executor, tmp_path, "png", "bmp")
+        await _convert(executor, tmp_path, "svg", "png")
+    finally:
+        await executor.close()
+
+    log = capfd.readouterr().err
+    assert "plugin missing: its modules are not imported ahead: ModuleNotFoundError" in log
+    assert "plugin slow: its modules are not imported ahead: it takes longer than 3 s" in log
 
 
 async def test_jobs_of_an_account_share_a_process_of_each_template(tmp_path: Path) -> None:

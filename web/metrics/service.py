@@ -231,15 +231,17 @@ class InstallationMetrics:
             "convertd_ready", "1 if the server is ready, as /readyz reports, or the worker is part of the cluster."
         )
         build = gauge("convertd_build_info", "Version of convertd and of Python.", ("version", "python"))
-        build.labels(version("convertd"), platform.python_version()).set(1)
-        self._plugins = gauge("convertd_plugin_up", "1 if the plugin is loaded.", ("plugin", "version"))
+        self._version = version("convertd")  # reads and parses a file
+        build.labels(self._version, platform.python_version()).set(1)
+        self._plugins = gauge(
+            "convertd_plugin_up", "1 if the plugin is loaded and its detection works.", ("plugin", "version")
+        )
         self._layers = gauge("convertd_sandbox_layer", "1 if the layer of the sandbox is active.", ("layer",))
 
     def set_plugins(self, plugins: Iterable[Plugin]) -> None:
         """Sets the state of each plugin. The built-in ones have the version of convertd."""
-        built_in = version("convertd")  # reads and parses a file
         for plugin in plugins:
-            self._plugins.labels(plugin.name, plugin.version or built_in).set(plugin.error is None)
+            self._plugins.labels(plugin.name, plugin.version or self._version).set(plugin.error is None)
 
     def set_sandbox_layers(self, layers: Mapping[str, bool]) -> None:
         """Sets which layers of the sandbox are active."""

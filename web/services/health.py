@@ -93,6 +93,7 @@ class Readiness:
         while True:
             reasons = (await self.state()).reasons
             self._metrics.ready.set(not reasons)
+            self._metrics.set_plugins(self._registry.plugins)
             if reasons and reasons != previous:
                 log.warning("not ready: %s", "; ".join(reasons))
             elif reasons != previous:
@@ -114,7 +115,7 @@ class Readiness:
         degraded = [reason for reason in failed if reason == _WITHOUT_REDIS]
         if cluster is not None and cluster.unusable:
             degraded.append("the cluster has workers with another version or other plugins")
-        degraded += [f"the plugin {plugin.name} cannot be loaded" for plugin in self._registry.plugins if plugin.error]
+        degraded += [f"the plugin {plugin.name} does not work" for plugin in self._registry.plugins if plugin.error]
         return HealthState(tuple(reasons), tuple(degraded), cluster)
 
     async def _failed_checks(self) -> list[str]:

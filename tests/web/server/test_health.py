@@ -12,8 +12,11 @@ import pytest
 
 from benchmarks.redis_server import RedisServer
 from config.settings import Settings
+from engine.conversions import conversion
 from engine.errors import StepFailed
 from engine.executor import Job, JobLimits, JobResult
+from engine.formats import Content, FileFormat
+from engine.media import RASTER, Raster
 from engine.plugin_loader import Plugin
 from engine.registry import Registry, load_registry
 from storage.errors import StoreUnavailable
@@ -108,12 +111,31 @@ def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir
 
 
 async def test_plugins(data_dir: Path) -> None:
-    broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library")])
+    def sniff(content: Content) -> int:
+        if content[:7] == b"trigger":
+            raise IndexError
+        return 0
+
+    @conversion(FileFormat("odd", media_type="image/x-odd", extensions=("odd",), sniff=sniff), RASTER)
+    def decode(_data: bytes) -> Raster:
+        raise AssertionError("never run")
+
+    failing = Plugin("odd", "", (decode,), version="1.0")
+    broken = Registry([*load_registry().plugins, Plugin("broken", "", error="ImportError: no such library"), failing])
     services = assemble(Settings(data_dir=data_dir), broken, Idle())
+    labels = {"plugin": "odd", "version": "1.0"}
+    assert services.metrics.registry.get_sample_value("convertd_plugin_up", labels) == 1
     assert (await services.readiness.state()).reasons == ("the server is starting or stopping",)
     services.readiness.start()
     state = await services.readiness.state()
-    assert (state.reasons, state.degraded) == ((), ("the plugin broken cannot be loaded",))
+    assert (state.reasons, state.degraded) == ((), ("the plugin broken does not work",))
+    for _ in range(3):
+        broken.identify_content(b"trigger")
+    assert (await services.readiness.state()).degraded[1:] == ("the plugin odd does not work",)
+    updating = asyncio.create_task(services.readiness.run())
+    while services.metrics.registry.get_sample_value("convertd_plugin_up", labels):  # noqa: ASYNC110, set by the task
+        await asyncio.sleep(0)
+    updating.cancel()
     await asyncio.to_thread(services.database.close)
 
 
