@@ -6,7 +6,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from web.routes import build_application, documented_operations
 from web.services.closing import CLOSE_TIMEOUT, complete
 from web.services.container import Services
 from web.services.file_executor import DescriptorExecutor, FileExecutor
+from web.services.liveness import end_process, keep_alive
 from web.services.maintenance import lock_data_folder
 from web.services.processes import ServerProcess
 from web.supervisor import Supervisor, remove_metrics
@@ -40,6 +41,7 @@ _MAX_DESCRIPTORS = 16_384  # the usual soft limit of 1024 is too low for 512 con
 _DISK_THREADS = 32
 _BACKLOG = 1024  # connections that the kernel accepts before the server does
 DRAIN_TIMEOUT = 30  # seconds for requests in progress at shutdown
+STOP_TIMEOUT = 48  # seconds after SIGTERM until the process ends, whatever it waits for
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ async def _serve(
     stop = _stop_event(process)
     with _announcing(process):
         executor = server_executor(settings, registry, process.count)
+        living = asyncio.create_task(keep_alive())
         cluster = None if isinstance(executor, LocalExecutor) else executor.state
         services = await asyncio.to_thread(assemble, settings, registry, executor, cluster, process)
     try:
@@ -199,25 +202,31 @@ async def _serve(
                 asyncio.get_running_loop().remove_signal_handler(number)
     finally:
         await asyncio.gather(executor.close(), services.close())
+        living.cancel()
     log.info("stopped")
 
 
 def _stop_event(process: ServerProcess) -> asyncio.Event:
     """Returns an event that is set by SIGTERM and SIGINT, or at the end of the parent, which alone handles SIGINT."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
+
+    def begin_stop() -> None:
+        stop.set()
+        loop.call_later(STOP_TIMEOUT, end_process)
+
+    loop.add_signal_handler(signal.SIGTERM, begin_stop)
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     if process.parent is None:
-        loop.add_signal_handler(signal.SIGINT, stop.set)
+        loop.add_signal_handler(signal.SIGINT, begin_stop)
     else:
-        loop.add_reader(process.parent, _stop_without_parent, process.parent, stop)
+        loop.add_reader(process.parent, _stop_without_parent, process.parent, begin_stop)
     return stop
 
 
-def _stop_without_parent(parent: int, stop: asyncio.Event) -> None:
+def _stop_without_parent(parent: int, begin_stop: Callable[[], None]) -> None:
     asyncio.get_running_loop().remove_reader(parent)  # it stays readable
     remove_metrics()
-    stop.set()
+    begin_stop()
 
 
 @contextmanager

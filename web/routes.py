@@ -164,8 +164,9 @@ TRIAL_RESOURCES: tuple[Resource, ...] = (
 )
 
 
-# What leads to the API: no operations of it.
+# What leads to the API, and other names: no operations of it.
 FURTHER_RESOURCES: tuple[Resource, ...] = (
+    ("/livez", Health),
     ("/mcp", Agents),
     (f"{API}/?", ApiRoot),
     ("/openapi.json", OpenApiRedirect),

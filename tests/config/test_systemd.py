@@ -14,6 +14,7 @@ import pytest
 from config.settings import ENV_PREFIX, Settings, load_settings
 from web import app, cluster_worker
 from web.services.closing import CLOSE_TIMEOUT
+from web.services.liveness import SILENCE
 
 _FOLDER = Path(__file__).parents[2] / "config" / "systemd"
 _SERVER, _WORKER, _SCHEDULER = (_FOLDER / f"convertd{name}.service" for name in ("", "-worker", "-scheduler"))
@@ -106,7 +107,9 @@ def test_privileged_system_calls_are_forbidden(unit: Path) -> None:
 def test_stop_timeouts_exceed_the_drain_times() -> None:
     drain = app.DRAIN_TIMEOUT + 3 * CLOSE_TIMEOUT
 
-    assert int(_value(_SERVER, "TimeoutStopSec")) >= drain + 10
+    assert drain < app.STOP_TIMEOUT
+    assert int(_value(_SERVER, "TimeoutStopSec")) >= app.STOP_TIMEOUT + 10
+    assert int(_value(_SERVER, "WatchdogSec")) > 2 * SILENCE
     assert int(_value(_WORKER, "TimeoutStopSec")) >= cluster_worker.DRAIN_TIMEOUT + 10
     for unit in _RUN_JOBS:
         assert _value(unit, "KillMode") == "mixed"  # jobs receive no signal before the timeout

@@ -1,4 +1,4 @@
-"""GET /formats, /tools, /openapi.json, /healthz, /readyz, /version, and 404 for all other paths of the API."""
+"""GET /formats, /tools, /openapi.json, /healthz, /livez, /readyz, /version, and 404 for all other paths of the API."""
 
 import re
 from dataclasses import asdict

@@ -40,7 +40,7 @@ def test_no_page_is_served_under_another_name(server: Running, method: str, path
     problem(response, 400, "invalid_parameter", param="Host", reason="unknown_host")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version", "/api/v1/formats", "/api/v1/tools"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version", "/api/v1/formats", "/api/v1/tools"])
 def test_the_api_and_checks_of_health_take_any_host(server: Running, path: str) -> None:
     assert http.get(server.url + path, headers=_REBOUND).status_code == 200
 

@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,10 +14,13 @@ import pytest
 from benchmarks.processes import ConvertdServer
 from benchmarks.redis_server import RedisServer
 from config.pricing import TIERS
+from storage.database import Database
+from storage.tables import jobs
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually, parsed, read_response
 from tests.support.servers.load import charged, create_accounts, sqlite_url
+from tests.support.servers.poison import PoisonedServer
 from tests.support.servers.processes import ServerOfProcesses
 
 pytestmark = pytest.mark.slow
@@ -26,10 +30,14 @@ _RATE_LIMIT = 12
 _REQUEST = b"GET /api/v1/formats HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
+class PoisonedProcesses(PoisonedServer, ServerOfProcesses):
+    """A server of several processes, which jobs can harm."""
+
+
 @pytest.fixture(scope="module")
 def server(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerOfProcesses]:
     limits = {"CONVERTD_RATE_LIMIT_FREE": str(_RATE_LIMIT)}
-    with ServerOfProcesses(tmp_path_factory.mktemp("processes"), redis_server, _PROCESSES, **limits) as running:
+    with PoisonedProcesses(tmp_path_factory.mktemp("processes"), redis_server, _PROCESSES, **limits) as running:
         yield running
 
 
@@ -114,6 +122,47 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
         assert eventually(lambda: requests(server) == requests_before + 2 * _PROCESSES - 1)
     assert charged(sqlite_url(server.folder)) == charged_before + 1
     assert f"({killed}) has ended with exit code -9" in server.log()
+
+
+def test_a_process_whose_loop_stands_still_is_replaced_and_its_job_fails_the_second_time(
+    server: ServerOfProcesses,
+) -> None:
+    _check_poison(server, sqlite_url(server.folder))
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_poison_ends_with_postgresql(redis_server: RedisServer, tmp_path: Path, url: str) -> None:
+    with PoisonedProcesses(tmp_path, redis_server, _PROCESSES, CONVERTD_DATABASE_URL=url) as server:
+        _check_poison(server, url)
+
+
+def _check_poison(server: ServerOfProcesses, url: str) -> None:
+    """Two processes end with a trace, although their loop holds the lock of the interpreter. Other jobs are done."""
+    (key,) = create_accounts(url, 1)
+    spent, ended_before = charged(url), server.log().count("has ended with exit code 1")
+    headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
+
+    def submit(name: str) -> str:
+        form: dict[str, Any] = {"files": {"file": (name, picture())}, "data": {"output_format": "webp"}}
+        response = httpx.post(f"{server.api}/convert", headers=headers, timeout=60, **form)
+        return str(response.json()["data"]["job_id"])
+
+    ids = [submit(name) for name in ("a.jpg", "poison-held.jpg", "b.jpg")]
+    database = Database(url)
+    try:
+        assert eventually(lambda: all(job.has_ended for job in database.read_blocking(jobs.read_all, ids)), 60)
+        found = {job.job_id: job for job in database.read_blocking(jobs.read_all, ids)}
+    finally:
+        database.close()
+    poison = found.pop(ids[1])
+    assert {job.status for job in found.values()} == {"completed"}
+    assert (poison.status, poison.attempts) == ("failed", 2)
+    assert '"worker_crashed"' in str(poison.error)
+    assert charged(url) == spent + 2
+    log = server.log()
+    assert log.count("has ended with exit code 1") == ended_before + 2
+    assert log.count("Timeout (0:00:05)!") == 2
+    assert "in load_after_deed" in log
 
 
 def test_sigterm_stops_the_processes_in_turn_and_waits_for_requests(server: ServerOfProcesses) -> None:

@@ -30,7 +30,12 @@ def _runs_job(data_dir: Path, pid: int) -> bool:
 
 def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     (key,) = create_accounts(sqlite_url(tmp_path), 1)
-    with ConvertdServer(tmp_path, _ONE_WORKER) as server:
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.settimeout(60)
+    systemd.bind(f"\0{tmp_path}"[:100])
+    notified = {"NOTIFY_SOCKET": f"@{tmp_path}"[:100]}
+    with systemd, ConvertdServer(tmp_path, {**_ONE_WORKER, **notified}) as server:
+        assert [systemd.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
         responses: list[httpx.Response] = []
         url = f"{server.api}/convert"

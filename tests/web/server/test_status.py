@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /version."""
+"""/healthz, /livez, /readyz, /version."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.servers.in_process import Running, Servers
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version"])
 def test_probes_have_the_headers_too(server: Running, path: str) -> None:
     response = http.get(server.url + path)
     assert response.status_code == 200
