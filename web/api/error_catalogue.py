@@ -242,6 +242,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "invalid_signature": "the event's signature is invalid or expired",
                 "invalid_url": "the URL is malformed, no http or https URL, or has a password",
                 "forbidden_address": "the URL does not lead to a public address",
+                "forbidden_port": "the URL has a port that the operator does not allow",
                 "unreachable": "the server of the URL cannot be reached, or its response is incomplete",
                 "http_status": "the server of the URL responds with the status in `details`",
                 "too_many_redirects": "the URL redirects too often",

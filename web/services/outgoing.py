@@ -2,31 +2,37 @@
 
 Such a URL must not lead into the network of the server. A name is resolved once for each connection, every address is
 checked, and the connection is made to an address that was checked. Redirects are not followed, but by `fetch`, which
-checks each again. There are no proxies, cookies or connections that outlive a request, and bodies are not decompressed.
+checks each again. There are no cookies or connections that outlive a request, and bodies are not decompressed.
+
+With a proxy, which resolves names itself and has to refuse what they must not lead to, connections are tunnels through
+it (HTTP CONNECT). Addresses in URLs are checked here as without it.
 """
 
 import asyncio
 import re
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from http import HTTPStatus
 from importlib.metadata import version
 from ipaddress import ip_address
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urljoin, urlsplit
 
 import httpcore
 import httpx
 
-from web.services.public_addresses import Network, is_public, parse_literal
+from web.services.public_addresses import Address, AddressRules, Refusal, parse_literal
 
 Reason: TypeAlias = Literal[
     "invalid_url",
     "forbidden_address",
+    "forbidden_port",
     "unreachable",
     "timeout",
     "too_many_redirects",
@@ -36,6 +42,8 @@ Reason: TypeAlias = Literal[
 ]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host for a port. Raises OSError or UnicodeError."""
+Tunnel: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
+"""Connects to a host and a port by a proxy. Raises OutgoingError and errors of httpcore."""
 
 MAX_URL = 8192  # characters
 MAX_REDIRECTS = 3
@@ -44,6 +52,8 @@ _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minut
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
 _PORTS = range(1, 1 << 16)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_REFUSED = (HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)  # by a proxy: smokescreen sends the latter
 
 
 class OutgoingError(Exception):
@@ -69,19 +79,24 @@ class Response:
 
 
 class Outgoing:
-    """Makes the requests. `allowed` are networks whose addresses are reached besides public ones.
+    """Makes the requests. `rules` are where they may lead.
 
     `resolve` finds the addresses of names, by default as the system does. `tls` has the trusted authorities, by default
-    the system's.
+    the system's. `proxy` is the URL of an HTTP proxy, which may have a name and a password.
     """
 
     def __init__(
-        self, allowed: Iterable[Network] = (), resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
+        self,
+        rules: AddressRules | None = None,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
     ) -> None:
-        self._allowed = tuple(allowed)
+        self._rules = rules or AddressRules()
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
-        self._backend = _CheckedBackend(self._allowed, resolve or self._resolve)
         self._tls = tls
+        tunnel = None if proxy is None else partial(self._tunnel, httpx.URL(proxy))
+        self._backend = _CheckedBackend(self._rules, resolve or self._resolve, tunnel)
 
     @cached_property
     def _agent(self) -> str:
@@ -96,14 +111,14 @@ class Outgoing:
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     def check_url(self, url: str) -> httpx.URL:
-        """Returns the parsed URL. Raises OutgoingError: `invalid_url`, or `forbidden_address` if its host is one.
+        """Returns the parsed URL. Raises OutgoingError: `invalid_url`, `forbidden_address` or `forbidden_port`.
 
-        Resolves no names: those are checked by each request.
+        Resolves no names: those are checked by each request, and so are their ports if there are allowed networks.
         """
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, ValueError):
-            self._check_literal(_host(url))
+            _check(self._rules, parse_literal(_host(url)), None)
             raise OutgoingError("invalid_url", "The URL is malformed.") from None
         if parsed.scheme not in ("http", "https"):
             raise OutgoingError("invalid_url", "The URL must begin with http:// or https://.")
@@ -112,7 +127,9 @@ class Outgoing:
         host, port = parsed.raw_host.decode(), parsed.port
         if not _HOST.fullmatch(host) or len(url) > MAX_URL or (port is not None and port not in _PORTS):
             raise OutgoingError("invalid_url", f"The URL needs a valid host, and has at most {MAX_URL} characters.")
-        self._check_literal(host)
+        address = parse_literal(host)
+        if address is not None or not self._rules.allowed:
+            _check(self._rules, address, port or _DEFAULT_PORTS[parsed.scheme])
         return parsed
 
     @asynccontextmanager
@@ -173,11 +190,6 @@ class Outgoing:
             raise OutgoingError("invalid_url", "The URL redirects to a malformed one.") from None
         return self.check_url(target)
 
-    def _check_literal(self, host: str) -> None:
-        address = parse_literal(host)
-        if address is not None and not is_public(address, self._allowed):
-            raise _forbidden()
-
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         # In threads of their own: others wait for files, and must not wait for a name server of a client's choice.
         resolving = asyncio.get_running_loop().run_in_executor(
@@ -185,13 +197,32 @@ class Outgoing:
         )
         return [str(found[4][0]) for found in await resolving]
 
+    async def _tunnel(self, proxy: httpx.URL, host: str, port: int) -> httpcore.AsyncNetworkStream:
+        """Connects to a host by a proxy. Raises OutgoingError and errors of httpcore."""
+        address = httpcore.URL(scheme=proxy.raw_scheme, host=proxy.raw_host, port=proxy.port, target=f"{host}:{port}")
+        headers = httpx.Headers({"Host": f"{host}:{port}", "User-Agent": self._agent})
+        if proxy.userinfo:
+            credentials = f"{proxy.username}:{proxy.password}".encode()
+            headers["Proxy-Authorization"] = f"Basic {b64encode(credentials).decode()}"
+        timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+        connection = httpcore.AsyncHTTPConnection(address.origin, ssl_context=self._authorities)
+        request = httpcore.Request("CONNECT", address, headers=headers.raw, extensions=timeouts)
+        response = await connection.handle_async_request(request)
+        if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+            return cast(httpcore.AsyncNetworkStream, response.extensions["network_stream"])
+        await connection.aclose()
+        if response.status in _REFUSED:
+            raise _refused("forbidden_address")
+        raise httpcore.ConnectError("The proxy cannot reach the host.")
+
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Connects to addresses that were checked, and to no name."""
+    """Connects to addresses that were checked, and to no name; or by the tunnel of a proxy, if there is one."""
 
-    def __init__(self, allowed: tuple[Network, ...], resolve: Resolve) -> None:
-        self._allowed = allowed
+    def __init__(self, rules: AddressRules, resolve: Resolve, tunnel: Tunnel | None) -> None:
+        self._rules = rules
         self._resolve = resolve
+        self._tunnel = tunnel
         self._network = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -203,13 +234,16 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         literal = parse_literal(host)
+        if self._tunnel is not None:
+            _check(self._rules, literal, port)
+            return await self._tunnel(host if literal is None else _bracketed(literal), port)
         try:
             found = [literal] if literal is not None else map(ip_address, await self._resolve(host, port))
             addresses = list(dict.fromkeys(found))
         except (OSError, ValueError):  # UnicodeError is a ValueError
             raise httpcore.ConnectError("The host name cannot be resolved.") from None
-        if not all(is_public(address, self._allowed) for address in addresses):
-            raise _forbidden()
+        for address in addresses:
+            _check(self._rules, address, port)
         error: Exception = httpcore.ConnectError("The host name has no address.")
         for address in addresses:
             try:
@@ -253,8 +287,20 @@ def _host(url: str) -> str:
         return ""
 
 
-def _forbidden() -> OutgoingError:
-    return OutgoingError("forbidden_address", "The URL does not lead to a public address.")
+def _check(rules: AddressRules, address: Address | None, port: int | None) -> None:
+    refusal = rules.refusal(address, port)
+    if refusal is not None:
+        raise _refused(refusal)
+
+
+def _refused(reason: Refusal) -> OutgoingError:
+    message = "does not lead to a public address" if reason == "forbidden_address" else "has a port that is not allowed"
+    return OutgoingError(reason, f"The URL {message}.")
+
+
+def _bracketed(address: Address) -> str:
+    """The address as a host of a URL: in the one form that everybody reads in the same way."""
+    return f"[{address}]" if address.version == 6 else str(address)
 
 
 def _too_large(max_bytes: int) -> OutgoingError:
