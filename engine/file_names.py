@@ -1,4 +1,4 @@
-"""Names of results: the option `filename`, a template such as `{name}-{width}.{ext}`."""
+"""Names of results: what makes them harmless, and the option `filename`, such as `{name}-{width}.{ext}`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from engine.options import Option
 _FIELDS = ("name", "ext", "format", "width", "height")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _MAX_LENGTH = 200  # characters
+_MAX_STEM = 150  # bytes of UTF-8; file systems allow 255 for the whole name
+# What Windows forbids, and escapes that a program may decode to a path, a control character or another escape.
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*]|%(?=2[5ef]|5c|7f|[01][0-9a-f])', re.IGNORECASE)
+# Options of commands, and devices of Windows, which have any extension.
+_SPECIAL = re.compile(r"-|(?:con|prn|aux|nul|(?:com|lpt)\d|clock\$|conin\$|conout\$) *(?:\.|$)", re.IGNORECASE)
 
 
 def _check_template(text: str) -> str:
@@ -46,10 +51,24 @@ FILENAME: Final = Option("filename", FileName)
 def file_name(template: str, name: str, target: FileFormat, size: Size | None, *, container: str | None = None) -> str:
     """Returns the name that a template gives a result, which a container makes an archive. `name` is the upload's.
 
-    The name is untrusted: the caller removes what file systems forbid.
+    The name is untrusted: the caller makes it harmless.
     """
     width, height = size or ("", "")
     extensions = (container,) if container else target.extensions
     values = {"name": name, "ext": extensions[0], "format": target.name, "width": width, "height": height}
     text = _FIELD.sub(lambda field: str(values[field[1]]), template)
     return text if text.lower().endswith(tuple(f".{one}" for one in extensions)) else f"{text}.{extensions[0]}"
+
+
+def safe_stem(text: str, max_bytes: int = _MAX_STEM) -> str:
+    """Returns untrusted text as a file name before its extension, which is harmless on all systems; "" if none is left.
+
+    It has at most `max_bytes` of UTF-8, and an underscore before what a system or a command would not take as a name.
+    """
+    name = _FORBIDDEN.sub("_", visible(text)).strip(" .").encode()[:max_bytes].decode(errors="ignore").rstrip(" .")
+    return f"_{name}" if _SPECIAL.match(unicodedata.normalize("NFKC", name)) else name
+
+
+def visible(text: str) -> str:
+    """Removes control and format characters, line separators, lone surrogates and bidirectional marks."""
+    return "".join(one for one in text if one.isprintable() or unicodedata.category(one) == "Zs")
