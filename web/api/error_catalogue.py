@@ -146,6 +146,7 @@ ERROR_CATALOGUE: Mapping[str, ErrorDescription] = MappingProxyType(
                 "queue_full": "too many conversions are waiting",
                 "failed_authentications": "too many requests with an invalid API key",
                 "registrations": "too many registrations",
+                "rotations": "too many new secrets of a webhook within 24 hours",
                 "too_many_connections": "too many open connections",
             },
             RateDetails,
