@@ -9,6 +9,7 @@ it (HTTP CONNECT). Addresses in URLs are checked here as without it.
 """
 
 import asyncio
+import logging
 import re
 import socket
 import ssl
@@ -28,6 +29,8 @@ import httpcore
 import httpx
 
 from web.services.public_addresses import Address, AddressRules, Refusal, parse_literal
+
+log = logging.getLogger("convertd.outgoing")
 
 Reason: TypeAlias = Literal[
     "invalid_url",
@@ -207,11 +210,16 @@ class Outgoing:
         timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
         connection = httpcore.AsyncHTTPConnection(address.origin, ssl_context=self._authorities)
         request = httpcore.Request("CONNECT", address, headers=headers.raw, extensions=timeouts)
-        response = await connection.handle_async_request(request)
+        try:
+            response = await connection.handle_async_request(request)
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            log.warning("the egress proxy cannot be reached: %s", error, extra={"outage": True})
+            raise
         if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             return cast(httpcore.AsyncNetworkStream, response.extensions["network_stream"])
         await connection.aclose()
-        if response.status in _REFUSED:
+        if response.status in _REFUSED:  # also for a wrong password
+            log.warning("the egress proxy refuses connections: %d", response.status, extra={"outage": True})
             raise _refused("forbidden_address")
         raise httpcore.ConnectError("The proxy cannot reach the host.")
 
