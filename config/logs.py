@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -69,8 +68,7 @@ class OutageFilter(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._passed: dict[Hashable, float] = {}
-        self._dropped = Counter[Hashable]()
+        self._latest: dict[Hashable, tuple[float, int]] = {}  # when one was passed, and how many were dropped since
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -80,13 +78,11 @@ class OutageFilter(logging.Filter):
             record.msg, record.args = f"{record.getMessage()}: {error.strerror}", ()
         elif not getattr(record, "outage", False):
             return True
-        now = self._clock()
-        if now - self._passed.get(kind, -_REPETITION) < _REPETITION:
-            self._dropped[kind] += 1
-            return False
-        self._passed[kind] = now
-        record.fields = {**_fields(record), "repeated": self._dropped.pop(kind, None)}
-        return True
+        passed, dropped = self._latest.get(kind, (-_REPETITION, 0))
+        is_due = self._clock() - passed >= _REPETITION
+        self._latest[kind] = (self._clock(), 0) if is_due else (passed, dropped + 1)
+        record.fields = {**_fields(record), "repeated": dropped or None}
+        return is_due
 
 
 class _Formatter(logging.Formatter):

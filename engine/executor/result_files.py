@@ -1,7 +1,6 @@
 """Writes the files of a result: one as it is, several into a ZIP."""
 
 from collections.abc import Callable
-from pathlib import PurePath
 from time import perf_counter
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -75,13 +74,3 @@ def page_name(name: str, options: OptionValues, target: FileFormat, file: Encode
         name = file_name(str(options[FILENAME.name]), name, target, pictures.size).rpartition(".")[0]
     base, own = safe_stem(name, _MAX_PART) or jobs.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
     return f"{base}-{own}.{target.extensions[0]}"
-
-
-def unique_name(name: str, used: set[str]) -> str:
-    """The name, with a number if it is `used` already, to which it is added."""
-    path, number = PurePath(name), 1
-    while name.casefold() in used:
-        number += 1
-        name = f"{path.stem}-{number}{path.suffix}"
-    used.add(name.casefold())
-    return name

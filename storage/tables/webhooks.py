@@ -162,8 +162,8 @@ def delete_expired_secrets(transaction: Transaction) -> int:
 
 
 def _valid(transaction: Transaction, owners: Collection[str]) -> Any:
-    table = SigningSecret
-    return table.owner.in_(owners) & (table.expires_at.is_null() | (table.expires_at > transaction.now))
+    is_current = SigningSecret.expires_at.is_null() | (SigningSecret.expires_at > transaction.now)
+    return SigningSecret.owner.in_(owners) & is_current
 
 
 def _select(condition: Any) -> Any:

@@ -23,7 +23,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 from ipaddress import ip_address
 from typing import Any, Literal, TypeAlias, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 import httpcore
 import httpx
@@ -45,18 +45,19 @@ Reason: TypeAlias = Literal[
 ]
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a host for a port. Raises OSError or UnicodeError."""
-Tunnel: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
-"""Connects to a host and a port by a proxy. Raises OutgoingError and errors of httpcore."""
 
 MAX_URL = 8192  # characters
 MAX_REDIRECTS = 3
-_CONNECT_TIMEOUT = 5.0  # seconds for each address
+_TIMEOUTS = {"timeout": {"connect": 5.0}}  # seconds for each address
 _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
 _PORTS = range(1, 1 << 16)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_REFUSED = (HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)  # by a proxy: smokescreen sends the latter
+_Tunnel: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
+_REFUSALS: Mapping[Refusal, str] = {
+    "forbidden_address": "The URL does not lead to a public address.",
+    "forbidden_port": "The URL has a port that is not allowed.",
+}
 
 
 class OutgoingError(Exception):
@@ -132,7 +133,7 @@ class Outgoing:
             raise OutgoingError("invalid_url", f"The URL needs a valid host, and has at most {MAX_URL} characters.")
         address = parse_literal(host)
         if address is not None or not self._rules.allowed:
-            _check(self._rules, address, port or _DEFAULT_PORTS[parsed.scheme])
+            _check(self._rules, address, port or (443 if parsed.scheme == "https" else 80))
         return parsed
 
     @asynccontextmanager
@@ -156,12 +157,11 @@ class Outgoing:
         sent = httpx.Headers({"User-Agent": self._agent, "Accept-Encoding": "identity"})
         sent.update(headers)
         sent.update({"Host": parsed.netloc.decode(), "Connection": "close"})
-        timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
         connection = httpcore.AsyncHTTPConnection(
             address.origin, ssl_context=self._authorities, network_backend=self._backend
         )
         async with _reported(seconds), connection:
-            stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=timeouts)
+            stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=_TIMEOUTS)
             async with stream as response:
                 yield Response(parsed, response.status, httpx.Headers(response.headers), response.aiter_stream())
 
@@ -205,11 +205,9 @@ class Outgoing:
         address = httpcore.URL(scheme=proxy.raw_scheme, host=proxy.raw_host, port=proxy.port, target=f"{host}:{port}")
         headers = httpx.Headers({"Host": f"{host}:{port}", "User-Agent": self._agent})
         if proxy.userinfo:
-            credentials = f"{proxy.username}:{proxy.password}".encode()
-            headers["Proxy-Authorization"] = f"Basic {b64encode(credentials).decode()}"
-        timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
+            headers["Proxy-Authorization"] = f"Basic {b64encode(unquote_to_bytes(proxy.userinfo)).decode()}"
         connection = httpcore.AsyncHTTPConnection(address.origin, ssl_context=self._authorities)
-        request = httpcore.Request("CONNECT", address, headers=headers.raw, extensions=timeouts)
+        request = httpcore.Request("CONNECT", address, headers=headers.raw, extensions=_TIMEOUTS)
         try:
             response = await connection.handle_async_request(request)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
@@ -218,16 +216,16 @@ class Outgoing:
         if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             return cast(httpcore.AsyncNetworkStream, response.extensions["network_stream"])
         await connection.aclose()
-        if response.status in _REFUSED:  # also for a wrong password
+        if response.status in (HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):  # as smokescreen
             log.warning("the egress proxy refuses connections: %d", response.status, extra={"outage": True})
-            raise _refused("forbidden_address")
+            raise OutgoingError("forbidden_address", _REFUSALS["forbidden_address"])
         raise httpcore.ConnectError("The proxy cannot reach the host.")
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
     """Connects to addresses that were checked, and to no name; or by the tunnel of a proxy, if there is one."""
 
-    def __init__(self, rules: AddressRules, resolve: Resolve, tunnel: Tunnel | None) -> None:
+    def __init__(self, rules: AddressRules, resolve: Resolve, tunnel: _Tunnel | None) -> None:
         self._rules = rules
         self._resolve = resolve
         self._tunnel = tunnel
@@ -244,7 +242,8 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         literal = parse_literal(host)
         if self._tunnel is not None:
             _check(self._rules, literal, port)
-            return await self._tunnel(host if literal is None else _bracketed(literal), port)
+            name = str(literal or host)  # an address in the one form that everybody reads in the same way
+            return await self._tunnel(f"[{name}]" if ":" in name else name, port)
         try:
             found = [literal] if literal is not None else map(ip_address, await self._resolve(host, port))
             addresses = list(dict.fromkeys(found))
@@ -298,17 +297,7 @@ def _host(url: str) -> str:
 def _check(rules: AddressRules, address: Address | None, port: int | None) -> None:
     refusal = rules.refusal(address, port)
     if refusal is not None:
-        raise _refused(refusal)
-
-
-def _refused(reason: Refusal) -> OutgoingError:
-    message = "does not lead to a public address" if reason == "forbidden_address" else "has a port that is not allowed"
-    return OutgoingError(reason, f"The URL {message}.")
-
-
-def _bracketed(address: Address) -> str:
-    """The address as a host of a URL: in the one form that everybody reads in the same way."""
-    return f"[{address}]" if address.version == 6 else str(address)
+        raise OutgoingError(refusal, _REFUSALS[refusal])
 
 
 def _too_large(max_bytes: int) -> OutgoingError:

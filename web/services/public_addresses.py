@@ -28,10 +28,6 @@ _SPECIAL_IPV4 = tuple(
 _GLOBAL_IPV6 = IPv6Network("2000::/3")
 _SPECIAL_IPV6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 _NAT64 = IPv6Network("64:ff9b::/96")
-
-
-_OWN_IPV4 = Path("/proc/net/fib_trie")
-_OWN_IPV6 = Path("/proc/net/if_inet6")
 _LOCAL = re.compile(r"\|-- ([0-9.]+)\n +/32 host LOCAL$", re.MULTILINE)
 
 
@@ -48,34 +44,27 @@ class AddressRules:
     ports: tuple[int, ...] = ()
 
     def refusal(self, address: Address | None, port: int | None) -> Refusal | None:
-        """Returns why the port of an address is not reached. None as the address or the port: it is not known yet."""
+        """Returns why the port of an address is not reached. None as the address or the port: it is not known yet.
+
+        An IPv6 address that leads to an IPv4 address (IPv4-mapped, NAT64, 6to4, Teredo) is as public as that one.
+        """
         if address is not None:
-            forms = {address, _reached(address)}
+            forms = {address, reached := _reached(address)}
             if _within(forms, self.allowed):
                 return None
-            if not is_public(address) or _within(forms, self.denied) or forms & own_addresses():
+            if not _is_public(reached) or _within(forms, self.denied) or forms & own_addresses():
                 return "forbidden_address"
         return "forbidden_port" if self.ports and port is not None and port not in self.ports else None
-
-
-def is_public(address: Address) -> bool:
-    """Whether the address is public.
-
-    An IPv6 address that leads to an IPv4 address (IPv4-mapped, NAT64, 6to4, Teredo) is as public as that one.
-    """
-    reached = _reached(address)
-    if isinstance(reached, IPv4Address):
-        return reached.is_global and not (reached.is_multicast or _within({reached}, _SPECIAL_IPV4))
-    return reached in _GLOBAL_IPV6 and reached.is_global and not _within({reached}, _SPECIAL_IPV6)
 
 
 def own_addresses() -> set[Address]:
     """Returns the addresses that the interfaces of this machine have now, as far as the kernel lists them in /proc."""
     found = set[Address]()
     with suppress(FileNotFoundError):
-        found.update(map(IPv4Address, _LOCAL.findall(_OWN_IPV4.read_text())))
+        found.update(map(IPv4Address, _LOCAL.findall(Path("/proc/net/fib_trie").read_text())))
     with suppress(FileNotFoundError):  # without IPv6
-        found.update(IPv6Address(bytes.fromhex(line[:32])) for line in _OWN_IPV6.read_text().splitlines())
+        lines = Path("/proc/net/if_inet6").read_text().splitlines()
+        found.update(IPv6Address(bytes.fromhex(line[:32])) for line in lines)
     return found
 
 
@@ -92,6 +81,12 @@ def parse_literal(host: str) -> Address | None:
         return IPv4Address(socket.inet_aton(host)) if not any(map(str.isspace, host)) else None
     except (OSError, UnicodeError):
         return None
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address.is_global and not (address.is_multicast or _within({address}, _SPECIAL_IPV4))
+    return address in _GLOBAL_IPV6 and address.is_global and not _within({address}, _SPECIAL_IPV6)
 
 
 def _within(addresses: set[Address], networks: tuple[Network, ...]) -> bool:
