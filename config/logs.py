@@ -1,10 +1,12 @@
 """Logging: one line per record on standard error, as text or JSON, with secrets masked."""
 
+import errno
 import json
 import logging
 import re
 import sys
 import time
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -22,6 +24,9 @@ _SECRETS = re.compile(
 )
 _MARKERS = ("cvd_live_", "k_live_", "k_test_", "whsec_", "token=", "bearer ", "@")  # each secret has one
 FLUSH_TIMEOUT = 5.0  # seconds
+_REPETITION = 60.0  # seconds between records of an outage
+# Until somebody repairs the machine, every request may have them; no traceback tells more.
+_OF_THE_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE)
 _VERBOSE_LIBRARIES = (
     *("tornado", "python_multipart", "asyncio", "httpx", "mcp", "stripe", "pikepdf"),
     *("tornado.application", "distributed", "distributed.client", "distributed.gc"),  # distributed configures each
@@ -32,13 +37,14 @@ def configure(log_format: Literal["text", "json"], *, background: bool = True) -
     """Writes all log records to standard error, in a background thread unless this process is to have one thread.
 
     The values of a record's `fields` attribute are shown by name. Secrets are masked unless a record's `unscrubbed`
-    attribute is true, as for the links of emails that developers need.
+    attribute is true, as for the links of emails that developers need. Records of an outage are limited.
     """
     # Not shown in any format, so not collected for each record.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
     handler = BackgroundHandler(sys.stderr) if background else logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(OutageFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     quiet_libraries()
 
@@ -50,6 +56,33 @@ def quiet_libraries() -> None:
         logger.setLevel(logging.ERROR)
         logger.handlers.clear()  # distributed has handlers with a format of its own
         logger.propagate = True
+
+
+class OutageFilter(logging.Filter):
+    """Passes one record a minute of each error of the machine, such as a full disk, without its traceback.
+
+    And of each message whose records have a true attribute `outage`. The field `repeated` is the number of records that
+    were dropped since the last one. `clock` returns seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._latest: dict[Hashable, tuple[float, int]] = {}  # when one was passed, and how many were dropped since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        kind: Hashable = (record.name, record.msg)
+        if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE:
+            kind, record.exc_info = error.strerror, None
+            record.msg, record.args = f"{record.getMessage()}: {error.strerror}", ()
+        elif not getattr(record, "outage", False):
+            return True
+        passed, dropped = self._latest.get(kind, (-_REPETITION, 0))
+        is_due = self._clock() - passed >= _REPETITION
+        self._latest[kind] = (self._clock(), 0) if is_due else (passed, dropped + 1)
+        record.fields = {**_fields(record), "repeated": dropped or None}
+        return is_due
 
 
 class _Formatter(logging.Formatter):

@@ -51,12 +51,17 @@ class SettingsError(ValueError):
     """Invalid settings. `str(error)` lists all of them, one per line."""
 
 
+def _parts(value: object) -> object:
+    """Splits a comma-separated string. Returns other values, such as a list, unchanged."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
 def _networks(value: object) -> object:
     """Parses addresses and networks from a comma-separated string or a list."""
-    parts = value.split(",") if isinstance(value, str) else value
+    parts = _parts(value)
     if not isinstance(parts, list | tuple):
         return value
-    return tuple(ip_network(str(part).strip(), strict=False) for part in parts if str(part).strip())
+    return tuple(ip_network(str(part).strip(), strict=False) for part in parts)
 
 
 def _base_url(value: str) -> str:
@@ -138,6 +143,8 @@ def _contact(value: str) -> str:
     return value
 
 
+Port: TypeAlias = Annotated[int, Field(ge=1, le=_MAX_PORT)]
+Networks: TypeAlias = Annotated[tuple[Network, ...], BeforeValidator(_networks)]
 Url: TypeAlias = Annotated[str, AfterValidator(_http_url)]
 
 
@@ -183,8 +190,12 @@ class Settings(BaseModel):
     jobs_per_process: int = Field(1000, ge=1)  # conversions of one account in a worker process
     metrics_port: int = Field(9464, ge=0, le=_MAX_PORT)  # on the loopback interface; 0: off
     sandbox: Literal["required", "best_effort", "off"] = "best_effort"
-    trusted_proxies: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()
-    url_allow: Annotated[tuple[Network, ...], BeforeValidator(_networks)] = ()  # reached besides public addresses
+    trusted_proxies: Networks = ()
+    public_addresses: Networks = ()  # by which others reach the servers, besides those of their interfaces
+    url_allow: Networks = ()  # reached besides public addresses
+    url_deny: Networks = ()  # not reached, as private ones
+    url_ports: Annotated[tuple[Port, ...], BeforeValidator(_parts)] = ()  # of public addresses; empty: all
+    egress_proxy: Annotated[SecretStr, _secret_url("http", "https")] | None = None  # None: connections are direct
     log_format: Literal["text", "json"] = "text"
     work_space_mib: int = Field(2048, ge=8)  # uploads and results in progress on the disk
     file_retention_seconds: int = Field(86_400, ge=1)

@@ -1,9 +1,10 @@
-"""Names of results: the option `filename`, a template such as `{name}-{width}.{ext}`."""
+"""Names of results: what makes them harmless, and the option `filename`, such as `{name}-{width}.{ext}`."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from pathlib import PurePath
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
@@ -15,6 +16,10 @@ from engine.options import Option
 _FIELDS = ("name", "ext", "format", "width", "height")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _MAX_LENGTH = 200  # characters
+# What Windows forbids, and escapes that a program may decode to a path, a control character or another escape.
+_FORBIDDEN = re.compile(r'[<>:"/\\|?*]|%(?=2[5ef]|5c|7f|[01][0-9a-f])', re.IGNORECASE)
+# Options of commands, and devices of Windows, which have any extension.
+_SPECIAL = re.compile(r"-|(?:con|prn|aux|nul|(?:com|lpt)\d|clock\$|conin\$|conout\$) *(?:\.|$)", re.IGNORECASE)
 
 
 def _check_template(text: str) -> str:
@@ -46,10 +51,47 @@ FILENAME: Final = Option("filename", FileName)
 def file_name(template: str, name: str, target: FileFormat, size: Size | None, *, container: str | None = None) -> str:
     """Returns the name that a template gives a result, which a container makes an archive. `name` is the upload's.
 
-    The name is untrusted: the caller removes what file systems forbid.
+    The name is untrusted: the caller makes it harmless.
     """
     width, height = size or ("", "")
     extensions = (container,) if container else target.extensions
     values = {"name": name, "ext": extensions[0], "format": target.name, "width": width, "height": height}
     text = _FIELD.sub(lambda field: str(values[field[1]]), template)
     return text if text.lower().endswith(tuple(f".{one}" for one in extensions)) else f"{text}.{extensions[0]}"
+
+
+def safe_stem(text: str, max_bytes: int = 150) -> str:
+    """Returns untrusted text as a file name before its extension, which is harmless on all systems; "" if none is left.
+
+    It has at most `max_bytes` of UTF-8, of 255 for the whole name, and an underscore before what would be no name.
+    """
+    name = _FORBIDDEN.sub("_", visible(text)).strip(" .").encode()[:max_bytes].decode(errors="ignore").rstrip(" .")
+    return f"_{name}" if _SPECIAL.match(unicodedata.normalize("NFKC", name)) else name
+
+
+def visible(text: str) -> str:
+    """Removes control and format characters, line separators, lone surrogates and bidirectional marks."""
+    return "".join(one for one in text if one.isprintable() or unicodedata.category(one) == "Zs")
+
+
+class UniqueNames:
+    """Names of one archive, with a number in those that an earlier one equals: `photo (2).webp`.
+
+    Names are equal if they differ only in case or in how accents are encoded, as for most file systems.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, int] = {}  # the last number of each name that is used
+
+    def add(self, name: str) -> str:
+        """Returns the name, or another one if it is used already."""
+        unique, path, key = name, PurePath(name), _normalized(name)
+        while _normalized(unique) in self._latest:
+            self._latest[key] += 1
+            unique = f"{path.stem} ({self._latest[key]}){path.suffix}"
+        self._latest[_normalized(unique)] = 1
+        return unique
+
+
+def _normalized(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

@@ -21,7 +21,7 @@ class StorageError(Exception):
     reason: ClassVar[str | None] = None
     param: ClassVar[str | None] = None
     retryable: ClassVar[bool] = False
-    retry_after: ClassVar[int | None] = None
+    retry_after: int | None = None
 
     def __init__(self, message: str | None = None, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message or self.message)
@@ -82,6 +82,19 @@ class TooManyWebhooks(StorageError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"The account has {limit} webhooks. Delete one of them first.", {"max_webhooks": limit})
+
+
+class TooManyRotations(StorageError):
+    """A secret of webhooks was replaced `limit` times within 24 hours. `retry_after` is in seconds."""
+
+    code = "rate_limit_exceeded"
+    reason = "rotations"
+    retryable = True
+    retry_after: int
+
+    def __init__(self, limit: int, retry_after: int) -> None:
+        super().__init__(f"The secret was replaced {limit} times within 24 hours.", {"retry_after": retry_after})
+        self.retry_after = retry_after
 
 
 class TooManyPresets(StorageError):

@@ -1,8 +1,6 @@
 """Writes the files of a result: one as it is, several into a ZIP."""
 
-import re
 from collections.abc import Callable
-from pathlib import PurePath
 from time import perf_counter
 from typing import IO
 from zipfile import ZipFile, ZipInfo
@@ -10,13 +8,12 @@ from zipfile import ZipFile, ZipInfo
 from engine.conversions import EncodedFile
 from engine.errors import StepFailed
 from engine.executor import jobs
-from engine.file_names import FILENAME, file_name
+from engine.file_names import FILENAME, file_name, safe_stem
 from engine.formats import FileFormat
 from engine.media import Pictures
 from engine.options import OptionValues
 
-_RESERVED = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # not allowed in file names by some operating systems
-_MAX_NAME = 100  # characters
+_MAX_PART = 100  # bytes of UTF-8, of which names in a ZIP have two
 _MODE = 0o644
 
 
@@ -72,22 +69,8 @@ def add_entry(archive: ZipFile, name: str, data: bytes) -> int:
 
 def page_name(name: str, options: OptionValues, target: FileFormat, file: EncodedFile, pictures: Pictures) -> str:
     """The name in the ZIP of a file with a name of its own, after the input's `name`, which a template can change."""
-    target, base = file.format or target, clean_name(name) or jobs.DEFAULT_NAME
+    target = file.format or target
     if FILENAME.name in options:
-        base = clean_name(file_name(str(options[FILENAME.name]), base, target, pictures.size).rpartition(".")[0])
-    return f"{base}-{clean_name(file.name or '')}.{target.extensions[0]}"
-
-
-def unique_name(name: str, used: set[str]) -> str:
-    """The name, with a number if it is `used` already, to which it is added."""
-    path, number = PurePath(name), 1
-    while name.casefold() in used:
-        number += 1
-        name = f"{path.stem}-{number}{path.suffix}"
-    used.add(name.casefold())
-    return name
-
-
-def clean_name(text: str) -> str:
-    """The text as a part of a file name."""
-    return _RESERVED.sub("_", text.encode(errors="replace").decode()).strip(" .")[:_MAX_NAME]
+        name = file_name(str(options[FILENAME.name]), name, target, pictures.size).rpartition(".")[0]
+    base, own = safe_stem(name, _MAX_PART) or jobs.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
+    return f"{base}-{own}.{target.extensions[0]}"

@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 from engine.errors import ConversionError, StepFailed
 from engine.executor.jobs import DEFAULT_NAME, Job, JobOutput, JobResult
-from engine.executor.result_files import add_entry, clean_name, unique_name
-from engine.file_names import FILENAME, file_name
+from engine.executor.result_files import add_entry
+from engine.file_names import FILENAME, UniqueNames, file_name, safe_stem
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
 from engine.registry import Registry
@@ -96,7 +96,7 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
         data, result = _smallest(planned[0], name, run, shared)
         output.write(data)
         return result
-    used: set[str] = set()
+    unique = UniqueNames()
     results, parts = list[JobResult](), list[OutputResult]()
     with ZipFile(output, "w") as archive:
         for index, one in enumerate(planned):
@@ -105,7 +105,7 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
             except ConversionError as error:
                 error.param = output_param(index, error.param)
                 raise
-            entry = unique_name(_entry_name(one, name, index, result.outcome), used)
+            entry = unique.add(_entry_name(one, name, index, result.outcome))
             parts.append(OutputResult.of(result.outcome, entry, add_entry(archive, entry, data)))
             results.append(result)
     return _joined(results, parts, output.tell())
@@ -140,7 +140,7 @@ def _entry_name(one: PlannedOutput, name: str, index: int, outcome: Outcome) -> 
     own = one.output.name or (name if FILENAME.name in one.output.options else f"{name}-{index + 1:02}")
     size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
     stem, _, extension = file_name(template, own, target, size, container=outcome.container).rpartition(".")
-    return f"{clean_name(stem) or DEFAULT_NAME}.{extension}"
+    return f"{safe_stem(stem) or DEFAULT_NAME}.{extension}"
 
 
 def _joined(results: Sequence[JobResult], parts: Sequence[OutputResult], size: int) -> JobResult:

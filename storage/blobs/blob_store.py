@@ -181,7 +181,7 @@ def _folder_errors() -> Iterator[None]:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        log.warning("blob store failed: %s", error)
+        log.warning("blob store failed: %s", error, extra={"outage": True})
         raise StoreUnavailable from error
 
 

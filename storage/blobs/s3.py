@@ -101,5 +101,5 @@ def _store_errors() -> Iterator[None]:
     try:
         yield
     except (BaseError, FileNotFoundError) as error:  # FileNotFoundError if there is no such bucket
-        log.warning("blob store failed: %s", str(error).partition("\n")[0])
+        log.warning("blob store failed: %s", str(error).partition("\n")[0], extra={"outage": True})
         raise StoreUnavailable from error

@@ -154,5 +154,5 @@ def _connect(connection: peewee.Database) -> bool:
     try:
         return bool(connection.connect(reuse_if_open=True))
     except peewee.OperationalError as error:
-        log.warning("database unreachable: %s", str(error).partition("\n")[0])
+        log.warning("database unreachable: %s", str(error).partition("\n")[0], extra={"outage": True})
         raise DatabaseBusy from error

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from storage.database.pages import Page, read_page
 from storage.database.transaction import Statement, Transaction, columns
-from storage.errors import NotFound, TooManyWebhooks
+from storage.errors import NotFound, TooManyRotations, TooManyWebhooks
 from storage.field_types import Timestamp, WebhookId
 from storage.ids import is_id, new_id
 from storage.tables.models import Account
@@ -22,7 +22,7 @@ DisabledReason: TypeAlias = Literal["gone", "failing"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 MAX_WEBHOOKS = 5
 OVERLAP = 86_400  # seconds for which a replaced secret signs, too
-_MAX_SECRETS = 5  # the latest ones sign each message
+MAX_ROTATIONS = 10  # of a secret within OVERLAP: all of its secrets sign each message
 _SECRET_BYTES = 32
 _PREFIX = "whsec_"  # defined by Standard Webhooks
 
@@ -123,20 +123,24 @@ def disable(transaction: Transaction, webhook_id: str, reason: DisabledReason) -
 
 
 def rotate(transaction: Transaction, account: str, webhook_id: str) -> IssuedWebhook:
-    """Replaces the secret of a webhook. Raises NotFound."""
+    """Replaces the secret of a webhook. Raises NotFound and TooManyRotations."""
     return IssuedWebhook(get(transaction, account, webhook_id), replace_secret(transaction, webhook_id))
 
 
 def replace_secret(transaction: Transaction, owner: str) -> str:
     """Makes the secret of a webhook, or of an account for the URLs that its requests name. Returns it.
 
-    The one before signs messages, too, for a day.
+    The one before signs messages, too, for a day. Raises TooManyRotations.
     """
     table = SigningSecret
     ends = transaction.now + OVERLAP
     transaction.execute(
         table.update({table.expires_at: ends}).where((table.owner == owner) & table.expires_at.is_null())
     )
+    # After the update, for which another replacement of the same secret waits.
+    valid = [row.expires_at for row in transaction.all(table.select().where(_valid(transaction, (owner,))))]
+    if len(valid) > MAX_ROTATIONS:
+        raise TooManyRotations(MAX_ROTATIONS, min(filter(None, valid)) - transaction.now)
     secret = _PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
     transaction.insert(table.insert(owner=owner, secret=secret, created_at=transaction.now))
     return secret
@@ -145,17 +149,21 @@ def replace_secret(transaction: Transaction, owner: str) -> str:
 def signing_secrets(transaction: Transaction, owners: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Returns the secrets that sign the messages of webhooks and accounts, newest first. Some may have none."""
     table = SigningSecret
-    valid = table.owner.in_(owners) & (table.expires_at.is_null() | (table.expires_at > transaction.now))
     newest_first = (table.expires_at.is_null(False), table.created_at.desc(), table.secret)
     found: dict[str, tuple[str, ...]] = {}
-    for row in transaction.all(table.select().where(valid).order_by(*newest_first)):
-        found[row.owner] = (*found.get(row.owner, ()), row.secret)[:_MAX_SECRETS]
+    for row in transaction.all(table.select().where(_valid(transaction, owners)).order_by(*newest_first)):
+        found[row.owner] = (*found.get(row.owner, ()), row.secret)
     return found
 
 
 def delete_expired_secrets(transaction: Transaction) -> int:
     """Deletes replaced secrets that no longer sign. Returns their number."""
     return transaction.execute(SigningSecret.delete().where(SigningSecret.expires_at <= transaction.now))
+
+
+def _valid(transaction: Transaction, owners: Collection[str]) -> Any:
+    is_current = SigningSecret.expires_at.is_null() | (SigningSecret.expires_at > transaction.now)
+    return SigningSecret.owner.in_(owners) & is_current
 
 
 def _select(condition: Any) -> Any:

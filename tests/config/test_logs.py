@@ -1,5 +1,6 @@
 """Log lines: their format, masked secrets, and the background thread that writes them."""
 
+import errno
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from config.logs import BackgroundHandler, JsonFormatter, TextFormatter
+from config.logs import BackgroundHandler, JsonFormatter, OutageFilter, TextFormatter
 
 CAPACITY = 100
 KEY = "cvd_live_" + "k" * 38
@@ -143,9 +144,39 @@ def test_logging_continues_without_a_reader(pipe: tuple[TextIO, TextIO]) -> None
 
 
 def test_the_last_lines_of_a_process_are_written() -> None:
-    program = "import logging, config.logs as logs; logs.configure('text'); logging.getLogger('a').info('the last')"
+    program = """
+import errno, logging, config.logs as logs
+logs.configure("text")
+for number in range(9):
+    logging.getLogger("a").error("%d", number, exc_info=OSError(errno.ENOSPC, "full", f"/file{number}"))
+logging.getLogger("a").info("the last")
+"""
     ended = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
-    assert ended.stderr.endswith("INFO a the last\n")
+    assert [line[20:] for line in ended.stderr.splitlines()] == ["ERROR a 0: full", "INFO a the last"]
+
+
+def test_an_outage_is_logged_once_a_minute() -> None:
+    now, stream = 0.0, StringIO()
+    log, handler = logger(stream)
+    handler.addFilter(OutageFilter(lambda: now))
+    handler.setFormatter(TextFormatter())
+    for now in (0.0, 1.0, 59.9, 60.0, 119.0, 121.0, 122.0):
+        for code in (errno.ENOSPC, errno.EMFILE, errno.ENOENT):
+            log.error("failed", exc_info=OSError(code, os.strerror(code)))
+        for name in "ab":
+            log.warning("%s is gone: %f", name, now, extra={"outage": True, "fields": {"name": name}})
+        log.warning("shown")
+    handler.close()
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("2")]
+    assert sum(line.endswith("shown") for line in lines) == sum(line.endswith("failed") for line in lines) == 7
+    for text, name, dropped in (
+        ("No space left", "", (2, 1)),
+        ("Too many open", "", (2, 1)),
+        ("gone", " name=a", (5, 3)),
+    ):
+        found = [line for line in lines if text in line]
+        assert [line.partition(name + " repeated=")[2] for line in found] == ["", *map(str, dropped)]
+    assert stream.getvalue().count("FileNotFoundError") == 7
 
 
 def test_lines_of_dask_have_the_same_format() -> None:

@@ -34,11 +34,13 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVERTD_BASE_URL", "https://convert.example.org/api/v1/")
     monkeypatch.setenv("CONVERTD_RATE_LIMIT_PAID", "1000")
     monkeypatch.setenv("CONVERTD_TRUSTED_PROXIES", "10.0.0.0/8, 127.0.0.1,")
+    monkeypatch.setenv("CONVERTD_URL_PORTS", "443, 8443,")
     settings = load_settings()
     assert settings.data_dir == Path("/srv/convertd")
     assert settings.base_url == "https://convert.example.org/api/v1"
     assert settings.rate_limit_paid == 1000
     assert settings.trusted_proxies == (ip_network("10.0.0.0/8"), ip_network("127.0.0.1"))
+    assert settings.url_ports == (443, 8443)
 
 
 def test_the_environment_wins_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -57,6 +59,8 @@ def test_all_invalid_values_are_reported_together(monkeypatch: pytest.MonkeyPatc
         "RATE_LIMIT_FREE": "0",
         "BASE_URL": "localhost:8000",
         "TRUSTED_PROXIES": "10.0.0.0/8,nowhere",
+        "URL_PORTS": "80,65536",
+        "EGRESS_PROXY": "socks5://proxy:1080",
         "LOG_FORMAT": "xml",
         "BLOB_URL": "https://bucket",
         "MAX_BATCH_FILES": "1001",

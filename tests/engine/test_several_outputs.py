@@ -125,10 +125,12 @@ def _without_dates(data: bytes) -> bytes:
 
 def test_names_in_the_archive_are_different(tmp_path: Path) -> None:
     named = [("", {}), ("a", {}), ("a", {}), ("A", {}), ("", {"filename": "{name}-{width}"}), ("../b", {})]
+    named += [("-rf", {}), ("CON .tar", {}), ("%2e%2E%5c%00", {}), (" . ", {})]
     outputs = [JobOutput(("png",), given, name) for name, given in named]
     result, _ = _run(_REGISTRY, "png", sample("png"), outputs, tmp_path)
     names = [one.filename for one in result.outcome.outputs or ()]
-    assert names == ["photo-01.png", "a.png", "a-2.png", "A-3.png", "photo-168.png", "_b.png"]
+    assert names[:6] == ["photo-01.png", "a.png", "a (2).png", "A (3).png", "photo-168.png", "_b.png"]
+    assert names[6:] == ["_-rf.png", "_CON .tar.png", "_2e_2E_5c_00.png", "page.png"]
 
 
 @pytest.mark.parametrize(

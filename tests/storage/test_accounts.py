@@ -9,7 +9,7 @@ import peewee
 import pytest
 
 from storage.database import Database, Transaction
-from storage.errors import EmailTaken, InvalidKey, NotFound
+from storage.errors import EmailTaken, InvalidKey, NoCredits, NotFound
 from storage.tables import (
     accounts,
     api_keys,
@@ -73,6 +73,16 @@ def test_credits_are_granted_by_address(database: Database) -> None:
     assert database.run_blocking(ledger_audit.check) == ()
     with pytest.raises(NotFound):
         database.run_blocking(accounts.grant, "b@b.org", 5)
+
+
+def test_all_credits_can_be_removed_but_no_more(database: Database) -> None:
+    database.run_blocking(accounts.create, "a@b.org", "Engine", free_credits=50)
+    with pytest.raises(NoCredits):
+        database.run_blocking(accounts.grant, "a@b.org", -51, reason="too many")
+    assert database.run_blocking(accounts.grant, "a@b.org", -50, reason="all") == 0
+    with pytest.raises(NoCredits):
+        database.run_blocking(accounts.grant, "a@b.org", -1, reason="more")
+    assert database.run_blocking(ledger_audit.check) == ()
 
 
 def test_unknown_accounts_are_not_found(database: Database) -> None:

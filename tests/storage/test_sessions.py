@@ -57,6 +57,16 @@ def test_a_session_ends_with_its_key(database: Database) -> None:
         owner(database, token)
 
 
+def test_a_session_ends_when_its_key_expires(database: Database, clock: Clock) -> None:
+    token, account, key = begun(database)
+    database.run_blocking(api_keys.rotate, account, key, 60)
+    clock.now += 59
+    assert owner(database, token) == account
+    clock.now += 1
+    with pytest.raises(InvalidKey):
+        owner(database, token)
+
+
 def test_a_session_expires(database: Database, clock: Clock) -> None:
     token, account, _ = begun(database)
     clock.now += sessions.LIFETIME - 10

@@ -53,7 +53,7 @@ class WebhookRotation(BaseHandler):
     async def post(self, webhook_id: str) -> None:
         """Replace the secret of a webhook
 
-        For 24 hours, messages are signed with the old secret, too.
+        For 24 hours, messages are signed with the old secret, too. It can be replaced ten times in that time.
         """
         issued = await self.services.webhooks.rotate(self.client().id, webhook_id)
         self.respond(schemas.IssuedWebhook(issued.webhook, issued.secret))
@@ -104,6 +104,6 @@ class OwnSecret(BaseHandler):
         """Make or replace the secret for `webhook_url`
 
         It signs the messages to URLs that requests name. Without one, they are not signed. For 24 hours, messages are
-        signed with the old secret, too.
+        signed with the old secret, too. It can be replaced ten times in that time.
         """
         self.respond(schemas.OwnSecret(await self.services.webhooks.replace_own_secret(self.client().id)))

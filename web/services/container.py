@@ -37,6 +37,7 @@ from web.services.maintenance import Maintenance, server_instance
 from web.services.outgoing import Outgoing
 from web.services.presets import Presets
 from web.services.processes import ServerProcess
+from web.services.public_addresses import AddressRules
 from web.services.releases import Releases
 from web.services.remote_files import RemoteFiles
 from web.services.request_tracking import InFlightRequests, RequestLog
@@ -72,7 +73,7 @@ class Services:
         self.metrics = metrics = Metrics(registry.plugins, cluster=cluster is not None, shared=process.count > 1)
         self.database = database = Database(settings.resolved_database_url(), timeout=settings.store_timeout)
         self.limiter = limiter = _open_rate_limiter(settings)
-        self.outgoing = Outgoing(settings.url_allow)
+        self.outgoing = _open_outgoing(settings)
         self.email_queue = EmailQueue(_open_email_transport(settings), on_result=metrics.credits.record_email)
         owner = server_instance(folder)
         self.releases = releases = Releases(database)
@@ -159,6 +160,12 @@ def _open_rate_limiter(settings: Settings) -> RateLimiter:
     from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, slow to import and rarely used
 
     return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
+
+
+def _open_outgoing(settings: Settings) -> Outgoing:
+    rules = AddressRules(settings.url_allow, settings.url_deny + settings.public_addresses, settings.url_ports)
+    proxy = settings.egress_proxy
+    return Outgoing(rules, proxy=None if proxy is None else proxy.get_secret_value())
 
 
 def _open_email_transport(settings: Settings) -> EmailTransport | None:

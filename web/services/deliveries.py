@@ -76,7 +76,7 @@ class Deliveries:
                 try:
                     await self._begin_rounds()
                 except StorageError as error:  # the store has logged the cause
-                    log.warning("no messages to webhooks are sent: %s", error)
+                    log.warning("no messages to webhooks are sent: %s", error, extra={"outage": True})
                 except Exception:
                     log.exception("no messages to webhooks are sent")
                 await self._wait()

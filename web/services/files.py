@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from urllib.parse import quote
@@ -11,7 +10,7 @@ from urllib.parse import quote
 from anyascii import anyascii
 
 from engine.errors import UnknownFormat
-from engine.file_names import FILENAME, file_name
+from engine.file_names import FILENAME, file_name, safe_stem, visible
 from engine.formats import FileFormat
 from engine.options import OptionValues
 from engine.outcome import Outcome
@@ -34,9 +33,7 @@ from web.services.idempotency import ResponseData
 from web.services.work_files import OtherResult, StoredContent, WorkFile, of_worker
 from web.services.zip_archive import Entry
 
-_FORBIDDEN = re.compile(r'[<>:"|?*]')  # some operating systems refuse these in names
 _MAX_NAME = 255  # bytes of UTF-8
-_MAX_STEM = 150  # bytes of UTF-8; file systems allow 255 for the whole name
 _ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _BATCH_SIZE = 500  # rows or blobs
 _ORPHAN_AGE = 3600  # seconds; the row of a younger blob may not be committed yet
@@ -306,16 +303,14 @@ def extension_of(client_name: str) -> str:
 
 def safe_name(client_name: str) -> str:
     """The client's file name without its path and without invisible characters; `file` if nothing is left."""
-    name = _visible(re.split(r"[/\\]", client_name)[-1]).strip()
-    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore") or "file"
+    name = visible(re.split(r"[/\\]", client_name)[-1]).strip()
+    return name.encode()[:_MAX_NAME].decode(errors="ignore") or "file"
 
 
 def stem(client_name: str) -> str:
     """The client's file name without its extension, as the names of results begin."""
-    name = _FORBIDDEN.sub("_", safe_name(client_name)).strip(" .")
-    stem, dot, _ = name.rpartition(".")
-    stem = (stem if dot else name).rstrip(" .")
-    return stem.encode("utf-8", "replace")[:_MAX_STEM].decode("utf-8", "ignore") or "file"
+    name = safe_name(client_name).strip(" .")
+    return safe_stem(name.rpartition(".")[0] or name) or "file"
 
 
 def result_name(client_name: str, options: OptionValues, target: FileFormat, outcome: Outcome) -> str:
@@ -328,14 +323,6 @@ def result_name(client_name: str, options: OptionValues, target: FileFormat, out
 
 def content_disposition(name: str, kind: str = "attachment") -> str:
     """The value of Content-Disposition for a file of this name (RFC 6266), which is saved unless `kind` is `inline`."""
-    ascii_name = re.sub(r'["\\%]|[^ -~]', "_", anyascii(name)).strip()
-    if ascii_name.startswith("."):
-        ascii_name = f"file{ascii_name}"
+    stem, _, extension = anyascii(name).rpartition(".")
+    ascii_name = re.sub(r"%|[^ -~]", "_", f"{safe_stem(stem) or 'file'}.{extension}")
     return f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
-
-
-def _visible(text: str) -> str:
-    """Removes control and format characters, including lone surrogates and bidirectional marks."""
-    if text.isprintable():
-        return text
-    return "".join(char for char in text if not unicodedata.category(char).startswith("C"))

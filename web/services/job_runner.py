@@ -95,8 +95,8 @@ class JobRunner:
             try:
                 pause = await self._claim()
             except Exception as error:
-                known = isinstance(error, PublicError)
-                log.warning("jobs could not be claimed: %s", error, exc_info=None if known else error)
+                trace = None if isinstance(error, PublicError) else error
+                log.warning("jobs could not be claimed: %s", error, exc_info=trace, extra={"outage": trace is None})
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._due.wait()

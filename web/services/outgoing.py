@@ -2,31 +2,40 @@
 
 Such a URL must not lead into the network of the server. A name is resolved once for each connection, every address is
 checked, and the connection is made to an address that was checked. Redirects are not followed, but by `fetch`, which
-checks each again. There are no proxies, cookies or connections that outlive a request, and bodies are not decompressed.
+checks each again. There are no cookies or connections that outlive a request, and bodies are not decompressed.
+
+With a proxy, which resolves names itself and has to refuse what they must not lead to, connections are tunnels through
+it (HTTP CONNECT). Addresses in URLs are checked here as without it.
 """
 
 import asyncio
+import logging
 import re
 import socket
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from http import HTTPStatus
 from importlib.metadata import version
 from ipaddress import ip_address
-from typing import Any, Literal, TypeAlias
-from urllib.parse import urljoin, urlsplit
+from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 import httpcore
 import httpx
 
-from web.services.public_addresses import Network, is_public, parse_literal
+from web.services.public_addresses import Address, AddressRules, Refusal, parse_literal
+
+log = logging.getLogger("convertd.outgoing")
 
 Reason: TypeAlias = Literal[
     "invalid_url",
     "forbidden_address",
+    "forbidden_port",
     "unreachable",
     "timeout",
     "too_many_redirects",
@@ -39,7 +48,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 MAX_URL = 8192  # characters
 MAX_REDIRECTS = 3
-_CONNECT_TIMEOUT = 5.0  # seconds for each address
+_TIMEOUTS = {"timeout": {"connect": 5.0}}  # seconds for each address
 _RESOLVERS = 256  # threads; a name server can keep one waiting for half a minute
 _MAX_HEAD = 32 << 10  # bytes before the body, with informational responses; each of those takes 0.1 ms to parse
 _AT_A_TIME = 4096  # bytes of them that are parsed before other requests go on
@@ -48,6 +57,11 @@ _PARTS_AT_A_TIME = 100
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOST = re.compile(r"[0-9a-z_.-]+|[0-9a-f:.]+")  # a name in ASCII, or an address
 _PORTS = range(1, 1 << 16)
+_Tunnel: TypeAlias = Callable[[str, int], Awaitable[httpcore.AsyncNetworkStream]]
+_REFUSALS: Mapping[Refusal, str] = {
+    "forbidden_address": "The URL does not lead to a public address.",
+    "forbidden_port": "The URL has a port that is not allowed.",
+}
 
 
 class OutgoingError(Exception):
@@ -73,19 +87,24 @@ class Response:
 
 
 class Outgoing:
-    """Makes the requests. `allowed` are networks whose addresses are reached besides public ones.
+    """Makes the requests. `rules` are where they may lead.
 
     `resolve` finds the addresses of names, by default as the system does. `tls` has the trusted authorities, by default
-    the system's.
+    the system's. `proxy` is the URL of an HTTP proxy, which may have a name and a password.
     """
 
     def __init__(
-        self, allowed: Iterable[Network] = (), resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
+        self,
+        rules: AddressRules | None = None,
+        resolve: Resolve | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
     ) -> None:
-        self._allowed = tuple(allowed)
+        self._rules = rules or AddressRules()
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolver")
         self._resolve_name = resolve or self._resolve
         self._tls = tls
+        self._connect_by_proxy = None if proxy is None else partial(self._tunnel, httpx.URL(proxy))
 
     @cached_property
     def _agent(self) -> str:
@@ -100,16 +119,16 @@ class Outgoing:
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     def check_url(self, url: str) -> httpx.URL:
-        """Returns the parsed URL. Raises OutgoingError: `invalid_url`, or `forbidden_address` if its host is one.
+        """Returns the parsed URL. Raises OutgoingError: `invalid_url`, `forbidden_address` or `forbidden_port`.
 
-        Resolves no names: those are checked by each request.
+        Resolves no names: those are checked by each request, and so are their ports if there are allowed networks.
         """
         if len(url) > MAX_URL:
             raise OutgoingError("invalid_url", f"The URL has more than {MAX_URL} characters.")
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, ValueError):
-            self._check_literal(_host(url))
+            _check(self._rules, parse_literal(_host(url)), None)
             raise OutgoingError("invalid_url", "The URL is malformed.") from None
         if parsed.scheme not in ("http", "https"):
             raise OutgoingError("invalid_url", "The URL must begin with http:// or https://.")
@@ -118,7 +137,9 @@ class Outgoing:
         host, port = parsed.raw_host.decode(), parsed.port
         if not _HOST.fullmatch(host) or (port is not None and port not in _PORTS):
             raise OutgoingError("invalid_url", "The URL needs a valid host.")
-        self._check_literal(host)
+        address = parse_literal(host)
+        if address is not None or not self._rules.allowed:
+            _check(self._rules, address, port or (443 if parsed.scheme == "https" else 80))
         return parsed
 
     @asynccontextmanager
@@ -142,13 +163,12 @@ class Outgoing:
         sent = httpx.Headers({"User-Agent": self._agent, "Accept-Encoding": "identity"})
         sent.update(headers)
         sent.update({"Host": parsed.netloc.decode(), "Connection": "close"})
-        timeouts = {"timeout": {"connect": _CONNECT_TIMEOUT}}
-        backend = _CheckedBackend(self._allowed, self._resolve_name)
+        backend = _CheckedBackend(self._rules, self._resolve_name, self._connect_by_proxy)
         connection = httpcore.AsyncHTTPConnection(
             address.origin, ssl_context=self._authorities, network_backend=backend
         )
         async with _reported(seconds), connection:
-            stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=timeouts)
+            stream = connection.stream(method, address, headers=sent.raw, content=content, extensions=_TIMEOUTS)
             async with stream as response:
                 backend.head.is_complete = True
                 body = _in_large_parts(response.aiter_stream())
@@ -182,17 +202,33 @@ class Outgoing:
             raise OutgoingError("invalid_url", "The URL redirects to a malformed one.") from None
         return self.check_url(target)
 
-    def _check_literal(self, host: str) -> None:
-        address = parse_literal(host)
-        if address is not None and not is_public(address, self._allowed):
-            raise _forbidden()
-
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         # In threads of their own: others wait for files, and must not wait for a name server of a client's choice.
         resolving = asyncio.get_running_loop().run_in_executor(
             self._resolvers, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
         return [str(found[4][0]) for found in await resolving]
+
+    async def _tunnel(self, proxy: httpx.URL, host: str, port: int) -> httpcore.AsyncNetworkStream:
+        """Connects to a host by a proxy. Raises OutgoingError and errors of httpcore."""
+        address = httpcore.URL(scheme=proxy.raw_scheme, host=proxy.raw_host, port=proxy.port, target=f"{host}:{port}")
+        headers = httpx.Headers({"Host": f"{host}:{port}", "User-Agent": self._agent})
+        if proxy.userinfo:
+            headers["Proxy-Authorization"] = f"Basic {b64encode(unquote_to_bytes(proxy.userinfo)).decode()}"
+        connection = httpcore.AsyncHTTPConnection(address.origin, ssl_context=self._authorities)
+        request = httpcore.Request("CONNECT", address, headers=headers.raw, extensions=_TIMEOUTS)
+        try:
+            response = await connection.handle_async_request(request)
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            log.warning("the egress proxy cannot be reached: %s", error, extra={"outage": True})
+            raise
+        if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+            return cast(httpcore.AsyncNetworkStream, response.extensions["network_stream"])
+        await connection.aclose()
+        if response.status in (HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED):  # as smokescreen
+            log.warning("the egress proxy refuses connections: %d", response.status, extra={"outage": True})
+            raise OutgoingError("forbidden_address", _REFUSALS["forbidden_address"])
+        raise httpcore.ConnectError("The proxy cannot reach the host.")
 
 
 @dataclass
@@ -230,12 +266,16 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    """Makes the connection of a request to an address that was checked, and to no name. `head` is of its response."""
+    """Makes the connection of a request to an address that was checked, and to no name; or by the tunnel of a proxy.
 
-    def __init__(self, allowed: tuple[Network, ...], resolve: Resolve) -> None:
+    `head` is of the response.
+    """
+
+    def __init__(self, rules: AddressRules, resolve: Resolve, tunnel: _Tunnel | None) -> None:
         self.head = _Head()
-        self._allowed = allowed
+        self._rules = rules
         self._resolve = resolve
+        self._tunnel = tunnel
         self._network = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -247,13 +287,17 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         literal = parse_literal(host)
+        if self._tunnel is not None:
+            _check(self._rules, literal, port)
+            name = str(literal or host)  # an address in the one form that everybody reads in the same way
+            return _Stream(await self._tunnel(f"[{name}]" if ":" in name else name, port), self.head)
         try:
             found = [literal] if literal is not None else map(ip_address, await self._resolve(host, port))
             addresses = list(dict.fromkeys(found))
         except (OSError, ValueError):  # UnicodeError is a ValueError
             raise httpcore.ConnectError("The host name cannot be resolved.") from None
-        if not all(is_public(address, self._allowed) for address in addresses):
-            raise _forbidden()
+        for address in addresses:
+            _check(self._rules, address, port)
         error: Exception = httpcore.ConnectError("The host name has no address.")
         for address in addresses:
             try:
@@ -312,8 +356,10 @@ def _host(url: str) -> str:
         return ""
 
 
-def _forbidden() -> OutgoingError:
-    return OutgoingError("forbidden_address", "The URL does not lead to a public address.")
+def _check(rules: AddressRules, address: Address | None, port: int | None) -> None:
+    refusal = rules.refusal(address, port)
+    if refusal is not None:
+        raise OutgoingError(refusal, _REFUSALS[refusal])
 
 
 def _too_large(max_bytes: int) -> OutgoingError:

@@ -55,11 +55,11 @@ class Webhooks:
         await self._database.run(webhooks.delete, account, webhook_id)
 
     async def rotate(self, account: str, webhook_id: str) -> IssuedWebhook:
-        """Replaces the secret of a webhook. The old one signs, too, for a day. Raises NotFound."""
+        """Replaces the secret of a webhook. The old one signs, too, for a day. Raises NotFound and TooManyRotations."""
         return await self._database.run(webhooks.rotate, account, webhook_id)
 
     async def replace_own_secret(self, account: str) -> str:
-        """Makes or replaces the secret for URLs that requests name. The old one signs, too, for a day."""
+        """Makes or replaces the secret for URLs that requests name, as `rotate` does. Raises TooManyRotations."""
         return await self._database.run(webhooks.replace_secret, account)
 
     async def owns_secret(self, account: str, secret: str) -> bool:

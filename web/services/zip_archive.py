@@ -1,13 +1,13 @@
 """ZIP archives that are made while they are sent: neither on the disk nor as a whole in memory."""
 
 import io
-import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from typing_extensions import Buffer
+
+from engine.file_names import UniqueNames
 
 _LARGE = 1 << 30  # bytes of a file whose sizes have 64 bits in the archive
 _MODE = 0o644
@@ -30,37 +30,18 @@ async def zip_blocks(entries: Sequence[Entry], read: ReadBlob) -> AsyncIterator[
 
     Entries of the same name are numbered. They are not compressed further: most results are compressed already.
     """
-    written = _Written()
+    written, unique = _Written(), UniqueNames()
     # Level 0 of Deflate instead of no compression: the size of an entry follows its content, which readers of a stream
     # can only find the end of if it is marked.
     with ZipFile(written, "w", ZIP_DEFLATED, compresslevel=0) as archive:
-        for name, entry in zip(unique_names(entry.name for entry in entries), entries, strict=True):
+        for entry in entries:
+            name = unique.add(entry.name)
             with archive.open(name, "w", force_zip64=entry.size >= _LARGE) as target:
                 async for block in read(entry.blob, 0, entry.size):
                     target.write(block)
                     yield written.take()
             archive.getinfo(name).external_attr = _MODE << 16  # otherwise only the owner may read an extracted file
     yield written.take()
-
-
-def unique_names(names: Iterable[str]) -> Iterator[str]:
-    """Yields the names in their order, with a number in those that an earlier one equals: `photo (2).webp`.
-
-    Names are equal if they differ only in case or in how accents are encoded, as for most file systems.
-    """
-    used: set[str] = set()
-    latest: dict[str, int] = {}
-    for name in names:
-        unique, path = name, PurePath(name)
-        while (key := _normalized(unique)) in used:
-            number = latest[_normalized(name)] = latest.get(_normalized(name), 1) + 1
-            unique = f"{path.stem} ({number}){path.suffix}"
-        used.add(key)
-        yield unique
-
-
-def _normalized(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 class _Written(io.RawIOBase):

@@ -26,6 +26,11 @@ def reconnect(port: int) -> None:
     _ip("rule", "del", "pref", "1", "ipproto", "tcp", "sport", str(port))
 
 
+def add_address(address: str) -> None:
+    """Gives this machine an address, which must be in a network of its own."""
+    _ip("addr", "add", address, "dev", "lo")
+
+
 @contextmanager
 def own_network() -> Iterator[None]:
     """A network with nothing but this machine, for what the current thread starts in the block. Skips without root."""

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -42,6 +43,7 @@ class Receiver:
     """The server, at `url`. `respond` can be replaced while it runs. `stopped` is set at its end.
 
     With a certificate, which is a file with its key, it speaks TLS. `connections` counts those that were made.
+    As a proxy, it forwards connections to ports of this machine: those in `tunnels`, by the `host:port` of CONNECT.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Receiver:
         self.respond = respond or reply()
         self.requests: list[Received] = []
         self.connections = 0
+        self.tunnels: dict[str, int] = {}
         self.stopped = threading.Event()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         kind = type("Listener", (_Listener,), {"receiver": self, "address_family": family})
@@ -125,5 +128,19 @@ class _Requests(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._record()
 
+    def do_CONNECT(self) -> None:
+        self._record()
+        if self.path in self.receiver.tunnels:
+            with socket.create_connection(("127.0.0.1", self.receiver.tunnels[self.path])) as server:
+                threading.Thread(target=_forward, args=(server, self.connection), daemon=True).start()
+                _forward(self.connection, server)
+
     def log_message(self, format: str, *args: object) -> None:
         """Suppresses the log."""
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)

@@ -18,6 +18,7 @@ from web.metrics.webhooks import WebhookMetrics
 from web.services.deliveries import Deliveries
 from web.services.email import EmailQueue, OutboxTransport
 from web.services.outgoing import Outgoing
+from web.services.public_addresses import AddressRules
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 
@@ -30,7 +31,7 @@ class WebhookSender:
         self.database = Database(url, clock=self.clock)
         self.registry = CollectorRegistry()
         self.email_queue = EmailQueue(OutboxTransport(outbox, "convertd <no-reply@localhost>"))
-        self.outgoing = Outgoing(LOOPBACK)
+        self.outgoing = Outgoing(AddressRules(LOOPBACK))
         self.deliveries = self.another(self.registry)
 
     def close(self) -> None:

@@ -140,7 +140,10 @@ async def test_a_key_is_invalid_when_its_grace_period_ends(
         await service.authenticate(bearer(issued))
 
 
-async def test_a_key_revoked_elsewhere_is_invalid_at_once(database: CountingDatabase, service: Accounts) -> None:
+@pytest.mark.parametrize("credits", [1, 8])  # the account has seven
+async def test_a_key_revoked_elsewhere_is_invalid_at_once(
+    database: CountingDatabase, service: Accounts, credits: int
+) -> None:
     issued, releases = issue(database), Releases(database)
     charges = Charges(database, ServerInstance("server", "boot"), releases)
     account = await service.authenticate(bearer(issued))
@@ -148,7 +151,7 @@ async def test_a_key_revoked_elsewhere_is_invalid_at_once(database: CountingData
     with pytest.raises(InvalidKey):
         await service.authenticate(bearer(issued))
     with pytest.raises(InvalidKey):  # as of a request that was authenticated before
-        async with charges.hold(account.id, account.key_id, 1, USE, None):
+        async with charges.hold(account.id, account.key_id, credits, USE, None):
             raise AssertionError
     await releases.close()
     stored = await database.run(accounts.get, account.id)

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import jsonschema_rs
@@ -28,6 +28,7 @@ from web.api.values import API
 from web.http.handler import BaseHandler, supported_methods
 from web.openapi_bodies import RequestBodies
 from web.routes import PAGE_RESOURCES, TRIAL_RESOURCES, api_routes, documented_operations
+from web.services.public_addresses import Refusal
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
@@ -135,7 +136,7 @@ def test_every_code_and_every_reason_is_in_it() -> None:
 
 def _reasons() -> set[str]:
     """All reasons in the source code, including generated ones."""
-    found = {"not_a_pdf", "not_a_picture", "frames", "pages", "invalid_url", "forbidden_address"}
+    found = {"not_a_pdf", "not_a_picture", "frames", "pages", "invalid_url", *get_args(Refusal)}
     for folder in ("engine", "plugins", "storage", "web"):
         for path in (_ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):

@@ -26,6 +26,9 @@ def test_pages_of_a_document_are_sent_as_a_zip(server: Running) -> None:
     with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
         assert archive.namelist() == [f"my report-{number:02}.png" for number in (1, 2, 3)]
         assert all(opened(archive.read(name)).format == "PNG" for name in archive.namelist())
+    response = server.convert(document("page", 2), "png", name="%2f.pdf", pages="all", filename="-{name}")
+    with zipfile.ZipFile(io.BytesIO(response.content)) as archive:
+        assert archive.namelist() == ["_-_2f-01.png", "_-_2f-02.png"]
 
 
 def test_stored_results_describe_their_container(server: Running) -> None:

@@ -205,6 +205,7 @@ def test_a_repeated_request_gets_the_same_results(server: Running) -> None:
         ("cover", "cover.webp"),
         ("{format}.WEBP", "webp.webp"),
         ("{name}.exe", "photo.exe.webp"),
+        ("%2E.%2f{name}. .{ext}", "_2E._2fphoto.webp"),
     ],
 )
 def test_the_name_of_a_result(server: Running, template: str, name: str) -> None:

@@ -13,6 +13,7 @@ from zipfile import ZipFile
 import httpx
 import pytest
 
+from engine.file_names import UniqueNames
 from storage.database import Transaction
 from storage.ids import new_id
 from storage.tables import files, models
@@ -21,7 +22,6 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running, Servers
 from web.http.timeouts import ConnectionTimeouts
-from web.services.zip_archive import unique_names
 
 PATIENT = ConnectionTimeouts(stall=600, rate=0, average=0)
 TESTERS = {"unzip": ["unzip", "-tq"], "7z": ["7z", "t"]}
@@ -161,7 +161,7 @@ def test_slow_readers_delay_nobody(servers: Servers, data_dir: Path) -> None:
 
 def test_unique_names() -> None:
     names = ["a.png", "A.png", "a (2).png", "a.png", "é.png", "e\N{COMBINING ACUTE ACCENT}.png", "b", "b", "c.tar.gz"]
-    assert list(unique_names(names)) == [
+    assert [*map(UniqueNames().add, names)] == [
         *("a.png", "A (2).png", "a (2) (2).png", "a (3).png"),
         *("é.png", "e\N{COMBINING ACUTE ACCENT} (2).png", "b", "b (2)", "c.tar.gz"),
     ]

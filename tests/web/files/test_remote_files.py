@@ -26,11 +26,13 @@ from web.metrics.remote_files import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import RemoteFile
 from web.services.outgoing import Outgoing
+from web.services.public_addresses import AddressRules
 from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFiles
 
 ACCOUNT = Account("acct_1", "a@example.org", "A", 1, 50, 0, 0, 0, 1, None, None, tier=TIERS["free"], key_id="key_1")
 ALLOWED = "127.0.0.2"  # which the server may reach
+REACHABLE = AddressRules((ip_network(ALLOWED),))
 PDF = document("one", 1), document("two", 1)
 JSON = {"Accept": "application/json"}
 
@@ -316,7 +318,7 @@ def unread() -> RemoteFileMetrics:
 
 async def test_transfers_are_counted_by_outcome(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     registry, work_files = CollectorRegistry(), WorkFiles(tmp_path)
-    outgoing = Outgoing([ip_network(ALLOWED)])
+    outgoing = Outgoing(REACHABLE)
     files = RemoteFiles(outgoing, work_files, servers.detector, RemoteFileMetrics(registry), try_seconds=5)
     place.respond = reply(200, picture())
     async with files.fetch(ACCOUNT, [RemoteFile(place.url)] * 2) as (first, _):
@@ -349,7 +351,7 @@ async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Recei
             send(b"x")
 
     work_files = WorkFiles(tmp_path)
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), work_files, servers.detector, unread(), seconds=0.2)
+    files = RemoteFiles(Outgoing(REACHABLE), work_files, servers.detector, unread(), seconds=0.2)
     for respond in (drip, place.hang):
         place.respond = respond
         with pytest.raises(InvalidParameter) as error:
@@ -362,7 +364,7 @@ async def test_files_arrive_in_time_or_not_at_all(servers: Servers, place: Recei
 async def test_an_account_fetches_a_few_files_at_a_time(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     """More wait for their turn, without a connection; those of other accounts do not wait."""
     place.respond = place.hang
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.detector, unread())
+    files = RemoteFiles(Outgoing(REACHABLE), WorkFiles(tmp_path), servers.detector, unread())
 
     async def fetch(account: Account, count: int) -> None:
         async with files.fetch(account, [RemoteFile(place.url)] * count):
@@ -388,7 +390,7 @@ async def test_an_account_fetches_a_few_files_at_a_time(servers: Servers, place:
 @pytest.mark.long
 async def test_all_files_of_a_request_together_have_a_limit(servers: Servers, place: Receiver, tmp_path: Path) -> None:
     place.respond = endless
-    files = RemoteFiles(Outgoing([ip_network(ALLOWED)]), WorkFiles(tmp_path), servers.detector, unread())
+    files = RemoteFiles(Outgoing(REACHABLE), WorkFiles(tmp_path), servers.detector, unread())
     account = replace(ACCOUNT, tier=replace(ACCOUNT.tier, max_file_size=300 << 20, max_concurrent=2))
     with pytest.raises(FileTooLarge):
         async with files.fetch(account, [RemoteFile(place.url)] * 2):

@@ -65,6 +65,18 @@ def test_a_job_of_the_same_process_is_killed_at_once(site: Site, monkeypatch: py
     assert eventually(lambda: endless.cancelled == 1)
 
 
+def test_a_run_ends_when_its_job_was_claimed_again(site: Site) -> None:
+    """Even by the same server: only the latest run of a job can end it."""
+    endless = site.executor.executor = EndlessExecutor()
+    job = site.submit()
+    assert eventually(lambda: endless.running == 1)
+    own = models.Job.job_id == job["job_id"]
+    change = models.Job.update(fence=models.Job.fence + 1).where(own)
+    site.server.database.run_blocking(lambda transaction: transaction.execute(change))
+    assert eventually(lambda: endless.cancelled == 1)
+    assert site.get(job)["status"] == "processing"
+
+
 def test_the_next_job_of_an_account_starts_when_one_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check for jobs that wait: slots are free, but the account runs as many jobs as it may."""
     monkeypatch.setattr("web.services.job_runner.INTERVAL", 3600.0)

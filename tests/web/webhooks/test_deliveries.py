@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from storage.errors import TooManyRotations
 from storage.tables import deliveries, receivers, webhooks
 from storage.tables.receivers import LEASE, MAX_FAILING, MAX_FAILURES, PAUSE
 from storage.tables.webhooks import EVENTS
@@ -53,6 +54,26 @@ async def test_a_message_is_signed_by_all_valid_secrets(
         {"job_id": "job_1"},
         {"type", "timestamp", "data"},
     )
+
+
+async def test_all_secrets_of_a_day_sign(sender: WebhookSender, receiver: Receiver, account: str) -> None:
+    run = sender.database.run_blocking
+    issued = run(webhooks.add, account, receiver.url, EVENTS)
+    webhook, secrets = issued.webhook.webhook_id, [issued.secret]
+    for ahead in (-3600.0, *[0.0] * 9):
+        sender.ahead = ahead
+        secrets.append(run(webhooks.rotate, account, webhook).secret)
+    with pytest.raises(TooManyRotations) as refused:
+        run(webhooks.rotate, account, webhook)
+    assert 22 * 3600 < refused.value.retry_after <= 23 * 3600
+    async with sender.running():
+        run(deliveries.add_test, account, webhook)
+        await sender.until(lambda: len(receiver.requests) == 1)
+    for secret in secrets:
+        assert verified(receiver.requests[0], secret)
+    sender.ahead = refused.value.retry_after
+    secrets.append(run(webhooks.rotate, account, webhook).secret)
+    assert {*run(webhooks.signing_secrets, [webhook])[webhook]} == {*secrets[1:]}
 
 
 async def test_without_a_secret_a_message_is_unsigned(sender: WebhookSender, receiver: Receiver, account: str) -> None:

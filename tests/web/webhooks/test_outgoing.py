@@ -8,39 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.requests.outgoing import HOUR, LOOPBACK, fetch, get, names, refusal
 from tests.support.servers.receiver import Received, Receiver, Send, make_certificate, reply
-from web.services.outgoing import MAX_URL, Outgoing, OutgoingError, Resolve
+from web.services.outgoing import MAX_URL, Outgoing, OutgoingError
+from web.services.public_addresses import AddressRules
 
-LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1")]
-HOUR = 3600.0  # for tests that do not test timeouts
-
-
-def names(**addresses: str | Sequence[str]) -> Resolve:
-    """A resolver that knows some names, with `_` for `.`."""
-
-    async def resolve(host: str, port: int) -> Sequence[str]:
-        if host.replace(".", "_") not in addresses:
-            raise OSError("no such name")
-        found = addresses[host.replace(".", "_")]
-        return [found] if isinstance(found, str) else found
-
-    return resolve
+OUTSIDE = AddressRules((ip_network("127.0.0.2"),))
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with Receiver(reply(200, b"content")) as running:
         yield running
-
-
-async def get(outgoing: Outgoing, url: str, seconds: float = HOUR) -> tuple[int, bytes]:
-    async with outgoing.request("GET", url, seconds=seconds) as response:
-        return response.status, b"".join([part async for part in response.body])
-
-
-async def fetch(outgoing: Outgoing, url: str, seconds: float = HOUR, max_bytes: int = 1000, **headers: str) -> bytes:
-    async with outgoing.fetch(url, seconds=seconds, max_bytes=max_bytes, headers=headers) as response:
-        return b"".join([part async for part in response.body])
 
 
 FORBIDDEN = (
@@ -58,12 +37,6 @@ FORBIDDEN = (
 )
 FORMS = ("127.1", "127.0.1", "2130706433", "017700000001", "0x7f000001", "0x7f.1", "0177.0.0.1", "0", "127。0。0。1")
 """Other forms of addresses of this machine."""
-
-
-async def refusal(outgoing: Outgoing, url: str) -> str:
-    with pytest.raises(OutgoingError) as error:
-        await get(outgoing, url)
-    return error.value.reason
 
 
 async def test_forbidden_addresses_are_not_reached(receiver: Receiver) -> None:
@@ -100,7 +73,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "::ffff:10.0.0.0/104"])
 def test_networks_of_the_operator_are_allowed(network: str) -> None:
-    outgoing = Outgoing([ip_network(network)])
+    outgoing = Outgoing(AddressRules((ip_network(network),)))
     outgoing.check_url("http://[::ffff:10.0.0.1]/")
     with pytest.raises(OutgoingError):
         outgoing.check_url("http://192.168.0.1/")
@@ -133,7 +106,7 @@ async def test_a_name_is_resolved_once_for_a_connection() -> None:
         return [next(answers)]
 
     with Receiver(reply(200, b"content"), "127.0.0.2") as receiver:
-        outgoing = Outgoing([ip_network("127.0.0.2")], resolve)
+        outgoing = Outgoing(OUTSIDE, resolve)
         url = f"http://name.example:{receiver.port}/"
         assert await get(outgoing, url) == (200, b"content")
         with pytest.raises(OutgoingError) as error:
@@ -243,6 +216,7 @@ async def test_fetch_follows_three_redirects(receiver: Receiver, status: int) ->
         ("//[::ffff:127.0.0.1]:{port}/", "forbidden_address"),
         ("http://inside.example:{port}/", "forbidden_address"),
         ("http://169.254.169.254/latest/meta-data", "forbidden_address"),
+        ("http://8.8.8.8:81/", "forbidden_port"),
         ("file:///etc/passwd", "invalid_url"),
         ("http://user:password@outside.example/", "invalid_url"),
         ("", "too_many_redirects"),
@@ -253,7 +227,7 @@ async def test_fetch_follows_three_redirects(receiver: Receiver, status: int) ->
 async def test_each_redirect_is_checked(receiver: Receiver, location: str, reason: str) -> None:
     with Receiver(reply(302, location=location.format(port=receiver.port)), "127.0.0.2") as outside:
         resolve = names(outside_example="127.0.0.2", inside_example="127.0.0.1")
-        outgoing = Outgoing([ip_network("127.0.0.2")], resolve)
+        outgoing = Outgoing(AddressRules(OUTSIDE.allowed, ports=(80,)), resolve)
         with pytest.raises(OutgoingError) as error:
             await fetch(outgoing, f"http://outside.example:{outside.port}/")
         assert error.value.reason == reason

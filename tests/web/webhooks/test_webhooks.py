@@ -135,6 +135,11 @@ def test_both_secrets_sign_after_a_rotation(server: Running, key: str) -> None:
         assert eventually(lambda: bool(receiver.requests))
         for secret in (made["secret"], rotated["secret"]):
             Webhook(secret).verify(receiver.requests[0].body, dict(receiver.requests[0].headers))
+        for _ in range(9):
+            data(server.request("POST", f"/webhooks/{made['webhook_id']}/rotate", key))
+        refused = server.request("POST", f"/webhooks/{made['webhook_id']}/rotate", key)
+        problem(refused, 429, "rate_limit_exceeded", reason="rotations", retryable=True)
+        assert 86_000 < int(refused.headers["Retry-After"]) <= 86_400
 
 
 def test_the_secret_of_the_account(server: Running, key: str) -> None:

@@ -93,6 +93,9 @@ def _list(path: str) -> None:
     list(Path(path).iterdir())
 
 
+_list_system = _list
+
+
 def _write(path: str) -> None:
     Path(path).write_bytes(b"mine")
 
