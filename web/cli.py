@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import takewhile
@@ -26,6 +27,7 @@ from web.cli_output import (
     exit_on_storage_errors,
     exit_with,
     load_settings_or_exit,
+    print_message,
     print_table,
 )
 
@@ -123,6 +125,13 @@ def main() -> None:
     """Entry point of the `convertd` script."""
     try:
         cli()
+    except ModuleNotFoundError as error:
+        if error.name != "convertd_client":
+            raise
+        print_message(
+            "--remote needs the package convertd-client; install it in the source folder with: pip install ./web/client"
+        )
+        sys.exit(FAILED)
     finally:
         gc.freeze()  # the garbage collector would visit all objects at exit, for tens of milliseconds
 

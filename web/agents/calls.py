@@ -21,6 +21,10 @@ MAX_MESSAGE = 2 * MAX_DATA
 MAX_RETURNED = 1 << 20
 """Largest result in bytes that a response contains; it does so if the input was among the arguments."""
 
+_MCP = ("mcp", "'.[mcp]'")
+_PACKAGES = {"mcp": _MCP, "mcp_types": _MCP, "convertd_client": ("convertd-client", "./web/client")}
+"""By module, the package that has it, and what pip installs."""
+
 
 class AgentError(Exception):
     """A refusal, with a code of the API or `forbidden_path`, `file_error`. `str(error)` is a sentence for the agent."""
@@ -105,9 +109,10 @@ def load(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
+        if error.name not in _PACKAGES:
             raise
-        message = "agents need the package mcp; install it in the source folder with: pip install '.[mcp]'"
+        package, source = _PACKAGES[error.name]
+        message = f"agents need the package {package}; install it in the source folder with: pip install {source}"
         raise AgentError("not_found", message) from None
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args, get_type_hints
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -111,6 +112,25 @@ def test_the_metadata_is_that_of_the_server() -> None:
 
     assert client["version"] == server["version"]
     assert set(client["dependencies"]) <= set(server["dependencies"])
+
+
+def test_its_wheel_and_that_of_the_server_own_different_files(tmp_path: Path) -> None:
+    """Else the removal of one would break the other. The builds are of a copy, in which they leave files."""
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    for package in ("config", "engine", "plugins", "storage", "web"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=_IGNORED)
+    owned = []
+    for folder in (tmp_path, tmp_path / "web" / "client"):
+        program = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r})"
+        subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, capture_output=True)
+        (wheel,) = set(tmp_path.glob("*.whl")) - {*owned}
+        owned.append(wheel)
+    server, client = ({name for name in ZipFile(wheel).namelist() if "dist-info" not in name} for wheel in owned)
+
+    assert {"web/app.py", "web/static/site.css", "web/pages/docs/changelog.md"} <= server
+    assert {"convertd_client/__init__.py", "convertd_client/py.typed"} <= client
+    assert {name for name in server | client if "client/" in name} == client
 
 
 def test_it_is_installed_from_its_folder(tmp_path: Path) -> None:
