@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 import typer
+import yaml
 from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
@@ -77,6 +78,26 @@ def test_the_readme_is_short() -> None:
     assert _README.text.count("\n") <= 130
     assert len(_README.text.split()) <= 1000
     assert (ROOT / "web" / "static" / "landing.png").stat().st_size <= 60_000
+    terms = [row[0] for row in read("web/GLOSSARY.md").table("term")]
+    assert terms == sorted({*terms})
+    assert len(terms) <= 40
+
+
+def test_the_decisions_are_listed() -> None:
+    listed = [
+        title for row in read("web/decisions/README.md").table("number") for title in re.findall(r"\[(.+)\]", row[1])
+    ]
+    titles = [path.read_text().partition("\n")[0] for path in sorted((ROOT / "web" / "decisions").glob("[0-9]*.md"))]
+
+    assert titles == [f"# {number:02} {title}" for number, title in enumerate(listed, 1)]
+
+
+def test_the_hooks_before_a_commit_are_local_and_run_what_the_checks_run() -> None:
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    commands = {" ".join(hook["entry"].split()[:2]) for one in repositories for hook in one["hooks"]}
+
+    assert {one["repo"] for one in repositories} == {"local"}
+    assert commands == {*re.findall(r"^(\.venv/bin/(?:ruff \w+|mypy))", read("config/check.sh").text, re.MULTILINE)}
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +216,14 @@ def test_the_commands_of_contributors_are_valid(pytestconfig: pytest.Config) -> 
                 assert (ROOT / argument).exists(), command
 
 
-def test_the_newest_version_in_the_changelog_is_the_current_one() -> None:
-    assert re.findall(r"^## (\S+)", read("CHANGELOG.md").text, re.MULTILINE)[0] == _version()
+def test_the_changelog_dates_and_tags_all_versions_and_the_newest_is_the_current_one() -> None:
+    text = read("CHANGELOG.md").text
+    versions = re.findall(r"^## (\S+)$", text, re.MULTILINE)
+    released = re.findall(r"^## \S+\n\n(\d{4}-\d\d-\d\d), tag `v(\S+)`\.", text, re.MULTILINE)
+
+    assert [number for _, number in released] == versions
+    assert released == sorted(released, reverse=True)
+    assert versions[0] == _version()
 
 
 def test_the_test_options_are_those_of_the_tests() -> None:

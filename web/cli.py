@@ -27,7 +27,6 @@ from web.cli_output import (
     exit_on_storage_errors,
     exit_with,
     load_settings_or_exit,
-    print_message,
     print_table,
 )
 
@@ -128,10 +127,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name != "convertd_client":
             raise
-        print_message(
-            "--remote needs the package convertd-client; install it in the source folder with: pip install ./web/client"
-        )
-        sys.exit(FAILED)
+        sys.exit("convertd: this needs convertd-client; install it in the source folder with: pip install ./web/client")
     finally:
         gc.freeze()  # the garbage collector would visit all objects at exit, for tens of milliseconds
 

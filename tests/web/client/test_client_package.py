@@ -120,7 +120,7 @@ def test_its_wheel_and_that_of_the_server_own_different_files(tmp_path: Path) ->
         shutil.copy(ROOT / name, tmp_path)
     for package in ("config", "engine", "plugins", "storage", "web"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=_IGNORED)
-    owned = []
+    owned: list[Path] = []
     for folder in (tmp_path, tmp_path / "web" / "client"):
         program = f"from setuptools import build_meta; build_meta.build_wheel({str(tmp_path)!r})"
         subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, capture_output=True)
