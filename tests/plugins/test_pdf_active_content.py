@@ -1,6 +1,7 @@
 """Active content of PDFs is told when it is in the result, and removed by `sanitize`; links are none."""
 
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any
 from zlib import compress
@@ -9,7 +10,7 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 
-from engine import OptionValues, pipeline
+from engine import pipeline
 from engine.pipeline import PipelineResult
 from tests.support.samples.pdf_documents import (
     REGISTRY,
@@ -19,9 +20,11 @@ from tests.support.samples.pdf_documents import (
     document,
     field,
     link,
+    merge,
     opened,
     outline,
     page_texts,
+    run,
     saved,
     without_object_streams,
 )
@@ -150,27 +153,13 @@ _INACTIVE: dict[str, Extra] = {
 
 
 def _merge(data: bytes, **options: Any) -> PipelineResult:
-    return _tool("pdf-merge", [data, document("B", 1)], options)
+    return merge(data, document("B", 1), **options)
 
 
-def _delete(data: bytes, **options: Any) -> PipelineResult:
-    return _tool("pdf-delete-pages", [data], {"pages": "2", **options})
-
-
-def _convert(data: bytes, **options: Any) -> PipelineResult:
-    return _tool(None, [data], options)
-
-
-def _select(data: bytes, **options: Any) -> PipelineResult:
-    return _tool(None, [data], {"pages": "1", **options})
-
-
-def _tool(name: str | None, inputs: list[bytes], options: OptionValues) -> PipelineResult:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", name, options)
-    return pipeline.run(plan, inputs, REGISTRY.validate(options))
-
-
-_TOOLS = [_merge, _delete, _convert, _select]
+_delete = partial(run, "pdf-delete-pages", pages="2")
+_convert = partial(run, None)
+_select = partial(run, None, pages="1")
+_TOOLS: list[Callable[..., PipelineResult]] = [_merge, _delete, _convert, _select]
 
 
 def _warnings(result: PipelineResult) -> list[str]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pikepdf
-import pypdfium2
 import pytest
 from numpy.typing import NDArray
 from pikepdf import Array
 from PIL import Image
 
 from engine import ConversionError
+from tests.support.results.pdf_checks import drawn_pages
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import saved as picture_file
 from tests.support.samples.pdf_documents import document, opened, page_texts, saved
@@ -34,12 +34,12 @@ def _blank(rotation: int = 0, crop: tuple[int, ...] = (), pages: int = 1) -> byt
         return saved(made)
 
 
-def _drawn(data: bytes, page: int = 0) -> NDArray[np.uint8]:
-    """The page as PDFium draws it: height x width x 3, a pixel per point."""
-    return np.asarray(pypdfium2.PdfDocument(data)[page].render(scale=1).to_pil())
+def _drawn(data: bytes, page: int = 0) -> NDArray[np.float64]:
+    """The page: height x width x 3, a pixel per point."""
+    return drawn_pages(data, scale=1, mode="RGB")[page]
 
 
-def _box(pixels: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+def _box(pixels: NDArray[np.float64]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what is not white."""
     rows, columns = np.nonzero((pixels < 250).any(axis=2))
     return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1

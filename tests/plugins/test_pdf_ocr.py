@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pikepdf
-import pypdfium2
 import pytest
 from pikepdf import Array, Dictionary, Name
 
@@ -15,7 +14,7 @@ from engine.mupdf import pymupdf
 from tests.support.results.pdf_checks import complaints
 from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.corpus import Entry, load_corpus
-from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
+from tests.support.samples.pdf_documents import REGISTRY, document, opened, page_texts, saved
 from tests.support.samples.pdf_pictures import pictures
 from tests.support.samples.scans import LINES, SCANNED, place, scan, scanned_pdf
 
@@ -26,8 +25,7 @@ def _ocr(data: bytes, **options: Any) -> ToolRun:
 
 def _texts(data: bytes) -> list[str]:
     """The text of each page, as PDFium reads it."""
-    pages = pypdfium2.PdfDocument(data)
-    return [" ".join(page.get_textpage().get_text_bounded().split()) for page in pages]
+    return [" ".join(text.split()) for text in page_texts(data)]
 
 
 def _line_height(data: bytes, axis: int) -> int:
