@@ -1,7 +1,5 @@
 """What holds for every PDF tool: valid results, pages that look the same, errors for damaged and locked files."""
 
-from io import BytesIO
-
 import pikepdf
 import pypdfium2
 import pytest
@@ -56,7 +54,7 @@ def test_pages_look_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", READING)
 def test_a_password_opens_the_file(name: str) -> None:
     request = _REQUESTS[name]
-    plain = pikepdf.open(BytesIO(request.inputs[0]))
+    plain = opened(request.inputs[0])
     locked = saved(
         plain, encryption=pikepdf.Encryption(user="user", owner="owner", allow=pikepdf.Permissions(extract=False))
     )
@@ -77,7 +75,7 @@ def test_a_password_opens_the_file(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in _WRITING if name in READING])
 def test_active_content_is_told_or_removed(name: str) -> None:
     request = _REQUESTS[name]
-    active = pikepdf.open(BytesIO(request.inputs[0]))
+    active = opened(request.inputs[0])
     active.pages[0].obj.AA = pikepdf.Dictionary(O=pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS=pikepdf.String("x")))
     data = saved(active)
 
@@ -88,14 +86,14 @@ def test_active_content_is_told_or_removed(name: str) -> None:
 
 
 def _objects(data: bytes) -> bytes:
-    with pikepdf.open(BytesIO(data)) as read:
+    with opened(data) as read:
         return saved(read, object_stream_mode=pikepdf.ObjectStreamMode.disable, encryption=False)
 
 
 @pytest.mark.parametrize("name", [name for name in _WRITING if name in READING and name != "pdf-delete-pages"])
 def test_broken_signatures_are_told(name: str) -> None:
     request = _REQUESTS[name]
-    signed = pikepdf.open(BytesIO(request.inputs[0]))
+    signed = opened(request.inputs[0])
     value = pikepdf.Dictionary(Type=pikepdf.Name.Sig, Contents=pikepdf.String("x"))
     keys = {"/Type": "/Annot", "/Subtype": "/Widget", "/FT": "/Sig"}
     names = {key: pikepdf.Name(name) for key, name in keys.items()}
