@@ -21,10 +21,6 @@ MAX_MESSAGE = 2 * MAX_DATA
 MAX_RETURNED = 1 << 20
 """Largest result in bytes that a response contains; it does so if the input was among the arguments."""
 
-_MCP = ("mcp", "'.[mcp]'")
-_PACKAGES = {"mcp": _MCP, "mcp_types": _MCP, "convertd_client": ("convertd-client", "./web/client")}
-"""By module, the package that has it, and what pip installs."""
-
 
 class AgentError(Exception):
     """A refusal, with a code of the API or `forbidden_path`, `file_error`. `str(error)` is a sentence for the agent."""
@@ -109,10 +105,9 @@ def load(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in _PACKAGES:
+        if error.name not in ("mcp", "mcp_types", "convertd_client"):
             raise
-        package, source = _PACKAGES[error.name]
-        message = f"agents need the package {package}; install it in the source folder with: pip install {source}"
+        message = "agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client"
         raise AgentError("not_found", message) from None
 
 
