@@ -144,16 +144,16 @@ if [ ! -x .venv/bin/python ]; then
 fi
 installed=".venv/installed$extra"
 # shellcheck disable=SC2086
-if ! cat pyproject.toml $locks | cmp -s - "$installed"; then
+if ! cat pyproject.toml web/client/pyproject.toml $locks | cmp -s - "$installed"; then
     print "installing the Python packages of $locks into .venv"
     pip() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps "$@"; }
     # uv is faster than pip, which installs where only pip has the addresses of a package index.
     install() { .venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps "$@" 2>/dev/null || pip "$@"; }
     pip --require-hashes --requirement config/requirements-uv.lock
     for lock in $locks; do install --require-hashes --requirement "$lock"; done
-    install --no-build-isolation --editable .
+    install --no-build-isolation --editable . --editable ./web/client
     mkdir -p .venv/share/man/man1  # where man looks if .venv/bin is on the path
     .venv/bin/convertd man >.venv/share/man/man1/convertd.1
-    cat pyproject.toml $locks >"$installed"
+    cat pyproject.toml web/client/pyproject.toml $locks >"$installed"
 fi
 print "ready"

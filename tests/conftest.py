@@ -19,7 +19,7 @@ from benchmarks.s3_server import S3Server
 from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
-from tests.support.samples.shares import begin_day
+from tests.support.samples.shares import SHARES
 
 MakeUrl = Callable[[], str]
 CopyDatabase = Callable[[], AbstractContextManager[str]]
@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=5,
         help="seconds for damaged files and forms; sets how many requests schemathesis makes",
     )
+    parser.addoption("--share", type=int, choices=range(SHARES), default=0, help="which share of what takes long runs")
     parser.addoption(
         "--long",
         action="store_true",
@@ -47,11 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Chooses the shares of today. Handles SIGINT, which shells ignore for commands in the background.
-
-    Child processes would inherit that.
-    """
-    begin_day()
+    """Handles SIGINT, which shells ignore for commands in the background. Child processes would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -80,10 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-def pytest_report_header() -> str:
-    return (
-        f"corpus: {len(load_corpus())} files" if CORPUS.is_dir() else "corpus: not here, its tests have nothing to do"
-    )
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    share = "all" if config.getoption("long") else f"{config.getoption('share')} of 0 to {SHARES - 1}"
+    files = f"{len(load_corpus())} files" if CORPUS.is_dir() else "not here, its tests have nothing to do"
+    return [f"share: {share}", f"corpus: {files}"]
 
 
 @pytest.fixture

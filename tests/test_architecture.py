@@ -270,6 +270,12 @@ def test_picture_libraries_in_the_engine(library: str) -> None:
     assert importing <= {f"engine.{name}" for name in modules}
 
 
+def test_no_test_depends_on_the_day() -> None:
+    """Else the same commit would pass on one day and fail on another."""
+    call = ".today" + "("
+    assert [name for name, source in _sources().items() if name.startswith("tests.") and call in source] == []
+
+
 def test_the_readme_lists_the_top_level() -> None:
     created_here = {"data", "build", "convertd.egg-info"}
     found = {path.name for path in _ROOT.iterdir() if not path.name.startswith(".")} - created_here

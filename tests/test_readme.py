@@ -15,6 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 import typer
+import yaml
 from typer.core import TyperGroup
 
 from benchmarks.__main__ import cli as benchmarks_cli
@@ -40,23 +41,32 @@ _TOOL = "Declaring a tool"  # its commands are executed in test_foreign_plugin
 _SANDBOX = read("engine/sandbox/README.md")
 _SECURITY = read("SECURITY.md")
 _TESTS = read("tests/README.md")
+_USAGE = read("web/USAGE.md")
 
-_SET_UP = ["sh config/setup.sh && .venv/bin/convertd serve", "sh config/setup.sh test && .venv/bin/pytest"]
+_SET_UP = ["sh config/setup.sh", ".venv/bin/convertd serve"]
 # In the same folder, in this order.
-_EXECUTED = [_README, _OPERATION.without("Daily operation"), _PLUGINS.without(_TOOL).without(_PACKAGE), _SANDBOX]
-_JOBS = next(block.splitlines() for block in _README.blocks("sh") if "WEBHOOK_SECRET" in block)
-_SAMPLES = 3  # commands that make the files of the others
+_EXECUTED = [
+    _README,
+    _USAGE,
+    _OPERATION.without("Daily operation"),
+    _PLUGINS.without(_TOOL).without(_PACKAGE),
+    _SANDBOX,
+]
+_JOBS = next(block.splitlines() for block in _USAGE.blocks("sh") if "WEBHOOK_SECRET" in block)
+_SAMPLES = _USAGE.commands()[:3]  # make the files of the others
 _COMMANDS = [
     # Once each: those that are in several documents, such as `convertd doctor`, change nothing.
-    *dict.fromkeys(command for document in _EXECUTED for command in document.commands() if command not in _JOBS)
-][len(_SET_UP) + _SAMPLES :]
+    command
+    for command in dict.fromkeys(command for document in _EXECUTED for command in document.commands())
+    if command not in (*_SET_UP, *_SAMPLES, *_JOBS)
+]
 
 
 def test_every_document_with_commands_is_covered() -> None:
     """They are executed or parsed, here, in test_production and test_foreign_plugin."""
     with_commands = [document for document in documents() if document.commands()]
 
-    assert with_commands == [_CONTRIBUTING, _README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _TESTS]
+    assert with_commands == [_CONTRIBUTING, _README, _BENCHMARKS, _OPERATION, _SANDBOX, _PLUGINS, _TESTS, _USAGE]
 
 
 def test_the_readme_has_commands() -> None:
@@ -65,7 +75,29 @@ def test_the_readme_has_commands() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert _README.text.count("\n") <= 230
+    assert _README.text.count("\n") <= 130
+    assert len(_README.text.split()) <= 1000
+    assert (ROOT / "web" / "static" / "landing.png").stat().st_size <= 60_000
+    terms = [row[0] for row in read("web/GLOSSARY.md").table("term")]
+    assert terms == sorted({*terms})
+    assert len(terms) <= 40
+
+
+def test_the_decisions_are_listed() -> None:
+    listed = [
+        title for row in read("web/decisions/README.md").table("number") for title in re.findall(r"\[(.+)\]", row[1])
+    ]
+    titles = [path.read_text().partition("\n")[0] for path in sorted((ROOT / "web" / "decisions").glob("[0-9]*.md"))]
+
+    assert titles == [f"# {number:02} {title}" for number, title in enumerate(listed, 1)]
+
+
+def test_the_hooks_before_a_commit_are_local_and_run_what_the_checks_run() -> None:
+    repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    commands = {" ".join(hook["entry"].split()[:2]) for one in repositories for hook in one["hooks"]}
+
+    assert {one["repo"] for one in repositories} == {"local"}
+    assert commands == {*re.findall(r"^(\.venv/bin/(?:ruff \w+|mypy))", read("config/check.sh").text, re.MULTILINE)}
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("readme")
     (made / ".venv").mkdir()
     (made / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    (made / "web").symlink_to(ROOT / "web")
     return made
 
 
@@ -97,7 +130,7 @@ def shell(folder: Path) -> Iterator[Callable[[str], bytes]]:
             return done.stdout
 
         try:
-            for command in _README.commands()[len(_SET_UP) :][:_SAMPLES]:
+            for command in _SAMPLES:
                 run(command)
             yield run
         finally:
@@ -144,7 +177,7 @@ def test_the_ends_of_jobs_arrive_at_a_webhook(folder: Path, shell: Callable[[str
 
 
 def test_the_client_example_works(shell: Callable[[str], bytes]) -> None:
-    (client,) = _README.blocks("python")
+    (client,) = _USAGE.blocks("python")
     key = "$(.venv/bin/convertd account create --email python@example.com --name Python)"
 
     described, *rest = shell(f"CONVERTD_API_KEY={key} {sys.executable} -c {shlex.quote(client)}").decode().splitlines()
@@ -183,8 +216,14 @@ def test_the_commands_of_contributors_are_valid(pytestconfig: pytest.Config) -> 
                 assert (ROOT / argument).exists(), command
 
 
-def test_the_newest_version_in_the_changelog_is_the_current_one() -> None:
-    assert re.findall(r"^## (\S+)", read("CHANGELOG.md").text, re.MULTILINE)[0] == _version()
+def test_the_changelog_dates_and_tags_all_versions_and_the_newest_is_the_current_one() -> None:
+    text = read("CHANGELOG.md").text
+    versions = re.findall(r"^## (\S+)$", text, re.MULTILINE)
+    released = re.findall(r"^## \S+\n\n(\d{4}-\d\d-\d\d), tag `v(\S+)`\.", text, re.MULTILINE)
+
+    assert [number for _, number in released] == versions
+    assert released == sorted(released, reverse=True)
+    assert versions[0] == _version()
 
 
 def test_the_test_options_are_those_of_the_tests() -> None:
@@ -196,10 +235,12 @@ def test_the_test_options_are_those_of_the_tests() -> None:
 def test_the_formats_are_those_of_the_registry() -> None:
     plans = load_registry().catalogue()
     sources, targets = ({str(getattr(plan, side)) for plan in plans} for side in ("source", "target"))
-    documented = [(name, row) for row in _README.table("format") for name in row[0].split(", ")]
+    rows = [[set(re.findall(r"\w+", cell)) for cell in row[1:]] for row in _README.table("kind")]
+    remarks = re.findall(r'<tr><th scope="row">(.*?)</th>', (ROOT / "web/pages/docs/formats.html").read_text())
 
-    assert {name for name, row in documented if row[1]} == sources
-    assert {name for name, row in documented if row[2]} == targets
+    assert set().union(*(both | only for both, only in rows)) == sources
+    assert set().union(*(both for both, _ in rows)) == targets
+    assert {name for names in remarks for name in names.split(", ")} <= sources
 
 
 def test_the_settings_are_those_of_the_program() -> None:
@@ -219,7 +260,7 @@ def test_the_settings_that_are_named_exist() -> None:
             assert name in known, (document.path, name)
 
 
-def test_the_readme_lists_all_warnings() -> None:
+def test_the_catalogue_has_all_warnings() -> None:
     issued: set[str] = set()
     for path in [*(ROOT / "engine").rglob("*.py"), *(ROOT / "plugins").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -227,8 +268,7 @@ def test_the_readme_lists_all_warnings() -> None:
                 code = node.args[0]
                 issued |= {str(code.value)} if isinstance(code, ast.Constant) else {"frames_dropped", "pages_dropped"}
 
-    assert {row[0] for row in _README.table("code")} == issued
-    assert {row[0]: row[1] for row in _README.table("code")} == WARNING_CATALOGUE  # as the docs page lists them
+    assert {*WARNING_CATALOGUE} == issued  # the docs page lists them
 
 
 def test_every_alert_has_a_runbook() -> None:

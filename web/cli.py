@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import takewhile
@@ -123,6 +124,10 @@ def main() -> None:
     """Entry point of the `convertd` script."""
     try:
         cli()
+    except ModuleNotFoundError as error:
+        if error.name != "convertd_client":
+            raise
+        sys.exit("convertd: this needs convertd-client; install it in the source folder with: pip install ./web/client")
     finally:
         gc.freeze()  # the garbage collector would visit all objects at exit, for tens of milliseconds
 

@@ -41,6 +41,13 @@ def test_the_image_has_what_it_needs_and_nothing_else() -> None:
     assert "tests" not in copied
 
 
+def test_the_readme_runs_the_image() -> None:
+    (commands,) = read("README.md").section("Start").blocks("console")
+
+    assert " -f config/Containerfile ." in commands
+    assert f":{_argument('EXPOSE')} -v convertd:{_argument('VOLUME')} convertd\n" in commands
+
+
 def test_the_image_installs_locked_versions() -> None:
     set_up = (_CONFIG / "setup.sh").read_text()
 

@@ -39,8 +39,9 @@ _UV = '#!/bin/sh\necho "uv $*" >>"$LOG"\n'
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A copy of the project's files, with a .venv whose Python and uv write their arguments to the file `log`."""
-    (tmp_path / "config").mkdir()
-    for name in ("pyproject.toml", "config/setup.sh", _UV_LOCK, *_LOCKS):
+    for name in ("config", "web/client"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("pyproject.toml", "web/client/pyproject.toml", "config/setup.sh", _UV_LOCK, *_LOCKS):
         shutil.copy(_ROOT / name, tmp_path / name)
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -177,7 +178,7 @@ def test_only_locked_versions_are_installed(folder: Path, arguments: tuple[str, 
     assert all(line.startswith("uv ") for line in packages)
     options = [line.partition("--no-deps ")[2] for line in packages]
     assert options == [f"--require-hashes --requirement {lock}" for lock in locks]
-    assert project.endswith("--no-deps --no-build-isolation --editable .")
+    assert project.endswith("--no-deps --no-build-isolation --editable . --editable ./web/client")
     assert f"installing the Python packages of {' '.join(locks)}" in output
     assert (folder / ".venv/share/man/man1/convertd.1").read_text() == "manual\n"
 
@@ -190,7 +191,7 @@ def test_pip_installs_what_uv_cannot(folder: Path) -> None:
     _, packages, project = _log(folder)
     assert packages.startswith("pip ")
     assert packages.endswith(f"--no-deps --require-hashes --requirement {_LOCKS[0]}")
-    assert project.endswith("--no-deps --no-build-isolation --editable .")
+    assert project.endswith("--no-deps --no-build-isolation --editable . --editable ./web/client")
 
 
 def test_completed_steps_are_skipped(folder: Path) -> None:

@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["all", "plan"])
 def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: str) -> None:
-    """Each group of jobs that need the same modules needs processes of its own, so every day has its share of them."""
+    """Each group of jobs that need the same modules needs processes of its own, so every run has a share of them."""
     share, every = number_of_share(pytestconfig, _SHARES[kind])
     program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder), str(every), str(share)]
 

@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _cases(config: pytest.Config) -> Iterator[tuple[Entry, str]]:
-    """Every other file, which changes each day, with one of its targets in turn. With `--long` all of both."""
+    """Every other file, with one of its targets in turn. With `--long` all of both."""
     entries = [entry for entry in load_corpus() if entry.sound and entry.name not in _ENCRYPTED]
     for turn, entry in share([*enumerate(entries)], config, 2):
         targets = _REGISTRY.targets(_REGISTRY.identify(entry.path))

@@ -1,6 +1,7 @@
 """Active content of PDFs is told when it is in the result, and removed by `sanitize`; links are none."""
 
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any
 from zlib import compress
@@ -9,22 +10,9 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 
-from engine import OptionValues, pipeline
+from engine import pipeline
 from engine.pipeline import PipelineResult
-from tests.support.samples.pdf_documents import (
-    REGISTRY,
-    Extra,
-    annotate,
-    at,
-    document,
-    field,
-    link,
-    opened,
-    outline,
-    page_texts,
-    saved,
-    without_object_streams,
-)
+from tests.support.samples import pdf_documents as pdf
 
 _SCRIPT = Dictionary(S=Name.JavaScript, JS=String("app.alert('MARK')"))
 _PROGRAM = Dictionary(S=Name.Launch, F=String("MARK.exe"))
@@ -34,30 +22,30 @@ _REMOTE = Dictionary(S=Name.GoToR, F=String("MARK.pdf"), D=Array([0, Name.Fit]))
 _WEB = Dictionary(S=Name.URI, URI=String("https://example.com/MARK"))
 
 
-def _root(key: str, value: Callable[[Pdf], object]) -> Extra:
+def _root(key: str, value: Callable[[Pdf], object]) -> pdf.Extra:
     def add(made: Pdf) -> None:
         made.Root[key] = value(made)
 
     return add
 
 
-def _page(key: str, value: object) -> Extra:
+def _page(key: str, value: object) -> pdf.Extra:
     def add(made: Pdf) -> None:
         made.pages[0].obj[key] = value
 
     return add
 
 
-def _annotation(subtype: str = "/Screen", **keys: object) -> Extra:
+def _annotation(subtype: str = "/Screen", **keys: object) -> pdf.Extra:
     def add(made: Pdf) -> None:
         described = {f"/{key}": value(made) if callable(value) else value for key, value in keys.items()}
         place = {"/Type": Name.Annot, "/Subtype": Name(subtype), "/Rect": Array([10, 10, 50, 50])}
-        annotate(made, 0, Dictionary(place | described))
+        pdf.annotate(made, 0, Dictionary(place | described))
 
     return add
 
 
-def _names(tree: str, name: str, value: Callable[[Pdf], object]) -> Extra:
+def _names(tree: str, name: str, value: Callable[[Pdf], object]) -> pdf.Extra:
     def add(made: Pdf) -> None:
         made.Root.Names = made.Root.get("/Names") or Dictionary()
         leaf = made.make_indirect(Dictionary(Names=Array([String(name), value(made)])))
@@ -75,9 +63,9 @@ def _file(name: str, content: bytes, **keys: object) -> Callable[[Pdf], object]:
     return make
 
 
-def _xfa(script: bytes) -> Extra:
+def _xfa(script: bytes) -> pdf.Extra:
     def add(made: Pdf) -> None:
-        field(0, "field", String("value"))(made)
+        pdf.field(0, "field", String("value"))(made)
         made.Root.AcroForm.XFA = Array([String("template"), Stream(made, b"<template>" + script + b"</template>")])
 
     return add
@@ -89,14 +77,14 @@ def _model(made: Pdf) -> object:
 
 def _hidden_link(made: Pdf) -> None:
     """An action of the page that hides a link."""
-    link(0, A=_WEB)(made)
+    pdf.link(0, A=_WEB)(made)
     made.pages[0].obj.AA = Dictionary(O=Dictionary(S=Name.Hide, T=made.pages[0].obj.Annots[0]))
 
 
 def _links_where_the_document_opens(made: Pdf) -> None:
-    link(0, A=_WEB)(made)
-    link(0, A=_REMOTE)(made)
-    made.Root.OpenAction = at(made, 0)
+    pdf.link(0, A=_WEB)(made)
+    pdf.link(0, A=_REMOTE)(made)
+    made.Root.OpenAction = pdf.at(made, 0)
 
 
 def _unused_script(made: Pdf) -> None:
@@ -109,19 +97,19 @@ _ACTIVE = {
     "web page at the start": (_root("/OpenAction", lambda made: _WEB), "OpenAction"),
     "other file at the start": (_root("/OpenAction", lambda made: _REMOTE), "OpenAction"),
     "script after a destination": (
-        _root("/OpenAction", lambda made: Dictionary(S=Name.GoTo, D=at(made, 0), Next=Array([_WEB, _SCRIPT]))),
+        _root("/OpenAction", lambda made: Dictionary(S=Name.GoTo, D=pdf.at(made, 0), Next=Array([_WEB, _SCRIPT]))),
         "JavaScript, OpenAction",
     ),
     "event of the document": (_root("/AA", lambda made: Dictionary(WC=_SCRIPT)), "JavaScript"),
     "event of a page": (_page("/AA", Dictionary(O=_WEB)), "OpenAction"),
     "event of an annotation": (_annotation(AA=Dictionary(PV=_PROGRAM)), "Launch"),
     "name tree": (_names("/JavaScript", "name", lambda made: _SCRIPT), "JavaScript"),
-    "link": (link(0, A=_SCRIPT), "JavaScript"),
-    "program behind a link": (link(0, A=Dictionary(S=Name.URI, URI=String("web"), Next=_PROGRAM)), "Launch"),
-    "outline": (outline(("title", _SCRIPT, True, [])), "JavaScript"),
-    "field": (field(0, "name", String("value"), AA=Dictionary(C=_SCRIPT)), "JavaScript"),
-    "button": (field(0, "name", Name.Off, FT=Name.Btn, A=_SUBMISSION), "SubmitForm"),
-    "import": (field(0, "name", Name.Off, FT=Name.Btn, A=_IMPORT), "ImportData"),
+    "link": (pdf.link(0, A=_SCRIPT), "JavaScript"),
+    "program behind a link": (pdf.link(0, A=Dictionary(S=Name.URI, URI=String("web"), Next=_PROGRAM)), "Launch"),
+    "outline": (pdf.outline(("title", _SCRIPT, True, [])), "JavaScript"),
+    "field": (pdf.field(0, "name", String("value"), AA=Dictionary(C=_SCRIPT)), "JavaScript"),
+    "button": (pdf.field(0, "name", Name.Off, FT=Name.Btn, A=_SUBMISSION), "SubmitForm"),
+    "import": (pdf.field(0, "name", Name.Off, FT=Name.Btn, A=_IMPORT), "ImportData"),
     "rendition": (_annotation(A=Dictionary(S=Name.Rendition, OP=0, JS=String("MARK"))), "JavaScript"),
     "flash": (_annotation(RichMediaContent=Dictionary(Note=String("MARK"))), "Flash"),
     "model": (_annotation("/3D", **{"3DD": _model}), "JavaScript"),
@@ -134,43 +122,29 @@ _ACTIVE = {
     ),
     "program on a page": (_annotation("/FileAttachment", FS=_file("a.js", b"MARK")), "embedded program"),
 }
-_INACTIVE: dict[str, Extra] = {
-    "destination at the start": _root("/OpenAction", lambda made: at(made, 0)),
-    "action at the start": _root("/OpenAction", lambda made: Dictionary(S=Name.GoTo, D=at(made, 0))),
+_INACTIVE: dict[str, pdf.Extra] = {
+    "destination at the start": _root("/OpenAction", lambda made: pdf.at(made, 0)),
+    "action at the start": _root("/OpenAction", lambda made: Dictionary(S=Name.GoTo, D=pdf.at(made, 0))),
     "links where the document opens": _links_where_the_document_opens,
     "link that is hidden": _hidden_link,
-    "outline": outline(("web", _WEB, True, []), ("file", _REMOTE, True, [])),
+    "outline": pdf.outline(("web", _WEB, True, []), ("file", _REMOTE, True, [])),
     "attachment": _names("/EmbeddedFiles", "name", _file("invoice.xml", b"<invoice/>")),
-    "form": field(0, "name", String("value"), A=Dictionary(S=Name.ResetForm)),
+    "form": pdf.field(0, "name", String("value"), A=Dictionary(S=Name.ResetForm)),
     "empty name tree": _root("/Names", lambda made: Dictionary(JavaScript=Dictionary(Names=Array()))),
-    "no script": link(0, A=Dictionary(S=Name.JavaScript)),
+    "no script": pdf.link(0, A=Dictionary(S=Name.JavaScript)),
     "form by XFA": _xfa(b"<field/>"),
     "script that nothing refers to": _unused_script,
 }
 
 
 def _merge(data: bytes, **options: Any) -> PipelineResult:
-    return _tool("pdf-merge", [data, document("B", 1)], options)
+    return pdf.merge(data, pdf.document("B", 1), **options)
 
 
-def _delete(data: bytes, **options: Any) -> PipelineResult:
-    return _tool("pdf-delete-pages", [data], {"pages": "2", **options})
-
-
-def _convert(data: bytes, **options: Any) -> PipelineResult:
-    return _tool(None, [data], options)
-
-
-def _select(data: bytes, **options: Any) -> PipelineResult:
-    return _tool(None, [data], {"pages": "1", **options})
-
-
-def _tool(name: str | None, inputs: list[bytes], options: OptionValues) -> PipelineResult:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", name, options)
-    return pipeline.run(plan, inputs, REGISTRY.validate(options))
-
-
-_TOOLS = [_merge, _delete, _convert, _select]
+_delete = partial(pdf.run, "pdf-delete-pages", pages="2")
+_convert = partial(pdf.run, None)
+_select = partial(pdf.run, None, pages="1")
+_TOOLS: list[Callable[..., PipelineResult]] = [_merge, _delete, _convert, _select]
 
 
 def _warnings(result: PipelineResult) -> list[str]:
@@ -178,7 +152,7 @@ def _warnings(result: PipelineResult) -> list[str]:
 
 
 def test_a_deleted_page_takes_its_active_content_along() -> None:
-    data = document("A", 2, link(1, A=_SCRIPT))
+    data = pdf.document("A", 2, pdf.link(1, A=_SCRIPT))
 
     assert len(_warnings(_convert(data))) == 1
     assert _warnings(_delete(data)) == _warnings(_select(data)) == []
@@ -187,7 +161,7 @@ def test_a_deleted_page_takes_its_active_content_along() -> None:
 @pytest.mark.parametrize(("plain", "escaped"), [(b"/Launch", b"/L#61unch"), (b"/JavaScript", b"/J#61vaScript")])
 def test_escaped_names_are_found(plain: bytes, escaped: bytes) -> None:
     both = Dictionary(S=Name.Launch, F=String("MARK.exe"), Next=_SCRIPT)
-    data = without_object_streams(document("A", 2, link(0, A=both))).replace(plain, escaped)
+    data = pdf.without_object_streams(pdf.document("A", 2, pdf.link(0, A=both))).replace(plain, escaped)
 
     assert escaped in data
     for tool in (_convert, _delete):
@@ -196,7 +170,7 @@ def test_escaped_names_are_found(plain: bytes, escaped: bytes) -> None:
 
 def test_it_is_told_of_an_original_that_is_the_result() -> None:
     """The original is the result if converting it makes it larger."""
-    data = without_object_streams(document("A", 1, link(0, A=_SCRIPT)))
+    data = pdf.without_object_streams(pdf.document("A", 1, pdf.link(0, A=_SCRIPT)))
 
     kept = _convert(data, metadata="all")
 
@@ -212,31 +186,31 @@ def test_an_eps_adds_none() -> None:
 [{Catalog} <</OpenAction <</S /JavaScript /JS (MARK)>>>> /PUT pdfmark
 10 10 50 50 rectfill showpage
 """
-    plan = REGISTRY.plan([REGISTRY.formats["eps"]], "pdf")
+    plan = pdf.REGISTRY.plan([pdf.REGISTRY.formats["eps"]], "pdf")
 
     assert b"MARK" not in _everything(pipeline.run(plan, [program]).data)
 
 
 def test_encryption_is_kept() -> None:
     lock = pikepdf.Encryption(user="user", owner="owner", R=6)
-    with pikepdf.open(BytesIO(document("A", 2, link(0, A=_SCRIPT)))) as made:
-        data = saved(made, encryption=lock)
+    with pikepdf.open(BytesIO(pdf.document("A", 2, pdf.link(0, A=_SCRIPT)))) as made:
+        data = pdf.saved(made, encryption=lock)
 
     for tool in (_delete, _convert, _select):
-        read = opened(tool(data, sanitize=True, password="user").data, "user")
+        read = pdf.opened(tool(data, sanitize=True, password="user").data, "user")
         assert read.encryption.R == 6
         assert "/A" not in read.pages[0].Annots[0]
 
 
 def _everything(data: bytes) -> bytes:
     with pikepdf.open(BytesIO(data)) as read:
-        return saved(read, stream_decode_level=pikepdf.StreamDecodeLevel.generalized, compress_streams=False)
+        return pdf.saved(read, stream_decode_level=pikepdf.StreamDecodeLevel.generalized, compress_streams=False)
 
 
 @pytest.mark.parametrize("name", _ACTIVE)
 def test_active_content_is_told_or_removed(name: str) -> None:
     extra, kinds = _ACTIVE[name]
-    data = document("A", 2, extra)
+    data = pdf.document("A", 2, extra)
 
     for tool in _TOOLS:
         told, sanitized = tool(data), tool(data, sanitize=True)
@@ -248,15 +222,15 @@ def test_active_content_is_told_or_removed(name: str) -> None:
         assert _warnings(sanitized) == []
         assert b"MARK" not in _everything(sanitized.data)
         assert _warnings(_convert(sanitized.data)) == []
-        assert "A page 1" in page_texts(sanitized.data)
-        opened(sanitized.data)
+        assert "A page 1" in pdf.page_texts(sanitized.data)
+        pdf.opened(sanitized.data)
 
 
 @pytest.mark.parametrize("name", _INACTIVE)
 def test_links_and_documents_are_not_active(name: str) -> None:
-    data = document("A", 2, _INACTIVE[name])
+    data = pdf.document("A", 2, _INACTIVE[name])
 
     for tool in _TOOLS:
         result = tool(data)
         assert _warnings(result) == []
-        assert page_texts(tool(data, sanitize=True).data) == page_texts(result.data)
+        assert pdf.page_texts(tool(data, sanitize=True).data) == pdf.page_texts(result.data)

@@ -1,7 +1,6 @@
 """The tool pdf-compress: where pictures are drawn, what is merged, what stays, and the options."""
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -198,10 +197,10 @@ def test_encryption_stays() -> None:
     permissions = pikepdf.Permissions(extract=False, print_highres=False)
     data = saved(document, encryption=pikepdf.Encryption(user="user", owner="owner", R=6, allow=permissions))
     result = compress(data, password="user")
-    kept = pikepdf.open(BytesIO(result.data), password="user")
+    kept = opened(result.data, password="user")
     assert (kept.allow.extract, kept.allow.print_highres, kept.allow.print_lowres) == (False, False, True)
     assert kept.encryption.R == 6
-    assert pikepdf.open(BytesIO(result.data), password="owner").owner_password_matched
+    assert opened(result.data, password="owner").owner_password_matched
     with pytest.raises(ConversionError) as caught:
         compress(data)
     assert caught.value.reason == "pdf_encrypted"

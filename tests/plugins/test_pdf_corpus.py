@@ -1,6 +1,5 @@
 """Real PDFs: any two can be merged, any page deleted, and the other pages look the same."""
 
-import hashlib
 from functools import cache
 from typing import Any
 
@@ -59,14 +58,13 @@ def _count(entry: Entry) -> int:
     return len(pypdfium2.PdfDocument(entry.path.read_bytes(), password=_PASSWORDS.get(entry.name)))
 
 
-def _looks(data: bytes, password: str | None = None) -> list[str]:
+def _looks(data: bytes, password: str | None = None) -> list[int]:
     """A digest of every rendered page, including form fields."""
-    document = pypdfium2.PdfDocument(data, password=password)
-    return [hashlib.sha256(page.render(scale=0.3).to_numpy().tobytes()).hexdigest() for page in document]
+    return [hash(page.tobytes()) for page in drawn_pages(data, password, scale=0.3, mode="RGB")]
 
 
 @cache
-def _looks_of(entry: Entry) -> list[str]:
+def _looks_of(entry: Entry) -> list[int]:
     return _looks(entry.path.read_bytes(), _PASSWORDS.get(entry.name))
 
 

@@ -9,7 +9,7 @@ from engine import ConversionError
 from engine.executor import Job, JobLimits, LocalExecutor
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.hostile_pdfs import hostile_pdfs
-from tests.support.samples.pdf_documents import REGISTRY
+from tests.support.samples.pdf_documents import READING, REGISTRY
 from tests.support.samples.tool_requests import tool_requests
 from web.api.error_catalogue import ERROR_CATALOGUE
 
@@ -18,7 +18,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 _LIMITS = JobLimits(seconds=30)
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
 _ENDLESS = {("pdf-ocr", "forms by powers of ten")}  # to draw it takes longer than any deadline
-_READING = [name for name, tool in REGISTRY.tools.items() if "pdf" in [fmt.name for fmt in tool.sources]]
 
 
 async def _fault(executor: LocalExecutor, folder: Path, name: str, kind: str) -> str | None:
@@ -53,12 +52,12 @@ async def _faults(executor: LocalExecutor, folder: Path, pairs: list[tuple[str, 
 
 @pytest.mark.slow
 async def test_each_file_by_some_tool(executor: LocalExecutor, tmp_path: Path) -> None:
-    pairs = [(_READING[place % len(_READING)], kind) for place, kind in enumerate(hostile_pdfs())]
+    pairs = [(READING[place % len(READING)], kind) for place, kind in enumerate(hostile_pdfs())]
 
     assert await _faults(executor, tmp_path, pairs) == []
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", _READING)
+@pytest.mark.parametrize("name", READING)
 async def test_all_files(executor: LocalExecutor, tmp_path: Path, name: str) -> None:
     assert await _faults(executor, tmp_path, [(name, kind) for kind in hostile_pdfs()]) == []

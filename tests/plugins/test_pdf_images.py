@@ -12,13 +12,11 @@ from pikepdf import Array, Dictionary, Name, Pdf, Stream
 from PIL import Image
 
 from engine import ConversionError, CorruptInput, pipeline
-from engine.registry import load_registry
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as picture_file
-from tests.support.samples.pdf_documents import document, opened, saved
+from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
 
-_REGISTRY = load_registry()
 _WIDE = picture_file(Image.new("RGB", (192, 96), "red"), "PNG")
 _TALL = picture_file(Image.new("RGB", (48, 96), "blue"), "PNG")
 _PHOTO = Image.fromarray(np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8))
@@ -109,7 +107,7 @@ def test_pictures_without_loss_are_stored_as_in_png(mode: str) -> None:
     picture = Image.merge(mode, bands[: len(Image.new(mode, (1, 1)).getbands())]) if mode != "L" else bands[0]
     source = picture_file(picture, "TIFF" if mode == "CMYK" else "PNG")
 
-    data = pipeline.run(_REGISTRY.plan([_REGISTRY.identify_content(source)], "pdf"), [source]).data
+    data = pipeline.run(REGISTRY.plan([REGISTRY.identify_content(source)], "pdf"), [source]).data
 
     pdf = opened(data)
     (image,) = pdf.pages[0].get_images().values()

@@ -1,17 +1,16 @@
 """Page numbers and watermarks: where they are, what they show, and what stays below them."""
 
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pikepdf
-import pypdfium2
 import pytest
 from numpy.typing import NDArray
 from pikepdf import Array
 from PIL import Image
 
 from engine import ConversionError
+from tests.support.results.pdf_checks import drawn_pages
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import saved as picture_file
 from tests.support.samples.pdf_documents import document, opened, page_texts, saved
@@ -34,12 +33,12 @@ def _blank(rotation: int = 0, crop: tuple[int, ...] = (), pages: int = 1) -> byt
         return saved(made)
 
 
-def _drawn(data: bytes, page: int = 0) -> NDArray[np.uint8]:
-    """The page as PDFium draws it: height x width x 3, a pixel per point."""
-    return np.asarray(pypdfium2.PdfDocument(data)[page].render(scale=1).to_pil())
+def _drawn(data: bytes, page: int = 0) -> NDArray[np.float64]:
+    """The page: height x width x 3, a pixel per point."""
+    return drawn_pages(data, scale=1, mode="RGB")[page]
 
 
-def _box(pixels: NDArray[np.uint8]) -> tuple[int, int, int, int]:
+def _box(pixels: NDArray[np.float64]) -> tuple[int, int, int, int]:
     """Left, top, right and bottom of what is not white."""
     rows, columns = np.nonzero((pixels < 250).any(axis=2))
     return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
@@ -112,7 +111,7 @@ def test_a_mark_fits_pages_of_any_size() -> None:
 
 
 def test_a_mark_can_be_below_the_content() -> None:
-    with pikepdf.open(BytesIO(_blank())) as made:
+    with opened(_blank()) as made:
         made.pages[0].obj.Contents = made.make_stream(b"0 0 300 600 re f")
         data = saved(made)
 
@@ -126,7 +125,7 @@ def test_a_mark_can_be_below_the_content() -> None:
 
 @pytest.mark.parametrize("content", [b"q 2 0 0 2 50 50 cm", b"Q Q 0.5 0 0 0.5 9 9 cm", b"q q Q 0.1 0 0 0.1 0 0 cm"])
 def test_unbalanced_content_does_not_move_marks(content: bytes) -> None:
-    with pikepdf.open(BytesIO(_blank())) as made:
+    with opened(_blank()) as made:
         made.pages[0].obj.Contents = made.make_stream(content)
         data = saved(made)
 
@@ -152,7 +151,7 @@ def test_numbers_of_pages(options: dict[str, Any], expected: list[str]) -> None:
 
 
 def test_pages_that_share_resources_and_content_get_their_own_numbers() -> None:
-    with pikepdf.open(BytesIO(document("A", 3))) as made:
+    with opened(document("A", 3)) as made:
         first = made.pages[0].obj
         for page in made.pages:
             page.obj.Resources, page.obj.Contents = first.Resources, first.Contents

@@ -1,12 +1,10 @@
 """The tool pdf-ocr: which pages get text, where it is, and what stays as it was."""
 
-from io import BytesIO
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 import pikepdf
-import pypdfium2
 import pytest
 from pikepdf import Array, Dictionary, Name
 
@@ -15,7 +13,7 @@ from engine.mupdf import pymupdf
 from tests.support.results.pdf_checks import complaints
 from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.corpus import Entry, load_corpus
-from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
+from tests.support.samples.pdf_documents import REGISTRY, document, opened, page_texts, saved
 from tests.support.samples.pdf_pictures import pictures
 from tests.support.samples.scans import LINES, SCANNED, place, scan, scanned_pdf
 
@@ -26,8 +24,7 @@ def _ocr(data: bytes, **options: Any) -> ToolRun:
 
 def _texts(data: bytes) -> list[str]:
     """The text of each page, as PDFium reads it."""
-    pages = pypdfium2.PdfDocument(data)
-    return [" ".join(page.get_textpage().get_text_bounded().split()) for page in pages]
+    return [" ".join(text.split()) for text in page_texts(data)]
 
 
 def _line_height(data: bytes, axis: int) -> int:
@@ -54,8 +51,8 @@ def test_the_text_of_a_scan_is_found_and_its_look_stays() -> None:
 
 
 def test_pages_with_text_are_left_out_unless_forced() -> None:
-    text = pikepdf.open(BytesIO(document("A", 1)))
-    with pikepdf.open(BytesIO(scanned_pdf())) as scans:
+    text = opened(document("A", 1))
+    with opened(scanned_pdf()) as scans:
         text.pages.extend(scans.pages)
     mixed = saved(text)
 
@@ -73,7 +70,7 @@ def _invisible(made: pikepdf.Pdf) -> None:
 
 
 def test_an_earlier_recognition_is_replaced() -> None:
-    with pikepdf.open(BytesIO(_ocr(scanned_pdf()).data)) as made:
+    with opened(_ocr(scanned_pdf()).data) as made:
         _invisible(made)
         before = saved(made)
 
@@ -91,7 +88,7 @@ def test_an_earlier_recognition_is_replaced() -> None:
 
 @pytest.mark.parametrize("change", ["turned", "cropped"])
 def test_words_are_where_they_are_seen(change: str) -> None:
-    made = pikepdf.open(BytesIO(scanned_pdf()))
+    made = opened(scanned_pdf())
     page = made.pages[0].obj
     width, height = (float(edge) for edge in list(page.MediaBox)[2:])
     left, unit = 0, 1
@@ -134,7 +131,7 @@ def test_skewed_pictures_become_level_pages(skew: float) -> None:
 
 
 def test_content_that_restores_states_is_straightened() -> None:
-    with pikepdf.open(BytesIO(run_tool("pdf-from-images", scan("JPEG", -4)).data)) as made:
+    with opened(run_tool("pdf-from-images", scan("JPEG", -4)).data) as made:
         made.pages[0].contents_add(made.make_stream(b"Q Q "), prepend=True)
         restoring = saved(made)
 
@@ -146,7 +143,7 @@ def _is_font(item: Any) -> bool:
 
 
 def test_layers_of_many_pages_share_their_font() -> None:
-    with pikepdf.open(BytesIO(scanned_pdf())) as made:
+    with opened(scanned_pdf()) as made:
         made.pages.append(made.pages[0])
         two = saved(made)
 

@@ -1,18 +1,18 @@
 """The options `quality` and `max_bytes` of PDF: pictures become JPEG, everything else stays."""
 
+from functools import partial
 from io import BytesIO
 
 import imagecodecs
 import numpy as np
 import pikepdf
-import pypdfium2
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
+from tests.support.results.pdf_checks import drawn_pages
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo
 
@@ -47,10 +47,7 @@ def _filters(data: bytes) -> list[str]:
     return [name for name, _ in _pictures(data)]
 
 
-def _drawn(data: bytes) -> list[NDArray[np.float64]]:
-    return [np.asarray(page.render(scale=1).to_pil().convert("RGB"), float) for page in pypdfium2.PdfDocument(data)]
-
-
+_drawn = partial(drawn_pages, scale=1, mode="RGB")
 _PHOTOS = [saved(_PHOTO, "PNG"), saved(_PHOTO.convert("L"), "PNG"), _CMYK, saved(_transparent(), "PNG")]
 _OTHERS = [
     saved(_PHOTO.convert("1"), "PNG"),

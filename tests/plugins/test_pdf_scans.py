@@ -1,6 +1,5 @@
 """Scans: TIFF pages in PDF keep their compressed data, and pages that are one picture become that picture in TIFF."""
 
-from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +13,7 @@ from engine import CorruptInput
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
+from tests.support.samples.pdf_pictures import pictures
 from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.rasters import photo
 
@@ -39,29 +39,6 @@ def _jpeg_tiff(mode: str, level: int = 85, color: str | None = None, **parameter
     return file.getvalue()
 
 
-@dataclass(frozen=True)
-class _Picture:
-    """A picture in a PDF, with its compressed data, and its profile."""
-
-    filter: str
-    size: tuple[int, int]
-    data: bytes
-    profile: tuple[int, bytes] | None
-
-
-def _pictures(data: bytes) -> list[_Picture]:
-    """The pictures of all pages of a PDF."""
-    found = []
-    with pikepdf.open(BytesIO(data)) as document:
-        for page in document.pages:
-            for one in page.resources["/XObject"].values():
-                space = one.ColorSpace
-                profile = (space[1].objgen[0], space[1].read_bytes()) if isinstance(space, pikepdf.Array) else None
-                size = int(one.Width), int(one.Height)
-                found.append(_Picture(str(one.Filter), size, one.read_raw_bytes(), profile))
-    return found
-
-
 def _drawn(data: bytes, size: tuple[int, int], page: int = 0) -> NDArray[np.float64]:
     """A page as MuPDF draws it with `size` pixels."""
     shown = pymupdf.open(stream=data)[page]
@@ -85,9 +62,9 @@ def _decoded(data: bytes) -> NDArray[np.float64]:
 
 def test_a_strip_of_group_4_is_embedded_as_it_is() -> None:
     data, (offset, size) = _group4_tiff()
-    (picture,) = _pictures(convert(data, "pdf").data)
-    assert picture.filter == "/CCITTFaxDecode"
-    assert picture.data == data[offset : offset + size]
+    (picture,) = pictures(convert(data, "pdf").data)
+    assert picture.entries["/Filter"] == "/CCITTFaxDecode"
+    assert picture.raw == data[offset : offset + size]
 
 
 @pytest.mark.parametrize("compression", ["group4", "group3", "tiff_lzw", None])
@@ -96,8 +73,8 @@ def test_a_strip_of_group_4_is_embedded_as_it_is() -> None:
 def test_1_bit_is_one_picture(compression: str | None, white: int, strip_size: int) -> None:
     data = saved(_TEXT, "TIFF", compression=compression, strip_size=strip_size, tiffinfo={262: white})
     result = convert(data, "pdf").data
-    (picture,) = _pictures(result)
-    assert len(picture.data) < 2300  # 20,625 bytes without compression
+    (picture,) = pictures(result)
+    assert len(picture.raw) < 2300  # 20,625 bytes without compression
     np.testing.assert_array_equal(_drawn(result, _TEXT.size), _decoded(data))
 
 
@@ -107,7 +84,7 @@ def test_reversed_bits() -> None:
     file = BytesIO(data[:offset] + strip + data[offset + size :])
     with tifffile.TiffFile(file, mode="r+") as changed:
         changed.pages.first.tags["FillOrder"].overwrite(2)
-    (expected,), (picture,) = _pictures(convert(data, "pdf").data), _pictures(convert(file.getvalue(), "pdf").data)
+    (expected,), (picture,) = pictures(convert(data, "pdf").data), pictures(convert(file.getvalue(), "pdf").data)
     assert picture == expected
 
 
@@ -125,9 +102,9 @@ def test_dithered_pixels_are_deflated(size: tuple[int, int]) -> None:
 def test_strips_of_jpeg_become_one_jpeg(mode: str, color: str | None, rows: int) -> None:
     data = _jpeg_tiff(mode, color=color, rowsperstrip=rows)
     result = convert(data, "pdf").data
-    (picture,) = _pictures(result)
-    assert picture.filter == "/DCTDecode"
-    embedded = opened(picture.data)
+    (picture,) = pictures(result)
+    assert picture.entries["/Filter"] == "/DCTDecode"
+    embedded = opened(picture.raw)
     assert embedded.size == _PHOTO.size
     np.testing.assert_allclose(np.asarray(embedded.convert("RGB"), float), _decoded(data), atol=8)
     assert len(result) < len(data) + 1200
@@ -136,17 +113,17 @@ def test_strips_of_jpeg_become_one_jpeg(mode: str, color: str | None, rows: int)
 
 def test_strips_with_subsampled_colors() -> None:
     data = saved(_PHOTO, "TIFF", compression="jpeg", strip_size=50_000)
-    (picture,) = _pictures(convert(data, "pdf").data)
+    (picture,) = pictures(convert(data, "pdf").data)
     np.testing.assert_allclose(_drawn(convert(data, "pdf").data, _PHOTO.size), _decoded(data), atol=40)
-    assert opened(picture.data).size == _PHOTO.size
+    assert opened(picture.raw).size == _PHOTO.size
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_tiles_of_jpeg_are_placed_beside_each_other(mode: str) -> None:
     data = _jpeg_tiff(mode, tile=(128, 128))
     result = convert(data, "pdf").data
-    assert {picture.filter for picture in _pictures(result)} == {"/DCTDecode"}
-    assert len(_pictures(result)) == 12
+    assert {picture.entries["/Filter"] for picture in pictures(result)} == {"/DCTDecode"}
+    assert len(pictures(result)) == 12
     assert np.abs(_drawn(result, _PHOTO.size) - _decoded(data)).mean() < 3
 
 
@@ -176,12 +153,13 @@ def test_pages_of_all_kinds() -> None:
             writer.write(gray.astype(np.uint16) * 257, **common)
     result = convert(file.getvalue(), "pdf")
     assert codes(result) == {"depth_reduced"}
-    assert [one.filter for one in _pictures(result.data)] == ["/DCTDecode", "/FlateDecode", "/FlateDecode"] * 2
+    filters = [one.entries["/Filter"] for one in pictures(result.data)]
+    assert filters == ["/DCTDecode", "/FlateDecode", "/FlateDecode"] * 2
     assert [round(page.rect.width) for page in pymupdf.open(stream=result.data)] == [360] * 3 + [180] * 3
     for page in range(6):
         assert np.abs(_drawn(result.data, _PHOTO.size, page)[..., 0] - gray).mean() < 2
     chosen = convert(file.getvalue(), "pdf", pages="2,4").data
-    assert [one.filter for one in _pictures(chosen)] == ["/FlateDecode", "/DCTDecode"]
+    assert [one.entries["/Filter"] for one in pictures(chosen)] == ["/FlateDecode", "/DCTDecode"]
     assert [round(page.rect.width) for page in pymupdf.open(stream=chosen)] == [360, 180]
 
 
@@ -191,9 +169,9 @@ def test_profiles_are_kept_once() -> None:
     with tifffile.TiffWriter(file) as writer:
         for _ in range(3):
             writer.write(np.asarray(_PHOTO), compression="jpeg", iccprofile=profile, metadata=None)
-    pictures = _pictures(convert(file.getvalue(), "pdf").data)
-    profiles = {picture.profile for picture in pictures}
-    assert [data for _, data in filter(None, profiles)] == [profile]
+    with pikepdf.open(BytesIO(convert(file.getvalue(), "pdf").data)) as document:
+        found = [one.ColorSpace[1] for page in document.pages for one in page.resources["/XObject"].values()]
+        assert [*{stored.objgen: stored.read_bytes() for stored in found}.values()] == [profile]
 
 
 def test_a_strip_beyond_the_end_of_the_file_is_not_embedded() -> None:
@@ -206,7 +184,7 @@ def test_a_strip_beyond_the_end_of_the_file_is_not_embedded() -> None:
 
 def test_options_of_pixels_decode() -> None:
     data = _jpeg_tiff("RGB", rowsperstrip=330)
-    (picture,) = _pictures(convert(data, "pdf", rotate=90).data)
+    (picture,) = pictures(convert(data, "pdf", rotate=90).data)
     assert picture.size == (330, 500)
     small, large = (convert(data, "pdf", quality=quality).data for quality in (20, 90))
     assert len(small) < len(large) < len(convert(data, "pdf", rotate=180).data)

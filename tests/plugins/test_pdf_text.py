@@ -1,16 +1,14 @@
 """The text of PDFs, as text and as HTML."""
 
 from html.parser import HTMLParser
-from io import BytesIO
 
-import pikepdf
 import pytest
 from pikepdf import Dictionary, Name, String
 
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import sample
-from tests.support.samples.pdf_documents import document, link, saved
+from tests.support.samples.pdf_documents import document, link, opened, saved
 
 
 def _page(*texts: tuple[float, float, str], size: float = 10) -> bytes:
@@ -42,7 +40,7 @@ def test_text_is_in_reading_order(texts: list[tuple[float, float, str]], expecte
 
 
 def test_form_feeds_separate_pages() -> None:
-    with pikepdf.open(BytesIO(document("A", 3))) as made:
+    with opened(document("A", 3)) as made:
         made.pages[1].obj.Contents = made.make_stream(b"")
         data = saved(made)
 
@@ -117,7 +115,7 @@ def test_html_has_sections_headings_and_paragraphs() -> None:
     ],
 )
 def test_links_to_web_pages_stay_in_html(uri: str, expected: list[str]) -> None:
-    with pikepdf.open(BytesIO(document("A", 1))) as made:
+    with opened(document("A", 1)) as made:
         action = Dictionary(S=Name.URI, URI=String(uri))
         area = [15, 95, 150, 120]
         made.pages[0].obj.Annots = [Dictionary(Type=Name.Annot, Subtype=Name.Link, Rect=area, A=action)]

@@ -1,7 +1,5 @@
 """What holds for every PDF tool: valid results, pages that look the same, errors for damaged and locked files."""
 
-from io import BytesIO
-
 import pikepdf
 import pypdfium2
 import pytest
@@ -10,11 +8,10 @@ from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.pdf_checks import complaints
 from tests.support.results.tools import ToolRun, run_tool
-from tests.support.samples.pdf_documents import REGISTRY, opened, saved
+from tests.support.samples.pdf_documents import READING, REGISTRY, opened, saved
 from tests.support.samples.tool_requests import ToolRequest, tool_requests
 
 _REQUESTS = tool_requests()
-_READING = [name for name, tool in REGISTRY.tools.items() if "pdf" in [fmt.name for fmt in tool.sources]]
 _WRITING = [name for name, tool in REGISTRY.tools.items() if tool.target.name == "pdf"]
 
 
@@ -54,10 +51,10 @@ def test_pages_look_the_same(name: str) -> None:
             assert old.get_pixmap().samples == new.get_pixmap().samples
 
 
-@pytest.mark.parametrize("name", _READING)
+@pytest.mark.parametrize("name", READING)
 def test_a_password_opens_the_file(name: str) -> None:
     request = _REQUESTS[name]
-    plain = pikepdf.open(BytesIO(request.inputs[0]))
+    plain = opened(request.inputs[0])
     locked = saved(
         plain, encryption=pikepdf.Encryption(user="user", owner="owner", allow=pikepdf.Permissions(extract=False))
     )
@@ -75,10 +72,10 @@ def test_a_password_opens_the_file(name: str) -> None:
         assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 
-@pytest.mark.parametrize("name", [name for name in _WRITING if name in _READING])
+@pytest.mark.parametrize("name", [name for name in _WRITING if name in READING])
 def test_active_content_is_told_or_removed(name: str) -> None:
     request = _REQUESTS[name]
-    active = pikepdf.open(BytesIO(request.inputs[0]))
+    active = opened(request.inputs[0])
     active.pages[0].obj.AA = pikepdf.Dictionary(O=pikepdf.Dictionary(S=pikepdf.Name.JavaScript, JS=pikepdf.String("x")))
     data = saved(active)
 
@@ -89,14 +86,14 @@ def test_active_content_is_told_or_removed(name: str) -> None:
 
 
 def _objects(data: bytes) -> bytes:
-    with pikepdf.open(BytesIO(data)) as read:
+    with opened(data) as read:
         return saved(read, object_stream_mode=pikepdf.ObjectStreamMode.disable, encryption=False)
 
 
-@pytest.mark.parametrize("name", [name for name in _WRITING if name in _READING and name != "pdf-delete-pages"])
+@pytest.mark.parametrize("name", [name for name in _WRITING if name in READING and name != "pdf-delete-pages"])
 def test_broken_signatures_are_told(name: str) -> None:
     request = _REQUESTS[name]
-    signed = pikepdf.open(BytesIO(request.inputs[0]))
+    signed = opened(request.inputs[0])
     value = pikepdf.Dictionary(Type=pikepdf.Name.Sig, Contents=pikepdf.String("x"))
     keys = {"/Type": "/Annot", "/Subtype": "/Widget", "/FT": "/Sig"}
     names = {key: pikepdf.Name(name) for key, name in keys.items()}

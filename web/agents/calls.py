@@ -105,9 +105,9 @@ def load(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
+        if error.name not in ("mcp", "mcp_types", "convertd_client"):
             raise
-        message = "agents need the package mcp; install it in the source folder with: pip install '.[mcp]'"
+        message = "agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client"
         raise AgentError("not_found", message) from None
 
 

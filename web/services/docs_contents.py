@@ -42,6 +42,7 @@ class DocsPage:
 DOCS_PAGES: tuple[DocsPage, ...] = (
     DocsPage("quickstart", "Quickstart", "The first conversion, and recipes for what people do most."),
     DocsPage("convert", "Convert", "Convert a file in one request, and the formats.", ("Conversion",)),
+    DocsPage("formats", "Formats", "What is read and written of each format."),
     DocsPage("options", "Options", "How options are sent, their order, and where to find each."),
     *(DocsPage(f"options/{group.name}", group.title, group.summary) for group in (*OPTION_GROUPS, MORE)),
     DocsPage("outputs", "Several results", "Several results, the smallest format, names and presets.", ("Presets",)),

@@ -34,9 +34,9 @@ def complaints(data: bytes, password: str = "") -> set[str]:
 
 
 def drawn_pages(
-    data: bytes, password: str | None = None, *, scale: float = 0.5, turned: int = 0
+    data: bytes, password: str | None = None, *, scale: float = 0.5, turned: int = 0, mode: str = "L"
 ) -> list[NDArray[np.float64]]:
-    """The gray levels of each page as PDFium draws it, turned clockwise by so many degrees."""
+    """The samples of each page as PDFium draws it, in Pillow's mode, turned clockwise by so many degrees."""
     document = pypdfium2.PdfDocument(data, password=password)
-    pages = [page.render(scale=scale, rotation=turned).to_pil().convert("L") for page in document]
+    pages = [page.render(scale=scale, rotation=turned).to_pil().convert(mode) for page in document]
     return [np.asarray(page, np.float64) for page in pages]

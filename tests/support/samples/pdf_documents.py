@@ -1,6 +1,7 @@
 """Generated PDFs with all kinds of references to pages."""
 
 from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -15,6 +16,7 @@ from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 
 REGISTRY = load_registry()
+READING = [name for name, tool in REGISTRY.tools.items() if "pdf" in [source.name for source in tool.sources]]
 Extra = Callable[[Pdf], None]
 Item = tuple[str, Any, bool, list[Any]]
 
@@ -57,19 +59,19 @@ def document(name: str, pages: int, *extras: Extra) -> bytes:
     return saved(made, compress_streams=False, object_stream_mode=pikepdf.ObjectStreamMode.disable)
 
 
-def merge(*inputs: bytes, password: str | None = None) -> PipelineResult:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", "pdf-merge")
-    return pipeline.run(plan, inputs, REGISTRY.validate({"password": password}))
+def run(tool: str | None, *inputs: bytes, **options: OptionValue | None) -> PipelineResult:
+    """Runs a tool that writes one PDF, or the conversion of PDF to PDF. An option that is None is not set."""
+    given = {name: value for name, value in options.items() if value is not None}
+    plan = REGISTRY.plan([REGISTRY.formats["pdf"]] * len(inputs), "pdf", tool, given)
+    known = REGISTRY.tool_options(tool) if tool else REGISTRY.options
+    return pipeline.run(plan, inputs, validate_options(known, given))
+
+
+merge, compress = partial(run, "pdf-merge"), partial(run, "pdf-compress")
 
 
 def delete(data: bytes, pages: str, password: str | None = None) -> PipelineResult:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-delete-pages")
-    return pipeline.run(plan, [data], REGISTRY.validate({"pages": pages, "password": password}))
-
-
-def compress(data: bytes, **options: OptionValue) -> PipelineResult:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", "pdf-compress")
-    return pipeline.run(plan, [data], validate_options(REGISTRY.tool_options("pdf-compress"), options))
+    return run("pdf-delete-pages", data, pages=pages, password=password)
 
 
 def at(made: Pdf, index: int, top: int = 300) -> Array:

@@ -264,5 +264,5 @@ def test_the_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert (done.exit_code, done.stderr) == (
         1,
-        "convertd: agents need the package mcp; install it in the source folder with: pip install '.[mcp]'\n",
+        "convertd: agents need mcp and convertd-client; in the source folder, pip install '.[mcp]' ./web/client\n",
     )

@@ -87,6 +87,12 @@ def test_the_package_of_clusters_is_missing(tmp_path: Path, command: tuple[str, 
     _check(message, "distributed", "pip install '.[cluster]'")
 
 
+def test_the_client_is_missing(tmp_path: Path) -> None:
+    path = _hide(tmp_path, "convertd_client")
+
+    _check(_message(tmp_path, "jobs", "list", PYTHONPATH=path), "convertd-client", "pip install ./web/client")
+
+
 def test_a_server_imports_nothing_of_dask_and_agents_that_it_does_not_use(tmp_path: Path) -> None:
     script = (
         "import sys; from config.settings import Settings; from engine.registry import load_registry; "

@@ -5,13 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tomllib
-import venv
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args, get_type_hints
+from zipfile import ZipFile
 
 import httpx
 import pytest
@@ -113,17 +112,23 @@ def test_the_metadata_is_that_of_the_server() -> None:
     assert set(client["dependencies"]) <= set(server["dependencies"])
 
 
-def test_it_is_installed_from_its_folder(tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", symlinks=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    source = shutil.copytree(_FOLDER, tmp_path / "client", ignore=_IGNORED)
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "--no-build-isolation", "--ignore-installed", source], check=True)
+def test_the_wheels_own_different_files_and_the_client_runs_alone(tmp_path: Path) -> None:
+    """Else the removal of one would break the other. The builds are of a copy, in which they leave files."""
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    for package in ("config", "engine", "plugins", "storage", "web"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=_IGNORED)
+    pip = (sys.executable, "-m", "pip", "--quiet")
+    build = (*pip, "wheel", "--no-deps", "--no-build-isolation", ".", "./web/client")
+    subprocess.run(build, cwd=tmp_path, check=True)
+    client, server = sorted(tmp_path.glob("*.whl"), key=lambda wheel: wheel.stat().st_size)
+    subprocess.run([*pip, "install", "--no-deps", "--target", tmp_path / "alone", client], check=True)
+    owned = {name for name in ZipFile(client).namelist() if name.startswith("convertd_client/")}
+    served = set(ZipFile(server).namelist())
 
-    program = "import convertd_client; print(convertd_client.__file__, convertd_client.Client())"
-    shown = subprocess.run([python, "-Ic", program], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    installed = packages / "convertd_client"
-    assert shown == f"{installed / '__init__.py'} Client('http://localhost:8000/api/v1')\n"
-    assert (installed / "py.typed").exists()
+    assert {"web/app.py", "web/static/site.css", "web/pages/docs/changelog.md"} <= served
+    assert not [name for name in served if "client/" in name]
+    assert {"convertd_client/__init__.py", "convertd_client/py.typed"} <= owned
+    program = "import sys; sys.path.insert(0, 'alone'); import convertd_client as c; print(c.__file__, c.Client())"
+    shown = subprocess.run([sys.executable, "-Ic", program], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert shown.stdout == f"{tmp_path / 'alone/convertd_client/__init__.py'} Client('http://localhost:8000/api/v1')\n"

@@ -16,7 +16,7 @@ PATHS = [page.path for page in DOCS_PAGES if page.name != "options/more"]
 
 
 def test_no_page_is_long(page: Page, keep: Callable[[Page, str], None], pytestconfig: pytest.Config) -> None:
-    """At most 6 screens of a desktop, and nothing is wider than a phone. A third of the pages each day."""
+    """At most 6 screens of a desktop, and nothing is wider than a phone. A third of the pages in each run."""
     for path in share(PATHS, pytestconfig, 3):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(path)
