@@ -51,7 +51,7 @@ def binaries(public: Path) -> Path:
     venv.create(public / "venv", symlinks=True)
     (packages,) = (public / "venv" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    sources = [public / "convertd", public / "plugin"]
+    sources = [public / "convertd", public / "plugin", public / "convertd" / "web" / "client"]
     ignored = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "data", "tests")
     shutil.copytree(_ROOT, sources[0], ignore=ignored)
     shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
