@@ -57,10 +57,9 @@ def _find_faults(plugin: Plugin, known: Known) -> Iterator[str]:
     titles = {tool.title.casefold() for tool in known.tools.values()}
     if plugin.name in (one.name for one in known.plugins):
         yield "another plugin has this name"
-    for fmt in (fmt for fmt in (*plugin.reads, *plugin.writes) if fmt not in owners.values()):
-        yield from (
-            f"the name {name} belongs to {owners[name]}" for name in (fmt.media_type, *_names(fmt)) if name in owners
-        )
+    for fmt in (*plugin.reads, *plugin.writes):
+        taken = (name for name in (fmt.media_type, *_names(fmt)) if owners.get(name, fmt) != fmt)
+        yield from (f"{name} belongs to {owners[name]}" for name in taken)
     for transform in plugin.transforms:
         if transform.always or not transform.options.keys().isdisjoint(known.options):
             yield f"the transform {transform} also runs for requests that do not ask for it"

@@ -49,8 +49,10 @@ def test_40_sabotages_at_once_have_no_effect_on_others(tmp_path: Path) -> None:
     for name, what in names.items():
         sabotages.install(tmp_path, name, sources[what])
     (tmp_path / "a.png").write_bytes(sample("png"))
-    command, variables = [sys.executable, "-c", _CONVERT], {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, timeout=60, check=True)
+    command, variables = [sys.executable, "-c", _CONVERT], {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, timeout=60, check=True
+    )
     facts = json.loads((tmp_path / "facts").read_text())
 
     assert len(names) >= 40
@@ -131,10 +133,11 @@ def _raises(_content: object) -> Any:
 
 
 def test_steps_of_third_parties_change_no_path_between_other_formats() -> None:
-    icc, png, pdf = (_REGISTRY.formats[name] for name in ("icc", "png", "pdf"))
+    icc, png, pdf, eps = (_REGISTRY.formats[name] for name in ("icc", "png", "pdf", "eps"))
     decode, through = conversion(png, RASTER, cost=0.0)(_raises), conversion(png, pdf, cost=0.0)(_raises)
     reader, odd = conversion(icc, RASTER)(_raises), conversion(RASTER, _format("odd", lambda _content: 0))(_raises)
-    registry = Registry([*_REGISTRY.plugins, _plugin("odd", decode, through, reader, odd)])
+    unread = conversion(eps, RASTER)(_raises)  # results in EPS are not read
+    registry = Registry([*_REGISTRY.plugins, _plugin("odd", decode, through, reader, odd, unread)])
 
     assert registry.plugins[-1].error is None
     for source, target in _REGISTRY.pairs():

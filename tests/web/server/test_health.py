@@ -133,8 +133,9 @@ async def test_plugins(data_dir: Path) -> None:
         broken.identify_content(b"trigger")
     assert (await services.readiness.state()).degraded[1:] == ("the plugin odd does not work",)
     updating = asyncio.create_task(services.readiness.run())
-    while services.metrics.registry.get_sample_value("convertd_plugin_up", labels):  # noqa: ASYNC110, set by the task
-        await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        while services.metrics.registry.get_sample_value("convertd_plugin_up", labels):  # noqa: ASYNC110, set by the task
+            await asyncio.sleep(0)
     updating.cancel()
     await asyncio.to_thread(services.database.close)
 
