@@ -180,6 +180,7 @@ def test_the_second_job_that_dies_with_its_server_fails(
     assert change(site, poison, server="dead", lease_until=0)
     assert eventually(lambda: endless.cancelled == 1)
     assert eventually(lambda: site.get(poison)["status"] == "queued")
+    assert site.get(poison, wait=1)["status"] == "queued"
     site.end(other)
     assert eventually(lambda: endless.running == 1 and site.get(poison)["status"] == "processing")
     assert site.credits() == (49, 1)
