@@ -37,8 +37,8 @@ class QueuedJob:
     """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock.
 
     A job that is not `ready` keeps its place in the queue, but does not start. `seconds` is how long a process ran the
-    job, if it has succeeded and cost its tenant a credit: other jobs prove nothing. `shared_id` is its name in a queue
-    that processes share. No client waits for the response of a `background` job.
+    job, if it has succeeded and cost its tenant a credit: other jobs prove nothing. No client waits for the response
+    of a `background` job.
     """
 
     tenant: Tenant
@@ -47,7 +47,6 @@ class QueuedJob:
     started_at: float | None = None
     ready: bool = True
     seconds: float | None = None
-    shared_id: str = ""
     background: bool = False
 
 
@@ -58,11 +57,6 @@ class _TenantQueue:
     tenant: Tenant
     running: Counter[bool] = field(default_factory=Counter)
     waiting: tuple[dict[QueuedJob, None], dict[QueuedJob, None]] = field(default_factory=lambda: ({}, {}))  # ordered
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the tenant runs as many jobs as it may."""
-        return self.running.total() >= self.tenant.max_jobs
 
 
 class FairQueue:
@@ -88,8 +82,7 @@ class FairQueue:
     ) -> None:
         self.running = 0
         self.waiting = 0
-        self._slots = slots
-        self._memory = memory
+        self.resize(slots, memory)
         self._standing = standing
         self._keeps_slot = keeps_slot
         self._requests_come = requests_come
@@ -104,10 +97,12 @@ class FairQueue:
         """Number of tenants with queued or running jobs."""
         return len(self._tenants)
 
-    def resize(self, slots: int, memory: float) -> None:
-        """Changes the limits. Running jobs continue."""
-        self._slots = slots
-        self._memory = memory
+    def resize(self, slots: int, memory: float, sharers: int = 1) -> None:
+        """Changes the limits. Of what a tenant may run at a time, this queue has one of `sharers` parts, rounded up.
+
+        Running jobs continue.
+        """
+        self._slots, self._memory, self._sharers = slots, memory, sharers
 
     def add(self, job: QueuedJob) -> None:
         """Queues a job."""
@@ -179,7 +174,7 @@ class FairQueue:
         slots = self._slots_of(standing)
         return max(
             work * _share(jobs, slots - self.running + self._beyond) / slots,
-            own_work * _share(own_jobs, tenant.max_jobs - running) / tenant.max_jobs,
+            own_work * _share(own_jobs, self._most(tenant) - running) / self._most(tenant),
         )
 
     @property
@@ -210,7 +205,12 @@ class FairQueue:
             for name, queue in self._tenants.items():
                 for background, jobs in enumerate(queue.waiting):
                     kind = standings[name], bool(background)
-                    if not jobs or queue.is_full or _rank(*kind) is not rank or not self._has_slot(*kind, running):
+                    if (
+                        not jobs
+                        or queue.running.total() >= self._most(queue.tenant)
+                        or _rank(*kind) is not rank
+                        or not self._has_slot(*kind, running)
+                    ):
                         continue
                     job = next((job for job in jobs if job.ready), None)
                     full |= job is not None and background == 1 and not self._has_background_memory(job)
@@ -241,6 +241,10 @@ class FairQueue:
             if each >= standing and requests >= self._slots_of(each):
                 return False
         return requests + min(self._background, self._background_slots) < self._slots
+
+    def _most(self, tenant: Tenant) -> int:
+        """How many jobs of the tenant may run at a time."""
+        return ceil(tenant.max_jobs / self._sharers)
 
     def _slots_of(self, standing: Standing) -> int:
         return slots_of(standing, self._slots, keeps_slot=self._keeps_slot())

@@ -1,6 +1,6 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-`FairQueue` decides the order, or Redis if processes share it; `JobQueue` adds waiting, timeouts and refusals. The
+`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The
 memory of a job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
@@ -10,10 +10,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from itertools import count
 from math import ceil, inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import JobLimits
@@ -21,11 +19,8 @@ from engine.memory_estimate import needed_bytes
 from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, background_slots, slots_of
+from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant
 from web.services.job_records import JobRecords
-
-if TYPE_CHECKING:  # slow to import and rarely used
-    from storage.redis_queue import Pool, RedisQueue
 
 QUEUE_TIMEOUT = 30.0  # seconds
 MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a mean
@@ -48,8 +43,8 @@ class JobQueue:
 
     `on_end` is called when a job leaves the queue.
 
-    After `share`, several processes have the limits and the order in common. This process has an equal share of slots
-    and memory: expected waits are for that, and its jobs run within it while Redis fails.
+    Each of several `processes` of a server has an equal share of slots, of memory and of what a tenant may run at a
+    time, rounded up.
     """
 
     def __init__(
@@ -58,35 +53,13 @@ class JobQueue:
         self._records = JobRecords(clock)
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
         self._latest_request = -inf
-        self._processes = processes
-        self._shared: RedisQueue | None = None
-        self._shared_jobs: dict[str, QueuedJob] = {}
-        self._ids = map(str, count())
         self.short_deadline = SHORT_DEADLINE
         self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._closed = False
         self.refused: Counter[str] = Counter()
-        self.resize(slots, memory)
-
-    def share(self, url: str, pool: str, process: str, lease: float | None = None) -> None:
-        """Shares the limits of tenants with all processes that use the Redis, slots and memory only within the pool.
-
-        `process` names this process, whose jobs end `lease` seconds after it was killed. Jobs start only during `run`.
-        """
-        from storage.redis_queue import LEASE, RedisQueue  # noqa: PLC0415, slow to import and rarely used
-
-        callbacks = (self._pool, self._start_shared, self._start_next)
-        self._shared = RedisQueue(url, pool, process, *callbacks, LEASE if lease is None else lease)
-
-    async def run(self) -> None:
-        """Exchanges jobs with the processes that share the limits, until cancelled."""
-        if self._shared is not None:
-            try:
-                await self._shared.run()
-            finally:
-                await self._shared.close()
+        self.resize(slots, memory, processes)
 
     @property
     def running(self) -> int:
@@ -147,7 +120,7 @@ class JobQueue:
             raise self._stopping()
         job.memory, job.ready = memory, True
         try:
-            self._enter(job)
+            self._start_next()
             if job.started_at is None:
                 await self._wait(job, max_wait)
             yield
@@ -168,10 +141,10 @@ class JobQueue:
         """How many more jobs in the background can start now."""
         return 0 if self._closed else self._queue.free_for_background()
 
-    def resize(self, slots: int, memory: float) -> None:
-        """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
-        self.slots, self._memory = slots, memory
-        self._queue.resize(max(slots // self._processes, 1), memory / self._processes)
+    def resize(self, slots: int, memory: float, sharers: int = 1) -> None:
+        """Changes the number of slots, and the memory in bytes, which the `sharers` divide. Running jobs continue."""
+        self.slots = slots
+        self._queue.resize(ceil(slots / sharers), memory / sharers, sharers)
         self._start_next()
 
     def close(self) -> None:
@@ -179,18 +152,6 @@ class JobQueue:
         self._closed = True
         for waiter in self._waiters.values():
             waiter.set()
-
-    def _enter(self, job: QueuedJob) -> None:
-        """Queues a job that is ready, and starts jobs that may start."""
-        if self._shared is not None:
-            from storage.redis_queue import SharedJob  # noqa: PLC0415, as above
-
-            job.shared_id = next(self._ids)
-            self._shared_jobs[job.shared_id] = job
-            tenant = job.tenant
-            standing = self._records.standing(tenant)
-            self._shared.add(job.shared_id, SharedJob(tenant.id, tenant.max_jobs, job.memory, standing, job.background))
-        self._start_next()
 
     async def _wait(self, job: QueuedJob, max_wait: float) -> None:
         waiter = self._waiters[job] = asyncio.Event()
@@ -212,8 +173,6 @@ class JobQueue:
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
         self._queue.remove(job)
-        if self._shared is not None and self._shared_jobs.pop(job.shared_id, None) is not None:
-            self._shared.remove(job.shared_id)
         if job.started_at is not None:
             if error is not None:
                 if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be queued again
@@ -224,34 +183,13 @@ class JobQueue:
         self.on_end()
 
     def _start_next(self) -> None:
-        if not self._closed and (self._shared is None or self._shared.failing):
-            for job in self._queue.start_next(self._clock()):
-                self._notify_started(job)
-
-    def _start_shared(self, shared_id: str) -> None:
-        """Starts a job that is next among the jobs of all processes, unless it has ended meanwhile."""
-        job = self._shared_jobs.get(shared_id)
-        if job is not None and job.started_at is None and not self._closed:
-            self._queue.start(job, self._clock())
-            self._notify_started(job)
-
-    def _notify_started(self, job: QueuedJob) -> None:
-        if self._shared is not None:
-            self._shared.set_running(job.shared_id)
-        if job in self._waiters:
-            self._waiters[job].set()
+        for job in [] if self._closed else self._queue.start_next(self._clock()):
+            if job in self._waiters:
+                self._waiters[job].set()
 
     def _requests_come(self) -> bool:
         """Whether requests wait or run, or one came a short time ago."""
         return self._clock() - self._latest_request < _REQUESTS_COME or self._queue.requests > 0
-
-    def _pool(self) -> Pool:
-        """The limits of all processes together."""
-        from storage.redis_queue import Pool  # noqa: PLC0415, as above
-
-        keeps_slot = self._records.any_proven()
-        slots = [slots_of(standing, self.slots, keeps_slot=keeps_slot) for standing in Standing]
-        return Pool(slots, self._memory, background_slots(self.slots, requests_come=self._requests_come()))
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
