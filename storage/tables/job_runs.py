@@ -1,7 +1,7 @@
 """Runs of jobs: a server claims a job for the time of a lease, and ends it or queues it again.
 
-A server that is killed leaves its jobs, which are queued again when their lease expires. `claim` locks a lane first,
-and waits for nothing, as `renew`; all others lock in the order of the module `jobs`.
+A server that is killed leaves its runs, which are found when it starts again, or when their lease expires. `claim`
+locks a lane first, and waits for nothing, as `renew`; all others lock in the order of the module `jobs`.
 """
 
 import json
@@ -24,7 +24,8 @@ Ending: TypeAlias = Literal["completed", "failed"]
 class ClaimedJob:
     """A job that a server runs. `fence` is different in each run: only the latest run can change the job.
 
-    `attempts` and `crashes` include earlier runs. `entries` is JSON, of the files of a batch that are done.
+    `attempts` and `crashes` include earlier runs; one whose worker or server died is both. `entries` is JSON, of the
+    files of a batch that are done.
     """
 
     id: str
@@ -52,18 +53,20 @@ class ClaimedJob:
 
 # A lane with a wrong count must not block others. Not EXISTS, which PostgreSQL may turn into a join
 # that reads all queued jobs.
-_READY_LANE = (
+_WITH_JOB = (
     "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
-    " AND (SELECT 1 FROM job WHERE job.account = lane.account AND job.state = 'queued' LIMIT 1) IS NOT NULL"
+    " AND (SELECT 1 FROM job WHERE job.account = lane.account AND job.state = 'queued'{} LIMIT 1) IS NOT NULL"
 )
+_SUSPECT = " AND (crashes > 0) = :suspect"
+_READY_LANE = _WITH_JOB.format(_SUSPECT)
 _OF_LOCKED_LANE = f"account = (SELECT account FROM lane WHERE account = :account{LOCKED_ROW})"
+_RUN = "id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
 _OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
 TAKE_JOB = Statement(
     "UPDATE job SET state = 'processing', fence = fence + 1, attempts = attempts + 1, server = :server, boot = :boot,"
     " lease_until = :lease_until, started_at = COALESCE(started_at, :now) WHERE id = (SELECT id FROM job"
-    f" WHERE state = 'queued' AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
-    f" ORDER BY number LIMIT 1{LOCKED_ROWS})"
-    " RETURNING id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
+    f" WHERE state = 'queued'{_SUSPECT} AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
+    f" ORDER BY number LIMIT 1{LOCKED_ROWS}) RETURNING {_RUN}"
 )
 SERVE_LANE = Statement(
     "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
@@ -71,10 +74,10 @@ SERVE_LANE = Statement(
 FIND_WAITING = Statement(
     f"SELECT ({_READY_LANE} LIMIT 1) IS NOT NULL, (SELECT 1 FROM lane WHERE waiting > 0 LIMIT 1) IS NOT NULL"
 )
-FIND_DUE = Statement(
-    f"SELECT 1 WHERE EXISTS ({_READY_LANE})"
-    " OR EXISTS (SELECT 1 FROM job WHERE state = 'processing' AND lease_until <= :now)"
-)
+_RUNNING = "FROM job WHERE state = 'processing'"
+_OWN = "server = :server AND boot = :boot"
+_LEFT = "(lease_until <= :now OR (server = :server AND boot <> :boot))"
+FIND_DUE = Statement(f"SELECT 1 WHERE EXISTS ({_WITH_JOB.format('')}) OR EXISTS (SELECT 1 {_RUNNING} AND {_LEFT})")
 END_RUN = Statement(
     "UPDATE job SET state = :state, result = :result, file = :file, error = :error, request = NULL, lease_until = NULL,"
     f" finished_at = :now, expires_at = :expires_at WHERE {_OWN_RUN} RETURNING {', '.join(COLUMNS)}"
@@ -85,35 +88,22 @@ RETURN_JOB = Statement(
     f" crashes = crashes + :crashed WHERE {_OWN_RUN} RETURNING id"
 )
 RETURN = Statements(RETURN_JOB, CHANGE_LANE)
-_RUNNING = "FROM job WHERE state = 'processing'"
-_OWN = "server = :server AND boot = :boot"
 # Not jobs that another transaction has locked: it ends them.
 RENEW = Statement(
     f"UPDATE job SET lease_until = :lease_until WHERE id IN (SELECT id {_RUNNING} AND {_OWN}{LOCKED_ROWS})"
 )
 FIND_RUNNING = Statement(f"SELECT id, fence {_RUNNING} AND {_OWN}")
+FIND_OWN = Statement(f"SELECT account {_RUNNING} AND {_OWN}")
+RETURN_OWN = Statement(
+    "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1"
+    f" WHERE state = 'processing' AND {_OWN} AND {_OF_LOCKED_LANE} RETURNING id"
+)
+FIND_LEFT = Statement(f"SELECT {_RUN}, NOT ({_OWN}) {_RUNNING} AND {_LEFT}")
 
 
-class _Lost:
-    """Finds the accounts of jobs whose runs are lost, and queues the lost jobs of an account again."""
-
-    def __init__(self, condition: str) -> None:
-        where = f"WHERE state = 'processing' AND {condition}"
-        self.find_accounts = Statement(f"SELECT account FROM job {where}")
-        self.requeue = Statement(
-            "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - 1"
-            f" {where} AND {_OF_LOCKED_LANE} RETURNING id"
-        )
-
-
-_EXPIRED = _Lost("lease_until <= :now")
-_OF_OWNER = _Lost(_OWN)
-_OF_EARLIER_RUNS = _Lost("server = :server AND boot <> :boot")
-
-
-def any_due(transaction: Transaction) -> bool:
-    """Whether a job can be claimed, or has a lease that has expired."""
-    return bool(transaction.execute_statement(FIND_DUE, now=transaction.now))
+def any_due(transaction: Transaction, owner: ServerInstance) -> bool:
+    """Whether a job can be claimed, or `find_left` finds one."""
+    return bool(transaction.execute_statement(FIND_DUE, now=transaction.now, **vars(owner)))
 
 
 class Claim(NamedTuple):
@@ -127,17 +117,27 @@ class Claim(NamedTuple):
     more: bool
 
 
-def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int) -> Claim:
-    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds."""
+def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int, *, idle: bool = False) -> Claim:
+    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds.
+
+    A suspect, which is a job that has crashed, is claimed alone, by a server that is `idle`, if no other job can start.
+    """
     claimed: list[ClaimedJob] = []
-    times = {"now": transaction.now, "lease_until": transaction.now + lease}
+
+    def take(*, suspect: bool) -> bool:
+        times = {"now": transaction.now, "lease_until": transaction.now + lease}
+        rows = transaction.execute_statement(TAKE_JOB, suspect=suspect, **times, **vars(owner))
+        for row in rows:
+            claimed.append(ClaimedJob(*row))
+            transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
+        return bool(rows)
+
     while len(claimed) < limit:
-        rows = transaction.execute_statement(TAKE_JOB, **times, **vars(owner))
-        if not rows:
-            ((can_start, waits),) = transaction.execute_statement(FIND_WAITING)
+        if not take(suspect=False):
+            ((can_start, waits),) = transaction.execute_statement(FIND_WAITING, suspect=False)
+            if idle and waits and not can_start and not claimed and take(suspect=True):
+                break
             return Claim(claimed, bool(can_start), bool(waits))
-        claimed.append(ClaimedJob(*rows[0]))
-        transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
     return Claim(claimed, locked=False, more=True)
 
 
@@ -187,7 +187,7 @@ def end(
 def requeue(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
     """Queues a job again, before all others of its account. Raises JobLost.
 
-    The attempt does not count unless it is `counted`; `crashed`: its worker process died.
+    The attempt does not count unless it is `counted`; `crashed`: its worker process or its server died.
     """
     values = {"job": job.id, "fence": job.fence, "uncounted": int(not counted), "crashed": int(crashed)}
     lane = {"account": job.account, "waiting": 1, "running": -1, "bytes": 0}
@@ -195,26 +195,21 @@ def requeue(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed
         raise JobLost
 
 
-def requeue_expired(transaction: Transaction) -> int:
-    """Queues jobs again whose lease has expired. Returns their number."""
-    return _requeue_all(transaction, _EXPIRED, now=transaction.now)
-
-
 def leave(transaction: Transaction, owner: ServerInstance) -> int:
-    """Queues all jobs again that the server runs. Returns their number."""
-    return _requeue_all(transaction, _OF_OWNER, **vars(owner))
-
-
-def recover(transaction: Transaction, owner: ServerInstance) -> int:
-    """Queues jobs again that earlier runs of this server have left. Returns their number."""
-    return _requeue_all(transaction, _OF_EARLIER_RUNS, **vars(owner))
-
-
-def _requeue_all(transaction: Transaction, lost: _Lost, **values: Any) -> int:
-    """Queues lost jobs again. Returns their number."""
-    requeued = 0
-    for account in sorted({account for (account,) in transaction.execute_statement(lost.find_accounts, **values)}):
-        count = len(transaction.execute_statement(lost.requeue, account=account, **values))
+    """Queues all jobs again that the server runs, whose attempts do not count. Returns their number."""
+    left = 0
+    for account in sorted({account for (account,) in transaction.execute_statement(FIND_OWN, **vars(owner))}):
+        count = len(transaction.execute_statement(RETURN_OWN, account=account, **vars(owner)))
+        # Once: PostgreSQL checks its foreign key when a transaction changes a lane again, and waits for the account.
         transaction.execute_statement(CHANGE_LANE, account=account, waiting=count, running=-count, bytes=0)
-        requeued += count
-    return requeued
+        left += count
+    return left
+
+
+def find_left(transaction: Transaction, owner: ServerInstance) -> list[tuple[ClaimedJob, bool]]:
+    """Returns the runs that servers have left: their lease has expired, or an earlier run of this server had them.
+
+    With each, whether its server has died. If not, it is this server, which could not save the end of the run in time.
+    """
+    rows = transaction.execute_statement(FIND_LEFT, now=transaction.now, **vars(owner))
+    return [(ClaimedJob(*run), bool(died)) for *run, died in rows]

@@ -232,8 +232,8 @@ class Job(Model):
     done = BigIntegerField()  # files of a batch
     total = BigIntegerField(null=True)  # files of a batch
     fence = BigIntegerField()  # number of claims
-    attempts = BigIntegerField()  # claims, except lost and uncounted ones
-    crashes = BigIntegerField()  # attempts whose worker process died
+    attempts = BigIntegerField()  # claims, except uncounted ones
+    crashes = BigIntegerField()  # attempts whose worker process or server died
     server = TextField(null=True)  # The server of the latest claim; `boot` and `lease_until` belong to that claim, too.
     boot = TextField(null=True)
     lease_until = BigIntegerField(null=True)

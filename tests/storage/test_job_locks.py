@@ -57,7 +57,7 @@ async def disturb(database: Database, claimed: Sequence[ClaimedJob]) -> None:
             partial(jobs.cancel, account=job.account, job_id=job.id, retention=60),
             partial(finish, job=job, status="failed", retention=60, error="{}"),
             partial(job_runs.requeue, job=job, counted=False),
-            job_runs.requeue_expired,
+            partial(job_runs.leave, owner=OWNER),
         ]
         with suppress(JobLost):
             await database.run(random.choice(work))

@@ -43,8 +43,13 @@ def accept(database: Database, account: str, **values: Any) -> Job:
     return database.run_blocking(accept_in, new_job(account, **values))
 
 
-def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER) -> list[ClaimedJob]:
-    return database.run_blocking(job_runs.claim, owner, LEASE, limit).jobs
+def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER, *, idle: bool = False) -> list[ClaimedJob]:
+    return database.run_blocking(job_runs.claim, owner, LEASE, limit, idle=idle).jobs
+
+
+def left(database: Database, owner: ServerInstance) -> list[tuple[str, bool]]:
+    """The ids of the jobs whose runs were left, and whether their server has died."""
+    return [(job.id, died) for job, died in database.read_blocking(job_runs.find_left, owner)]
 
 
 def get(database: Database, job: Job) -> Job:
@@ -111,7 +116,7 @@ def test_a_lane_without_a_job_delays_nobody(database: Database, account: str) ->
     lane, empty = models.Lane, open_account(database).id
     row = {"account": empty, "waiting": 1, "running": 0, "max_running": 2, "served": -1, "bytes": 0}
     database.run_blocking(lambda transaction: transaction.insert(lane.insert(row)))
-    assert not database.run_blocking(job_runs.any_due)
+    assert not database.run_blocking(job_runs.any_due, OWNER)
     assert database.run_blocking(job_runs.claim, OWNER, LEASE, 1) == Claim([], locked=False, more=True)
     job = accept(database, account)
     assert [claimed.id for claimed in claim(database)] == [job.job_id]
@@ -160,10 +165,12 @@ def test_a_lost_run_changes_nothing(database: Database, account: str, clock: Clo
     queued = accept(database, account)
     (lost,) = claim(database)
     clock.now += LEASE - 1
-    assert database.run_blocking(job_runs.requeue_expired) == 0
+    assert left(database, OTHER) == []
     clock.now += 1
-    assert database.run_blocking(job_runs.any_due)
-    assert database.run_blocking(job_runs.requeue_expired) == 1
+    assert database.run_blocking(job_runs.any_due, OTHER)
+    assert left(database, OTHER) == [(lost.id, True)]
+    assert left(database, OWNER) == [(lost.id, False)]
+    database.run_blocking(job_runs.requeue, lost, counted=False)
     assert (get(database, queued).status, get(database, queued).attempts) == ("queued", 0)
     assert lanes(database, account) == (1, 0, 100)
     (second,) = claim(database, owner=OTHER)
@@ -194,21 +201,41 @@ def test_leases_are_renewed(database: Database, account: str, clock: Clock) -> N
     clock.now += LEASE - 1
     assert database.run_blocking(job_runs.renew, OWNER, LEASE) == {(mine.id, mine.fence)}
     clock.now += 1
-    assert database.run_blocking(job_runs.requeue_expired) == 1
-    assert [job.id for job in claim(database)] == [other.id]
+    assert left(database, OWNER) == [(other.id, True)]
 
 
-def test_a_server_that_starts_again_gives_its_jobs_back(database: Database, account: str) -> None:
-    lost, kept = accept(database, account), accept(database, account)
+def test_a_server_that_starts_again_finds_its_runs(database: Database, account: str) -> None:
+    lost, _ = accept(database, account), accept(database, account)
     claim(database, owner=OWNER)
     claim(database, owner=OTHER)
-    assert database.run_blocking(job_runs.recover, replace(OWNER, boot="boot-2")) == 1
-    assert database.run_blocking(job_runs.recover, OTHER) == 0
-    assert database.run_blocking(job_runs.leave, OWNER) == 0
-    assert (get(database, lost).status, get(database, kept).status) == ("queued", "processing")
-    assert lanes(database, account) == (1, 1, 200)
-    assert database.run_blocking(job_runs.leave, OTHER) == 1
-    assert lanes(database, account) == (2, 0, 200)
+    again = replace(OWNER, boot="boot-2")
+    assert database.run_blocking(job_runs.any_due, again)
+    assert not database.run_blocking(job_runs.any_due, OTHER)
+    assert (left(database, again), left(database, OTHER)) == ([(lost.job_id, True)], [])
+
+
+def test_a_server_that_stops_leaves_its_jobs_to_others(database: Database, account: str) -> None:
+    accepted = [accept(database, account), accept(database, open_account(database).id)]
+    claim(database, 2)
+    assert database.run_blocking(job_runs.leave, OTHER) == 0
+    assert database.run_blocking(job_runs.leave, OWNER) == 2
+    assert {(get(database, job).status, get(database, job).attempts) for job in accepted} == {("queued", 0)}
+    assert lanes(database, account) == (1, 0, 100)
+
+
+def test_jobs_that_crashed_start_last_and_alone(database: Database) -> None:
+    """Also those of accounts that were served longer ago, and whose other jobs wait for a free lane."""
+    first, second = open_account(database).id, open_account(database).id
+    suspects = [accept(database, first, max_running=3) for _ in range(2)]
+    for run in claim(database, 2):
+        database.run_blocking(job_runs.requeue, run, counted=True, crashed=True)
+    later, others = accept(database, first, max_running=3), [accept(database, second) for _ in range(3)]
+    started = claim(database, 9, idle=True)
+    assert {job.id for job in started} == {job.job_id for job in (later, *others[:2])}
+    assert database.run_blocking(job_runs.claim, OWNER, LEASE, 9) == Claim([], locked=False, more=True)
+    assert database.run_blocking(job_runs.any_due, OWNER)
+    (alone,) = claim(database, 9, idle=True)
+    assert (alone.id, alone.attempts, alone.crashes) == (suspects[0].job_id, 2, 1)
 
 
 @pytest.mark.parametrize(("counted", "crashed"), [(False, False), (True, False), (True, True)])
@@ -218,8 +245,8 @@ def test_a_job_is_queued_again(database: Database, account: str, counted: bool, 
     database.run_blocking(job_runs.requeue, claimed, counted=counted, crashed=crashed)
     assert (get(database, first).status, get(database, first).attempts) == ("queued", int(counted))
     assert lanes(database, account) == (2, 0, 200)
-    (again,) = claim(database)
-    assert (again.id, again.attempts, again.crashes) == (first.job_id, 1 + counted, int(crashed))
+    again = next(job for _ in range(2) for job in claim(database, idle=True) if job.id == first.job_id)
+    assert (again.attempts, again.crashes) == (1 + counted, int(crashed))
 
 
 def test_a_failed_job_returns_its_credits(database: Database, account: str) -> None:
@@ -352,10 +379,10 @@ def test_a_deleted_account_has_no_jobs(database: Database) -> None:
 
 def test_the_state_of_the_queue(database: Database, account: str, clock: Clock) -> None:
     assert vars(database.run_blocking(jobs.read_state)) == {"waiting": 0, "running": 0, "oldest": 0}
-    assert not database.run_blocking(job_runs.any_due)
+    assert not database.run_blocking(job_runs.any_due, OWNER)
     for _ in range(3):
         accept(database, account)
         clock.now += 10
-    assert database.run_blocking(job_runs.any_due)
+    assert database.run_blocking(job_runs.any_due, OWNER)
     claim(database)
     assert vars(database.run_blocking(jobs.read_state)) == {"waiting": 2, "running": 1, "oldest": 20}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import TypeVar
 
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
@@ -36,13 +36,15 @@ T = TypeVar("T")
 log = logging.getLogger("convertd.jobs")
 
 LEASE = 30
-"""Seconds after which jobs of a server that was killed are queued again."""
+"""Seconds after which the jobs of a server that was killed count as crashed, unless it has started again."""
 
 INTERVAL = 1.0
 """Seconds after which new jobs of other servers are found, and cancelled ones."""
 
 MAX_ATTEMPTS = 3
 MAX_CRASHES = 2
+ALONE = 10.0
+"""Seconds at the beginning of a run of a job that has crashed, in which the server starts no other job."""
 
 _BUSY_INTERVAL = 0.01  # seconds until jobs are claimed that another server has locked
 _PAUSE = 2.0  # seconds without new jobs after something that all jobs need has failed
@@ -79,7 +81,8 @@ class JobRunner:
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
         self._due = asyncio.Event()
         self._more = False  # whether jobs may wait for a slot of this server
-        self._checked_at = self._paused_until = -INTERVAL  # monotonic time
+        self._checked_at = self._paused_until = self._alone_until = -INTERVAL  # monotonic time
+        self._in_touch_at = time()  # the clock of leases, which also runs while the machine is suspended
         jobs.on_accept = self._expect
         jobs.on_cancel = self._cancel
         job_queue.on_end = self._on_free_slot
@@ -126,21 +129,35 @@ class JobRunner:
         now = monotonic()
         if now - self._checked_at >= INTERVAL:
             self._checked_at = now
-            await self._renew()
-            self._more |= await self._database.look_up(job_runs.any_due)
-            if self._more and (lost := await self._database.run(job_runs.requeue_expired)):
-                log.warning("queued %d jobs again, whose server has not renewed their leases", lost)
-                self._jobs.notify_queued()
+            await self._check()
         self._place_fetched()
         free = self._job_queue.free_for_background
-        if not self._more or free <= 0 or now < self._paused_until:
+        suspects = any(job.crashes for job, _ in self._tasks.values())
+        if not self._more or free <= 0 or now < self._paused_until or (suspects and now < self._alone_until):
             return INTERVAL
         self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
-        claim, own = await self._database.run_unsynced(_claim, self._owner, free)
+        claim, own = await self._database.run_unsynced(_claim, self._owner, free, idle=not self._tasks)
         self._more |= claim.more
         for job in claim.jobs:
             self._start(job, own[job.account])
         return _BUSY_INTERVAL if claim.locked else INTERVAL
+
+    async def _check(self) -> None:
+        """Renews leases, and ends the runs that servers have left.
+
+        Not right after an outage in which this server could renew none: others could not, either, and do it now.
+        """
+        await self._renew()
+        self._more |= await self._database.look_up(job_runs.any_due, self._owner)
+        away, self._in_touch_at = time() - self._in_touch_at, time()
+        if not self._more or away > LEASE / 2:
+            return
+        for job, died in await self._database.read(job_runs.find_left, self._owner):
+            if died:
+                log.warning("the server of job %s has died", job.id)
+                await self._fail(job, WorkerCrashed("The server died."))
+            else:
+                await self._requeue(job, counted=False)
 
     async def _renew(self) -> None:
         """Renews the leases of running jobs, and kills those that another server or client has ended."""
@@ -156,6 +173,8 @@ class JobRunner:
         place = ExitStack()
         # At once, so that no further job is claimed for the same slot.
         admitted = place.enter_context(self._job_queue.admit(account.tenant, background=True))
+        if job.crashes:
+            self._alone_until = monotonic() + ALONE
         task = asyncio.create_task(self._run(job, account, place, admitted))
         self._tasks[job.id] = job, task
         self._jobs.changes.publish(job.id)
@@ -239,7 +258,8 @@ class JobRunner:
     async def _end(self, job: ClaimedJob, error: PublicError) -> None:
         self._metrics.record_attempt("failed")
         ended = await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention))
-        await self._clean_up(job, ended.messages if ended else 0)
+        if ended is not None:
+            await self._clean_up(job, ended.messages)
 
     async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], T]) -> T | None:
         """Runs a transaction, again and again while the database is unavailable, as long as the lease lasts."""
@@ -260,9 +280,11 @@ class JobRunner:
             log.warning("the inputs of an ended job were not deleted: %s", error)
 
 
-def _claim(transaction: Transaction, owner: ServerInstance, limit: int) -> tuple[Claim, Mapping[str, Account]]:
+def _claim(
+    transaction: Transaction, owner: ServerInstance, limit: int, *, idle: bool
+) -> tuple[Claim, Mapping[str, Account]]:
     """Claims at most `limit` jobs. Returns also their accounts by id."""
-    claim = job_runs.claim(transaction, owner, LEASE, limit)
+    claim = job_runs.claim(transaction, owner, LEASE, limit, idle=idle)
     own = {job.account for job in claim.jobs}
     return claim, {name: Account.with_key(accounts.get(transaction, name), "") for name in own}
 

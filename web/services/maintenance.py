@@ -20,7 +20,6 @@ from storage.tables import (
     deliveries,
     email_verification,
     idempotency,
-    job_runs,
     jobs,
     ledger,
     purchases,
@@ -99,13 +98,11 @@ class Maintenance:
         self._metrics = metrics
 
     async def recover(self) -> None:
-        """Releases holds, claims and batches of earlier runs of this server, and queues their jobs again."""
+        """Releases holds, claims and batches of earlier runs of this server."""
         if holds := await self._database.run(ledger.recover, self._owner):
             log.warning("released the holds of %d interrupted operations", holds)
         await self._database.run(idempotency.recover, self._owner)
         await self._database.run(batches.recover, self._owner)
-        if interrupted := await self._database.run(job_runs.recover, self._owner):
-            log.warning("queued %d interrupted jobs again", interrupted)
 
     async def run(self) -> None:
         """Sweeps periodically until cancelled."""

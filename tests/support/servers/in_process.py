@@ -152,6 +152,14 @@ class Servers:
         """Runs a coroutine in the loop of the servers."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
+    def block(self, function: Callable[[], object]) -> None:
+        """Calls a function in the loop of the servers, which do nothing meanwhile."""
+
+        async def call() -> None:
+            function()
+
+        self.run(call())
+
 
 def open_work_files(data_dir: Path, pid: int | str = "self") -> list[str]:
     """The uploads and results that a server process has open, in memory or on the disk."""

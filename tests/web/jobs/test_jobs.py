@@ -1,5 +1,6 @@
 """Jobs: how they end, are waited for, listed, cancelled and deleted."""
 
+import asyncio
 import json
 import threading
 import time
@@ -146,6 +147,77 @@ def test_attempts(site: Site, errors: list[Exception], status: str, reason: str 
     assert (ended["status"], ended["attempts"]) == (status, attempts)
     assert (ended["error"] or {}).get("reason") == reason
     assert site.credits() == (50 - (status == "completed"), 0)
+
+
+def change(site: Site, job: Any, **values: Any) -> int:
+    """Changes the row of a job that runs. Returns the number of such jobs."""
+    table = models.Job
+    query = table.update(**values).where((table.job_id == job["job_id"]) & (table.status == "processing"))
+    return site.server.database.run_blocking(lambda transaction: transaction.execute(query))
+
+
+@pytest.mark.parametrize("alone", [3600.0, 0.0])
+def test_the_second_job_that_dies_with_its_server_fails(
+    site: Site, alone: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first time, it waits until no other job runs. For some seconds, none is started beside it."""
+    monkeypatch.setattr("web.services.job_runner.ALONE", alone)
+    endless = site.executor.executor = EndlessExecutor()
+    poison, other = site.submit(), site.submit()
+    assert eventually(lambda: endless.running == 2)
+    assert change(site, poison, server="dead", lease_until=0)
+    assert eventually(lambda: endless.cancelled == 1)
+    assert eventually(lambda: site.get(poison)["status"] == "queued")
+    site.end(other)
+    assert eventually(lambda: endless.running == 1 and site.get(poison)["status"] == "processing")
+    assert site.credits() == (49, 1)
+    another = site.submit()
+    assert site.get(another, wait=1)["status"] == ("queued" if alone else "processing")
+    assert change(site, poison, server="dead", lease_until=0)
+    ended = site.get(poison, wait=60)
+    assert (ended["status"], ended["attempts"], ended["error"]["reason"]) == ("failed", 2, "worker_crashed")
+    assert eventually(lambda: site.get(another)["status"] == "processing")
+    assert site.credits() == (49, 1)
+
+
+def test_a_lost_run_that_fails_leaves_the_files_to_the_next_one(site: Site) -> None:
+    usual, accepted = site.usual, threading.Event()
+
+    class LosesFirstRun(SwitchedExecutor):
+        async def run(self, *args: Any, **kwargs: Any) -> Any:
+            site.executor.executor = usual
+            assert await asyncio.to_thread(lambda: accepted.wait(60) and change(site, job, server="another", fence=9))
+            raise CorruptInput("The picture is broken.")
+
+    site.executor.executor = LosesFirstRun(usual)
+    files = {"file": ("large.bmp", picture("BMP", (200, 100)))}  # not saved in the row
+    job = site.send("POST", "/convert", files=files, data={"output_format": "png"}, headers=ASYNC).json()["data"]
+    accepted.set()
+    assert eventually(lambda: site.executor.executor is usual)
+    assert eventually(lambda: site.get(job)["status"] == "processing" and change(site, job, lease_until=0) == 1)
+    ended = site.get(job, wait=60)
+    assert (ended["status"], ended["attempts"]) == ("completed", 2)
+
+
+def test_after_an_outage_other_servers_can_renew_their_leases_first(
+    site: Site, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("web.services.job_runner.LEASE", 4)
+    endless = site.executor.executor = EndlessExecutor()
+    own, of_another = site.submit(), site.submit()
+    assert eventually(lambda: endless.running == 2)
+
+    def be_away() -> None:
+        assert change(site, own, lease_until=0) == change(site, of_another, server="another", lease_until=0) == 1
+        time.sleep(3)
+
+    servers.block(be_away)
+    table = models.Job
+    renewed = table.select().where((table.job_id == own["job_id"]) & (table.lease_until > 0))
+    assert eventually(lambda: bool(site.server.database.run_blocking(lambda one: one.rows(renewed))))
+    assert change(site, of_another, lease_until=int(time.time()) + 60) == 1
+    assert eventually(lambda: endless.cancelled == 1)
+    assert [site.get(job)["attempts"] for job in (own, of_another)] == [1, 1]
 
 
 def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
