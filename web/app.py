@@ -109,28 +109,22 @@ async def listening(
     ]
     if services.process.count > 1:
         background.append(asyncio.create_task(metrics_server.keep_sampled(services)))
-    sharing, sending = (
-        asyncio.create_task(service.run()) for service in (services.job_queue, services.webhooks.sender)
-    )
+    sending = asyncio.create_task(services.webhooks.sender.run())
     try:
         hostname = f"[{host}]" if ":" in host else host
         yield f"http://{hostname}:{listeners.requests[0].getsockname()[1]}"
     finally:
         for task in background:
             task.cancel()
-        await _shut_down(services, server, metrics_listener, sharing, sending)
+        await _shut_down(services, server, metrics_listener, sending)
 
 
 async def _shut_down(
-    services: Services,
-    server: Server,
-    metrics_listener: HTTPServer | None,
-    sharing: asyncio.Task[None],
-    sending: asyncio.Task[None],
+    services: Services, server: Server, metrics_listener: HTTPServer | None, sending: asyncio.Task[None]
 ) -> None:
     """Queues jobs again, drains requests, closes connections, and completes emails and pending writes to the database.
 
-    `sharing` shares the slots of running jobs with other processes, `sending` sends to webhooks.
+    `sending` sends to webhooks.
     """
     services.readiness.stop()
     services.jobs.changes.close()
@@ -145,9 +139,8 @@ async def _shut_down(
         metrics_listener.stop()
         connections.append(metrics_listener.close_all_connections())
     await complete(*connections, sending, services.in_flight.drain(CLOSE_TIMEOUT))  # closing cancels their requests
-    sharing.cancel()
     users = (services.request_log, services.email_queue, services.releases, services.accounts)
-    await complete(sharing, *(service.close() for service in users))
+    await complete(*(service.close() for service in users))
 
 
 def serve(settings: Settings, host: str, port: int, supervisor: Supervisor | None = None) -> None:

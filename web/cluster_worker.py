@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,7 +20,7 @@ from config.settings import Settings, scheduler_address
 from engine.registry import load_registry
 from storage.blobs.url_transfers import UrlTransfers
 from storage.errors import StorageError, StoreUnavailable
-from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause
+from web.cluster.connection import CONNECT_TIMEOUT, INSTALLATION, MEMORY, SERVERS, check_tls, failure_cause, is_live
 from web.cluster.jobs import Installation, JobRunner
 from web.executor_setup import local_executor, start_local_executor
 from web.http.metrics_server import open_listener, start_metrics_server
@@ -40,7 +39,6 @@ _DASK_DEFAULTS = {  # Dask's own settings wake an idle worker up to a hundred ti
     }
 }
 _NO_BLOB_STORE = "this machine cannot write to the blob store of a server; check that it reaches {}"
-_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds counts as ended
 _CHECK_TIMEOUT = 10.0  # seconds, which includes the connection
 REJOIN_INTERVAL = 3.0  # seconds at most
 DRAIN_TIMEOUT = 60.0  # seconds for running jobs, which is more than the longest deadline
@@ -175,8 +173,7 @@ async def _find_server(scheduler: str, installation: Installation) -> Mapping[st
     dask_rpc = rpc(scheduler, timeout=CONNECT_TIMEOUT, connection_args=security)
     async with asyncio.timeout(_CHECK_TIMEOUT), dask_rpc as connection:
         servers: Mapping[str, Any] = await connection.get_metadata(keys=[SERVERS], default={})
-    now = time.time()
-    live = [server for server in servers.values() if _is_live(server, now)]
+    live = [server for server in servers.values() if is_live(server)]
     differences = [installation.difference(server["installation"]) for server in live]
     if live and None not in differences:
         raise WrongInstallation(_difference_text(str(differences[0]), installation, live[0]["installation"]))
@@ -197,10 +194,6 @@ def _difference_text(difference: str, installation: Installation, server: Mappin
     if difference == "version":
         details = f"{server['version']}, not {installation.version}"
     return f"the servers of the cluster have another {difference} than this worker: {details}"
-
-
-def _is_live(server: Mapping[str, Any] | None, now: float) -> bool:
-    return server is not None and now - server["seen"] < _SERVER_TIMEOUT
 
 
 async def _join(options: WorkerOptions, runner: JobRunner, stop: asyncio.Event) -> None:

@@ -100,10 +100,10 @@ class Detector:
 async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
     """Cancels the block if the process takes too long. Raises UnknownFormat for CPU time, ExecutorUnavailable else."""
     loop = asyncio.get_running_loop()
-    ends, most = loop.time() + SECONDS, process.cpu_seconds() + CPU_SECONDS
+    ends, most = loop.time() + SECONDS, _cpu_seconds(process) + CPU_SECONDS
 
     def look() -> None:
-        left = min(most - process.cpu_seconds(), ends - loop.time())
+        left = min(most - _cpu_seconds(process), ends - loop.time())
         if left > 0:
             timers.append(loop.call_later(max(left, _STEP), look))
         else:
@@ -119,3 +119,10 @@ async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
         raise ExecutorUnavailable("The format of the file was not found in time.") from None
     finally:
         timers[-1].cancel()
+
+
+def _cpu_seconds(process: WorkerProcess) -> float:
+    """The CPU time of a process; 0 if it has ended."""
+    with suppress(OSError):
+        return process.cpu_seconds(children=False)
+    return 0.0

@@ -6,11 +6,10 @@ The folders are below one that is locked while in use and otherwise removed at t
 import asyncio
 import fcntl
 import os
-import re
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,11 @@ from pathlib import Path
 from engine.errors import ConversionError, OutOfMemory
 from engine.executor import jobs
 from engine.executor.jobs import JobLimits
+from engine.executor.process_usage import descendants, memory_of
 
 _PREFIX = "convertd-workers-"
 _INTERVAL = 0.25  # seconds; a job can exceed a quota by some hundred megabytes in this time
 _BLOCK = 512  # bytes, the unit of st_blocks
-# Memory in swap and memory shared with a child count, too. Only at the start of a line: a process chooses its name.
-_MEMORY = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB$", re.MULTILINE)
 
 
 class BaseFolder:
@@ -131,11 +129,6 @@ class QuotaWatch:
         kill()
 
 
-def used_memory(status: bytes) -> int:
-    """Returns the memory in bytes of a process, given its status file in /proc, without pages of files."""
-    return 1024 * sum(int(size) for size in _MEMORY.findall(status))
-
-
 def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:
     pending = [folder]
     while pending:
@@ -157,20 +150,5 @@ def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:
 
 def _exceeds_memory(pid: int, max_bytes: int) -> bool:
     """Whether several processes, one and its descendants, use more memory: the kernel limits a process alone."""
-    processes = list(_descendants(pid))
-    return len(processes) > 1 and sum(map(_memory_of, processes)) > max_bytes
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Yields the process and its descendants, which stay so: it adopts those whose parents end."""
-    yield pid
-    with suppress(OSError):  # it has ended, or /proc hides it
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in (thread / "children").read_text().split():
-                yield from _descendants(int(child))
-
-
-def _memory_of(pid: int) -> int:
-    with suppress(OSError):
-        return used_memory(Path(f"/proc/{pid}/status").read_bytes())
-    return 0
+    processes = list(descendants(pid))
+    return len(processes) > 1 and sum(map(memory_of, processes)) > max_bytes

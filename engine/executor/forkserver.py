@@ -10,17 +10,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
-from engine.executor.disk_quota import BaseFolder, used_memory
+from engine.executor.disk_quota import BaseFolder
+from engine.executor.process_usage import cpu_seconds, cpu_seconds_of_children, used_memory
 from engine.executor.templates import FORK, PID
 from engine.plugin_loader import tried
 from engine.registry import load_registry
+from engine.sandbox import LOW_PRIORITY
 
 # Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -42,6 +43,7 @@ _EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is clos
 # Seconds to wait, at each attempt to fork, for a fork server whose socket is closed to end before it is replaced.
 _EXIT_TIMEOUTS = (0.0, 0.5, 0.0)
 _MAX_REPLY = 8192  # bytes; more than a path can have
+_MAX_DESCRIPTORS = 8  # more than such a message has
 _THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)  # at the start of a line: a process chooses its name
 
 
@@ -49,15 +51,15 @@ _THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)  # at the start of a
 class WorkerProcess:
     """A worker process and its own folder.
 
-    `connection` carries requests and replies. `status` receives the exit code from the fork server. `proc_status` is a
-    descriptor of the process's status file in /proc, `pidfd` refers to the process.
+    `connection` carries requests and replies. `status` receives the exit code from the fork server. `proc_files` are
+    descriptors of the files in /proc of `process_usage.open_files`, `pidfd` refers to the process.
     """
 
     pid: int
     folder: Path
     connection: socket.socket
     status: socket.socket
-    proc_status: int
+    proc_files: Sequence[int]
     pidfd: int
     ended: bool = False
 
@@ -67,17 +69,27 @@ class WorkerProcess:
 
     def memory_and_threads(self) -> tuple[int, int]:
         """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
-        text = os.pread(self.proc_status, _MAX_REPLY, 0)
+        text = os.pread(self.proc_files[0], _MAX_REPLY, 0)
         memory, threads = used_memory(text), _THREADS.search(text)
         if not memory or not threads:  # a process that is about to end has no memory
             raise ProcessLookupError
         return memory, int(threads[1])
 
-    def cpu_seconds(self) -> float:
-        """Returns the CPU time that the process has used; 0 if it has ended."""
+    def cpu_seconds(self, *, children: bool) -> float:
+        """Returns its CPU time; with `children`, also that of all processes that it has started, ended ones included.
+
+        Raises OSError if it has ended.
+        """
+        seconds = cpu_seconds(self.pid)
+        if children:
+            stat, *running = [os.pread(file, _MAX_REPLY, 0) for file in self.proc_files[1:]]
+            seconds += cpu_seconds_of_children(stat, b"".join(running))
+        return seconds
+
+    def lower_priority(self) -> None:
+        """Lowers the priority of the threads and children of the process. Only root could raise it again."""
         with suppress(OSError):
-            return time.clock_gettime(~self.pid << 3 | 2)  # the clock of clock_getcpuclockid, which Python lacks
-        return 0.0
+            os.setpriority(os.PRIO_PGRP, self.pid, LOW_PRIORITY)
 
     async def exitcode(self, seconds: float) -> int | None:
         """Waits up to `seconds` for the process to end.
@@ -117,8 +129,8 @@ class WorkerProcess:
         self.kill()
         self.connection.close()
         self.status.close()
-        os.close(self.proc_status)
-        os.close(self.pidfd)
+        for file in (*self.proc_files, self.pidfd):
+            os.close(file)
 
 
 def _is_silent(connection: socket.socket) -> bool:
@@ -254,8 +266,8 @@ def _new_process(control: socket.socket, timeout: float) -> WorkerProcess:
         with remote_connection, remote_status:
             socket.send_fds(control, [FORK], [remote_connection.fileno(), remote_status.fileno()])
         status.settimeout(timeout)
-        reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, 2)
-        if len(descriptors) != 2:
+        reply, descriptors, _, _ = socket.recv_fds(status, _MAX_REPLY, _MAX_DESCRIPTORS)
+        if not descriptors:
             raise ConnectionError("the template or the process has ended")
     except OSError:
         connection.close()
@@ -263,9 +275,9 @@ def _new_process(control: socket.socket, timeout: float) -> WorkerProcess:
         raise
     connection.setblocking(False)
     status.setblocking(False)
-    proc_status, pidfd = descriptors
+    pidfd, *proc_files = descriptors
     (pid,) = PID.unpack(reply[: PID.size])
-    return WorkerProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status, proc_status, pidfd)
+    return WorkerProcess(pid, Path(os.fsdecode(reply[PID.size :])), connection, status, proc_files, pidfd)
 
 
 def _is_running(process: subprocess.Popen[bytes], timeout: float) -> bool:

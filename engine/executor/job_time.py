@@ -1,27 +1,50 @@
-"""The time of a job: its deadline, and how long a process has run it."""
+"""The time of a job: its deadlines, and the CPU time of the processes that run it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 from engine.errors import TimedOut
+from engine.executor.jobs import JobLimits
 
-STEP = 0.5
+STEP = 0.25
 """Seconds after which the time of a job is updated."""
+
+LONG = 0.25
+"""Seconds of CPU time after which a job has a lower priority than shorter ones."""
+
+_IDLE_SHARE = 1 / 8  # of the time in which a process does not compute: it occupies a slot and memory
+
+
+class Process(Protocol):
+    """A process that runs a job."""
+
+    def cpu_seconds(self, *, children: bool) -> float:
+        """Its CPU time; with `children`, also that of all processes that it has started. Raises OSError if it ended."""
+
+    def lower_priority(self) -> None:
+        """Lowers the priority of the process and its children, for good."""
 
 
 class JobTime:
-    """Counts up to `limit` seconds in steps. While this process is stopped, it counts two steps at most.
+    """Counts up to the limits of a job, in steps: seconds since its start, and CPU time since a process runs it.
 
-    Otherwise, the stop of a machine would look like a job that exceeds its limit.
+    While this process is stopped, it counts two steps at most. Otherwise, the stop of a machine would look like a job
+    that exceeds its limit.
     """
 
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
+    def __init__(self, limits: JobLimits) -> None:
+        self._limits = limits
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
         self._process_start: float | None = None
+        self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the job, and the `total` at which it was measured
+        self._process: Process | None = None
+        self._measure: Callable[[], float] = lambda: 0.0
         self._stop: Callable[[], None] = lambda: None
+        self.is_long = False
+        """Whether the process has a lower priority."""
 
     @property
     def total(self) -> float:
@@ -30,12 +53,25 @@ class JobTime:
 
     @property
     def of_process(self) -> float:
-        """Seconds since `begin`; 0 before."""
-        return 0.0 if self._process_start is None else self.total - self._process_start
+        """CPU seconds since `begin`, as of the latest step or `end`; of a process that waits, a share of its time."""
+        return 0.0 if self._process_start is None else max(self._cpu, _IDLE_SHARE * (self.total - self._process_start))
 
-    def begin(self) -> None:
-        """Records that a process begins the job, which may have waited for one."""
-        self._process_start = self.total
+    def begin(self, process: Process, *, children: bool) -> None:
+        """Records that a process begins the job, which may have waited for one. The job may have `children`."""
+        before = 0.0
+        with suppress(OSError):  # it has ended
+            before = process.cpu_seconds(children=children)
+        self._measure = lambda: process.cpu_seconds(children=children) - before
+        self._process, self._cpu = process, 0.0
+        self._process_start = self._measured_at = self.total
+
+    def end(self) -> None:
+        """Measures the process for the last time. If it has ended, the time since the latest step counts."""
+        try:
+            self._cpu = self._measure()
+        except OSError:
+            self._cpu += self.total - self._measured_at
+        self._measure = lambda: self._cpu
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:
@@ -49,15 +85,30 @@ class JobTime:
                 finally:
                     self._stop()
         except TimeoutError:
-            message = f"The conversion took longer than {self._limit:g} s."
-            raise TimedOut(message, details={"max_seconds": self._limit}) from None
+            limits = self._limits
+            if self.of_process >= limits.cpu:
+                message, details = f"used more than {limits.cpu:g} s of CPU time", {"max_cpu_seconds": limits.cpu}
+            else:
+                message, details = f"took longer than {limits.seconds:g} s", {"max_seconds": limits.seconds}
+            raise TimedOut(f"The conversion {message}.", details=details) from None
 
     def _count(self, deadline: asyncio.Timeout) -> None:
         """Counts up to now, and later again, or expires the deadline."""
         loop = asyncio.get_running_loop()
         self._counted, self._latest_step = self.total, loop.time()
-        remaining = self._limit - self._counted
+        if self._process is not None:
+            self._count_process(self._process)
+        remaining = min(self._limits.seconds - self._counted, self._limits.cpu - self.of_process)
         if remaining > 0:
             self._stop = loop.call_later(min(STEP, remaining), self._count, deadline).cancel
         else:
             deadline.reschedule(self._latest_step)
+
+    def _count_process(self, process: Process) -> None:
+        try:
+            self._cpu, self._measured_at = self._measure(), self._counted
+        except OSError:  # it has ended; its job, too, soon
+            return
+        if self._cpu >= LONG and not self.is_long:
+            self.is_long = True
+            process.lower_priority()

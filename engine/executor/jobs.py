@@ -41,13 +41,14 @@ class UnreadableReply(WorkerCrashed):
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Limits of one job. The defaults are for a client that waits; they are maximums, except `seconds`.
+    """Limits of one job. The defaults are for a client that waits; they are maximums, except the times.
 
-    `seconds` from start to reply, bytes of `memory`, bytes of `output` in any one file, bytes of `scratch` space and
-    number of `files` in the job's own folder.
+    `seconds` from start to reply, `cpu` seconds of its processes together, bytes of `memory`, bytes of `output` in any
+    one file, bytes of `scratch` space and number of `files` in the job's own folder.
     """
 
     seconds: float = 55.0  # leaves time to reply within a minute
+    cpu: float = 110.0  # two cores
     memory: int = memory_estimate.MAX_BYTES
     output: int = 512 << 20
     scratch: int = 1 << 30
@@ -120,8 +121,8 @@ class JobResult:
     """The outcome of a job and its measurements.
 
     `trace` has the duration of each step, `check_seconds` is the duration of the verification. `peak_memory` is the
-    largest resident size of the process in bytes since its start, which can be before the job. `seconds` is how long
-    the process ran the job, as the executor measured it.
+    largest resident size of the process in bytes since its start, which can be before the job. `seconds` is the time of
+    the job by JobTime, as the executor measured it.
     """
 
     outcome: Outcome

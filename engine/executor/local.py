@@ -16,7 +16,7 @@ from typing import Protocol
 
 from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
-from engine.executor import jobs, preload
+from engine.executor import jobs, preload, process_usage
 from engine.executor.disk_quota import BaseFolder, QuotaWatch
 from engine.executor.forkserver import ForkServer, WorkerProcess, job_environment
 from engine.executor.job_time import JobTime
@@ -45,8 +45,8 @@ class Executor(Protocol):
         """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
 
         `inputs` are descriptors of readable files. The result is written to the file of the descriptor `output`. The
-        caller closes all. The `seconds` of the result or of the error count from the moment a process runs the job,
-        without any wait for it. If the job is cancelled, the cause of the CancelledError has them, if they are known.
+        caller closes all. The `seconds` of the result or of the error are the time of the job by JobTime, without any
+        wait for a process. If the job is cancelled, the cause of the CancelledError has them, if they are known.
         """
 
     async def ready(self) -> bool:
@@ -107,8 +107,8 @@ class SingleWorker:
         remote_connection.close()
         connection.setblocking(False)
         status.setblocking(False)
-        proc_status = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
-        process = WorkerProcess(pid, Path(folder), connection, status, proc_status, os.pidfd_open(pid))
+        files = process_usage.open_files(pid)
+        process = WorkerProcess(pid, Path(folder), connection, status, files, os.pidfd_open(pid))
         return process, remote_status
 
     def _prepare(self, parent: int, folder: str) -> tuple[Mapping[str, bool], int]:
@@ -171,7 +171,7 @@ class LocalExecutor:
         self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
     ) -> JobResult:
         """Runs a job of an account. Raises ConversionError. Cancelling kills the process."""
-        time = JobTime(limits.seconds)
+        time = JobTime(limits)
         try:
             async with self._slots, time.limited():
                 with reopen(inputs) as sources:
@@ -191,13 +191,17 @@ class LocalExecutor:
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
                 async with self.pool.worker(account, isolated=job.isolated, template=job.template) as worker:
-                    time.begin()
+                    time.begin(worker.process, children=job.isolated)
                     request = Request(account, limits, worker.final, job)
-                    result, reusable = jobs.parse_result(await send_request(worker, request, descriptors))
+                    try:
+                        reply = await send_request(worker, request, descriptors)
+                    finally:
+                        time.end()
+                    result, reusable = jobs.parse_result(reply)
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
-                    worker.succeeded = reusable
+                    worker.succeeded = reusable and not time.is_long
                     return replace(result, seconds=time.of_process)
         raise ExecutorUnavailable("No process can be started for the conversion.")
 
@@ -206,7 +210,7 @@ class LocalExecutor:
         limits = JobLimits()
         async with (
             self._slots,
-            JobTime(limits.seconds).limited(),
+            JobTime(limits).limited(),
             self.pool.worker("", isolated=True) as worker,
         ):
             return jobs.parse_report(await send_request(worker, Request("", limits, final=True), []))

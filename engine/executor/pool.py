@@ -36,8 +36,8 @@ SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not a
 class Worker:
     """A worker process that is bound to an account, a fork of a template.
 
-    `final` marks its last job. `succeeded` is set when that job has replied with a success and reported no change of
-    its process; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
+    `final` marks its last job. `succeeded` is set when that job has replied with a success and left its process as it
+    was; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
     """
 
     process: WorkerProcess

@@ -18,7 +18,7 @@ from itertools import count
 from typing import NamedTuple, NoReturn
 
 from engine import sandbox
-from engine.executor import preload
+from engine.executor import preload, process_usage
 from engine.executor.disk_quota import remove_folder
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
@@ -32,7 +32,7 @@ A request to the supervisor, with the control socket of the new template, has th
 PID = struct.Struct("=i")
 """The format of status messages: a process ID, followed by the path of the process's folder, or an exit code.
 
-The first has two descriptors: the process's /proc/self/status and its pidfd.
+The first has descriptors: the process's pidfd, and its files in /proc.
 """
 
 _MAX_REQUEST = 256  # bytes
@@ -219,8 +219,9 @@ def kill_group(leader: int) -> None:
 
 
 def _announce(status: int, folder: str) -> None:
-    """Sends the ID and the folder of this process, its status file and its pidfd."""
-    # Opened before the sandbox is applied: the server may not be allowed to open it afterwards.
-    descriptors = [os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC), os.pidfd_open(os.getpid())]
+    """Sends the ID and the folder of this process, its pidfd and its files in /proc."""
+    # Opened before the sandbox is applied: the server may not be allowed to open them afterwards.
+    pid = os.getpid()
+    descriptors = [os.pidfd_open(pid), *process_usage.open_files(pid)]
     with socket.socket(fileno=status) as client:
-        socket.send_fds(client, [PID.pack(os.getpid()) + os.fsencode(folder)], descriptors)
+        socket.send_fds(client, [PID.pack(pid) + os.fsencode(folder)], descriptors)

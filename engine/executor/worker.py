@@ -96,7 +96,7 @@ class Worker:
         os.write(self._connection.fileno(), reply)  # the sandbox denies the system calls that send
 
     def _reply(self, request: Request, descriptors: list[int]) -> bytes:
-        sandbox.limit_job(seconds=request.limits.seconds, output=request.limits.output, final=request.final)
+        sandbox.limit_job(cpu=request.limits.cpu, output=request.limits.output, final=request.final)
         limit_memory = partial(self._limit_memory, request)
         limit_memory(request.limits.memory)
         try:

@@ -12,6 +12,7 @@ from engine.sandbox import landlock, privileges, seccomp
 from engine.sandbox.advice import advise as advise
 from engine.sandbox.landlock import Rules
 from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
+from engine.sandbox.privileges import LOW_PRIORITY as LOW_PRIORITY
 from engine.sandbox.privileges import lower_session_priority as lower_session_priority
 from engine.sandbox.rlimits import address_space as address_space
 from engine.sandbox.rlimits import limit_job as limit_job

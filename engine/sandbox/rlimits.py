@@ -31,11 +31,11 @@ def limit_process(*, memory: int, output: int) -> None:
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES, final=True)
 
 
-def limit_job(*, seconds: float, output: int, final: bool) -> None:
-    """Limits further CPU time to two cores for `seconds`, and files to `output` bytes each."""
+def limit_job(*, cpu: float, output: int, final: bool) -> None:
+    """Limits further CPU time to `cpu` seconds, and files to `output` bytes each."""
     _limit(resource.RLIMIT_FSIZE, output, final=final)  # Python ignores SIGXFSZ: writing more raises OSError
     used = resource.getrusage(resource.RUSAGE_SELF)
-    allowed = math.ceil(used.ru_utime + used.ru_stime) + max(1, round(seconds * 2))
+    allowed = math.ceil(used.ru_utime + used.ru_stime) + max(1, round(cpu))
     _limit(resource.RLIMIT_CPU, allowed, final=final, hard_margin=_KILL_DELAY)
 
 

@@ -5,7 +5,6 @@ locks a lane first, and waits for nothing, as `renew`; all others lock in the or
 """
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -14,7 +13,17 @@ from storage.database import Transaction
 from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Statements
 from storage.errors import JobLost
 from storage.tables import ledger, models
-from storage.tables.jobs import CHANGE_LANE, COLUMNS, Job, hold_ids, input_blobs
+from storage.tables.jobs import (
+    CHANGE_LANE,
+    COLUMNS,
+    MICROSECONDS,
+    START_CHARGE,
+    Job,
+    LaneRecord,
+    clamped,
+    hold_ids,
+    input_blobs,
+)
 from storage.tables.ledger import ServerInstance
 
 Ending: TypeAlias = Literal["completed", "failed"]
@@ -55,10 +64,12 @@ class ClaimedJob:
 # that reads all queued jobs.
 _WITH_JOB = (
     "SELECT account FROM lane WHERE waiting > 0 AND running < max_running"
+    " AND COALESCE((SELECT SUM(running) FROM lane AS mate WHERE mate.crowd = lane.crowd), 0) < max_running"
     " AND (SELECT 1 FROM job WHERE job.account = lane.account AND job.state = 'queued'{} LIMIT 1) IS NOT NULL"
 )
 _SUSPECT = " AND (crashes > 0) = :suspect"
-_READY_LANE = _WITH_JOB.format(_SUSPECT)
+_ALLOWED = " AND proven >= :proven AND (restricted_until > :now) = :restricted"
+_READY_LANE = _WITH_JOB.format(_SUSPECT) + _ALLOWED
 _OF_LOCKED_LANE = f"account = (SELECT account FROM lane WHERE account = :account{LOCKED_ROW})"
 _RUN = "id, account, operation, request, inputs, size, holds, fence, attempts, crashes, result"
 _OWN_RUN = f"id = :job AND state = 'processing' AND fence = :fence AND {_OF_LOCKED_LANE}"
@@ -68,9 +79,19 @@ TAKE_JOB = Statement(
     f" WHERE state = 'queued'{_SUSPECT} AND account = ({_READY_LANE} ORDER BY served, account LIMIT 1{LOCKED_ROWS})"
     f" ORDER BY number LIMIT 1{LOCKED_ROWS}) RETURNING {_RUN}"
 )
+_CHARGED = f"served = {clamped('lane.served + :charge')}"
 SERVE_LANE = Statement(
-    "UPDATE lane SET waiting = waiting - 1, running = running + 1, served = :served WHERE account = :account"
+    f"UPDATE lane SET waiting = waiting - 1, running = running + 1, {_CHARGED} WHERE account = :account"
+    " RETURNING crowd, proven, restricted_until"
 )
+END_LANE = Statement(
+    f"UPDATE lane SET waiting = waiting + :waiting, running = running - 1, bytes = bytes - :bytes, {_CHARGED},"
+    " proven = COALESCE(:proven, proven), restricted_until = COALESCE(:restricted_until, restricted_until)"
+    " WHERE TRUE AND account = :account"
+)
+_MATES = f"UPDATE lane SET {_CHARGED} WHERE account IN (SELECT account FROM lane WHERE {{}}{LOCKED_ROWS})"
+CHARGE_MATES = Statement(_MATES.format("crowd = :crowd AND account <> :account"))
+CHARGE = Statement(_MATES.format("account = :account OR crowd = :crowd"))
 FIND_WAITING = Statement(
     f"SELECT ({_READY_LANE} LIMIT 1) IS NOT NULL, (SELECT 1 FROM lane WHERE waiting > 0 LIMIT 1) IS NOT NULL"
 )
@@ -82,12 +103,12 @@ END_RUN = Statement(
     "UPDATE job SET state = :state, result = :result, file = :file, error = :error, request = NULL, lease_until = NULL,"
     f" finished_at = :now, expires_at = :expires_at WHERE {_OWN_RUN} RETURNING {', '.join(COLUMNS)}"
 )
-LEAVE = Statements(END_RUN, CHANGE_LANE)
+LEAVE = Statements(END_RUN, END_LANE)
 RETURN_JOB = Statement(
     "UPDATE job SET state = 'queued', lease_until = NULL, attempts = attempts - :uncounted,"
     f" crashes = crashes + :crashed WHERE {_OWN_RUN} RETURNING id"
 )
-RETURN = Statements(RETURN_JOB, CHANGE_LANE)
+RETURN = Statements(RETURN_JOB, END_LANE)
 # Not jobs that another transaction has locked: it ends them.
 RENEW = Statement(
     f"UPDATE job SET lease_until = :lease_until WHERE id IN (SELECT id {_RUNNING} AND {_OWN}{LOCKED_ROWS})"
@@ -106,39 +127,90 @@ def any_due(transaction: Transaction, owner: ServerInstance) -> bool:
     return bool(transaction.execute_statement(FIND_DUE, now=transaction.now, **vars(owner)))
 
 
+@dataclass(frozen=True)
+class LaneUse:
+    """What a lane is told at the end of a run: the CPU `seconds` that it has used, and a new `record`.
+
+    None: nothing. `charge` can charge the seconds later.
+    """
+
+    seconds: float | None = None
+    record: LaneRecord | None = None
+
+    def changes(self) -> dict[str, int | None]:
+        """The parameters of END_LANE."""
+        charge = 0 if self.seconds is None else _charge_of(self.seconds)
+        proven, until = (self.record.proven, self.record.restricted_until) if self.record else (None, None)
+        return {"charge": charge, "proven": proven, "restricted_until": until}
+
+
+NOTHING = LaneUse()
+"""The end of a run of which nothing is known."""
+
+
 class Claim(NamedTuple):
-    """Claimed jobs. `locked`: further ones could start, which another transaction has locked.
+    """A claimed job, and what its lane remembers. `locked`: one could start that another transaction has locked.
 
     `more`: further jobs may wait, also jobs of accounts that run as many as they may.
     """
 
-    jobs: list[ClaimedJob]
+    job: ClaimedJob | None
     locked: bool
     more: bool
+    lane: LaneRecord = LaneRecord()
 
 
-def claim(transaction: Transaction, owner: ServerInstance, lease: int, limit: int, *, idle: bool = False) -> Claim:
-    """Starts at most `limit` jobs, each of the account that was served longest ago, with a lease of `lease` seconds.
+def claim(
+    transaction: Transaction,
+    owner: ServerInstance,
+    lease: int,
+    *,
+    proven: bool = False,
+    restricted: bool = True,
+    idle: bool = False,
+) -> Claim:
+    """Starts a job of the lane that has used least time, with a lease of `lease` seconds.
 
-    A suspect, which is a job that has crashed, is claimed alone, by a server that is `idle`, if no other job can start.
+    Only of accounts that are proven if `proven`; of restricted ones if no other can start, and if `restricted`. A
+    suspect, which is a job that has crashed, is claimed by a server that is `idle`, if no other job can start.
     """
-    claimed: list[ClaimedJob] = []
+    can_start = waits = False
+    for suspect in (False, True):
+        for of_restricted in (False, True)[: 1 + restricted]:
+            allowed = {"proven": int(proven), "restricted": of_restricted, "suspect": suspect, "now": transaction.now}
+            times = {"lease_until": transaction.now + lease}
+            rows = transaction.execute_statement(TAKE_JOB, **allowed, **times, **vars(owner))
+            if rows:
+                return _serve(transaction, ClaimedJob(*rows[0]))
+            ((can, waits),) = transaction.execute_statement(FIND_WAITING, **allowed)
+            can_start |= bool(can)
+        if can_start or not (idle and waits):
+            break
+    return Claim(None, can_start, bool(waits))
 
-    def take(*, suspect: bool) -> bool:
-        times = {"now": transaction.now, "lease_until": transaction.now + lease}
-        rows = transaction.execute_statement(TAKE_JOB, suspect=suspect, **times, **vars(owner))
-        for row in rows:
-            claimed.append(ClaimedJob(*row))
-            transaction.execute_statement(SERVE_LANE, account=claimed[-1].account, served=time.time_ns())
-        return bool(rows)
 
-    while len(claimed) < limit:
-        if not take(suspect=False):
-            ((can_start, waits),) = transaction.execute_statement(FIND_WAITING, suspect=False)
-            if idle and waits and not can_start and not claimed and take(suspect=True):
-                break
-            return Claim(claimed, bool(can_start), bool(waits))
-    return Claim(claimed, locked=False, more=True)
+def _serve(transaction: Transaction, job: ClaimedJob) -> Claim:
+    """Charges the lane of a claimed job, and those of its crowd, for its start."""
+    lane = {"account": job.account, "charge": round(START_CHARGE * MICROSECONDS)}
+    (row,) = transaction.execute_statement(SERVE_LANE, **lane)
+    record = LaneRecord(*row)
+    if record.crowd is not None:
+        transaction.execute_statement(CHARGE_MATES, crowd=record.crowd, **lane)
+    return Claim(job, locked=False, more=True, lane=record)
+
+
+def charge(transaction: Transaction, account: str, crowd: str | None, seconds: float) -> None:
+    """Charges the lanes of an account and its crowd for a run that has used `seconds` of CPU time. Waits for no lock.
+
+    For runs that others have ended, and those of a crowd: `end` and `requeue` charge one lane.
+    """
+    values = {"account": account, "crowd": crowd, "charge": _charge_of(seconds)}
+    transaction.execute_statement(CHARGE, **values)
+
+
+def _charge_of(seconds: float) -> int:
+    """What a lane is charged at the end of a run, besides what it was charged at the start."""
+    return round((seconds - START_CHARGE) * MICROSECONDS)
 
 
 def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:
@@ -168,6 +240,7 @@ def end(
     result: str | None = None,
     file_id: str | None = None,
     error: str | None = None,
+    use: LaneUse = NOTHING,
 ) -> Job:
     """Ends the run of a job, which expires after `retention` seconds. Raises JobLost.
 
@@ -177,20 +250,22 @@ def end(
         ledger.release_all(transaction, job.account, job.hold_ids)
     values = {"job": job.id, "fence": job.fence, "state": status, "result": result, "file": file_id, "error": error}
     times = {"now": transaction.now, "expires_at": transaction.now + retention}
-    lane = {"account": job.account, "waiting": 0, "running": -1, "bytes": -job.size}
+    lane = {"account": job.account, "waiting": 0, "bytes": job.size, **use.changes()}
     row = transaction.execute_all(LEAVE, **values, **times, **lane)
     if row is None:
         raise JobLost
     return Job(*row)
 
 
-def requeue(transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False) -> None:
+def requeue(
+    transaction: Transaction, job: ClaimedJob, *, counted: bool, crashed: bool = False, use: LaneUse = NOTHING
+) -> None:
     """Queues a job again, before all others of its account. Raises JobLost.
 
     The attempt does not count unless it is `counted`; `crashed`: its worker process or its server died.
     """
     values = {"job": job.id, "fence": job.fence, "uncounted": int(not counted), "crashed": int(crashed)}
-    lane = {"account": job.account, "waiting": 1, "running": -1, "bytes": 0}
+    lane = {"account": job.account, "waiting": 1, "bytes": 0, **use.changes()}
     if transaction.execute_all(RETURN, **values, **lane) is None:
         raise JobLost
 

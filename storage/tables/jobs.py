@@ -23,11 +23,29 @@ Status: TypeAlias = Literal["queued", "processing", "completed", "failed", "canc
 MAX_UNFINISHED = 1_000
 """Jobs of an account that wait or run."""
 
+START_CHARGE = 1.0
+"""Seconds of CPU time that a job is taken to use until it ends, in the order of the queue."""
+
+MAX_LEAD = 10.0
+"""Seconds of CPU time by which a lane can be behind another in the order of the queue."""
+
+MICROSECONDS = 1_000_000
+"""The virtual time of a lane for a second of CPU time."""
+
 UNOWNED: Final = ServerInstance("", "")
 """The owner of the holds of jobs: they do not end with a server."""
 
 FOREVER: Final = 1 << 40
 """Seconds for which the holds of jobs last: until they are settled or released."""
+
+
+@dataclass(frozen=True)
+class LaneRecord:
+    """What a lane remembers of its account, as in its columns."""
+
+    crowd: str | None = None
+    proven: int = 0
+    restricted_until: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,7 @@ class NewJob:
     total: int | None = None
     tag: str | None = None
     webhook_url: str | None = None
+    lane: LaneRecord = LaneRecord()
     id: str = field(default_factory=lambda: new_id("job"))
     number: int = field(default_factory=time.time_ns)
 
@@ -95,11 +114,31 @@ class Job:
 
 COLUMNS = [getattr(models.Job, one.name).column_name for one in fields(Job) if one.name != "position"]
 
+# The virtual times of lanes with jobs, without those that run: as `present`, so that `lane` is that of the statement.
+_SETTLED = f"SELECT served - running * {round(START_CHARGE * MICROSECONDS)} AS time FROM lane AS present"
+_TIMES = (
+    f"{_SETTLED} WHERE waiting > 0 UNION ALL {_SETTLED}"
+    " WHERE waiting = 0 AND account IN (SELECT account FROM job WHERE state = 'processing')"
+)
+_MEAN = f"SELECT CAST(AVG(time) AS BIGINT) AS time FROM ({_TIMES}) AS times"
+_OF_CROWD = "SELECT MAX(served) AS time FROM lane AS mate WHERE account = :account OR crowd = :crowd"
+
+
+def clamped(time: str) -> str:
+    """The SQL expression for a virtual time of a lane, which is at most MAX_LEAD behind any lane with jobs."""
+    latest = f"SELECT MIN(time) + {round(MAX_LEAD * MICROSECONDS)} FROM ({_TIMES}) AS times"
+    return f"(SELECT MIN(time) FROM (SELECT {time} AS time UNION ALL {latest}) AS bounded)"
+
+
+_ENTRY = clamped(f"(SELECT COALESCE(MAX(time), 0) FROM ({_OF_CROWD} UNION ALL {_MEAN}) AS entry)")
 # Returns no row if the account has too many jobs.
 ENTER_LANE = Statement(
-    "INSERT INTO lane (account, waiting, running, max_running, served, bytes)"
-    " SELECT :account, 1, 0, :max_running, 0, :size WHERE TRUE ON CONFLICT (account) DO UPDATE"
-    " SET waiting = lane.waiting + 1, bytes = lane.bytes + excluded.bytes, max_running = excluded.max_running"
+    "INSERT INTO lane (account, waiting, running, max_running, bytes, crowd, proven, restricted_until, served)"
+    " SELECT :account, 1, 0, :max_running, :size, :crowd, :proven, :restricted_until,"
+    f" {_ENTRY} WHERE TRUE ON CONFLICT (account) DO UPDATE"
+    " SET waiting = lane.waiting + 1, bytes = lane.bytes + excluded.bytes, max_running = excluded.max_running,"
+    " crowd = excluded.crowd, proven = excluded.proven, restricted_until = excluded.restricted_until,"
+    " served = CASE WHEN lane.waiting + lane.running > 0 THEN lane.served ELSE excluded.served END"
     " WHERE lane.waiting + lane.running < :limit RETURNING waiting"
 )
 INSERT_JOB = insert(
@@ -130,7 +169,7 @@ def hold_ids(job_id: str, count: int) -> tuple[str, ...]:
 def accept(transaction: Transaction, job: NewJob) -> Job:
     """Queues a job whose credits are held. Raises QueueFull."""
     state = {"state": "queued", "done": 0, "fence": 0, "attempts": 0, "crashes": 0, "created_at": transaction.now}
-    row = transaction.execute_all(ENTER, **vars(job), **state, limit=MAX_UNFINISHED)
+    row = transaction.execute_all(ENTER, **{**vars(job), "lane": None}, **vars(job.lane), **state, limit=MAX_UNFINISHED)
     if row is None:
         raise QueueFull(MAX_UNFINISHED)
     known: dict[str, Any] = {**vars(job), **state, "job_id": job.id, "status": "queued", "position": int(row[0]) - 1}

@@ -199,7 +199,10 @@ class File(Model):
 class Lane(Model):
     """The queue of an account's jobs: how many wait and run, and the size of their inputs in bytes.
 
-    At most `max_running` run at a time. `served` is when one was claimed last, in nanoseconds of Unix time.
+    At most `max_running` run at a time. `served` is its virtual time: the CPU time that its jobs have used, in
+    microseconds, by which the lanes are ordered. New accounts of one address are a `crowd`: together, they run as many
+    jobs and have used as much time as one of them. `proven`: its latest jobs were short. It is restricted until a
+    Unix time.
     """
 
     account = TextField(primary_key=True)
@@ -208,6 +211,9 @@ class Lane(Model):
     max_running = BigIntegerField()
     served = BigIntegerField()
     bytes = BigIntegerField()
+    crowd = TextField(null=True)  # None: the account is alone
+    proven = BigIntegerField()
+    restricted_until = BigIntegerField()
 
 
 class Job(Model):

@@ -91,7 +91,7 @@ async def test_cpu_time_is_limited() -> None:
     program = """
 import time
 from engine import sandbox
-sandbox.limit_job(seconds=0.5, output=1, final=True)
+sandbox.limit_job(cpu=1, output=1, final=True)
 while time.process_time() < 20: pass
 """
 
@@ -105,7 +105,7 @@ async def test_each_job_of_a_process_has_its_own_cpu_time() -> None:
 import time
 from engine import sandbox
 for _ in range(5):
-    sandbox.limit_job(seconds=0.5, output=1, final=False)
+    sandbox.limit_job(cpu=1, output=1, final=False)
     until = time.process_time() + 0.5
     while time.process_time() < until:
         pass
@@ -123,6 +123,22 @@ async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed:
     assert error.reason == "timeout"
     assert error.seconds == pytest.approx(1, abs=0.9)
     assert not await _sleepers()
+
+
+@pytest.mark.parametrize("deed", ["compute", "compute_in_child"])
+async def test_the_cpu_time_of_a_job_is_limited_and_reported(
+    executor: LocalExecutor, tmp_path: Path, deed: str
+) -> None:
+    """That of the processes that it starts, too, also of those that have ended."""
+    programs = deed == "compute_in_child"
+
+    error = await _failure(executor, trouble_job(tmp_path, f"{deed} 30", programs=programs), JobLimits(cpu=1))
+    done = await run_files(executor, trouble_job(tmp_path, f"{deed} 0.4", programs=programs))
+
+    assert (error.reason, error.details) == ("timeout", {"max_cpu_seconds": 1})
+    assert error.seconds is not None
+    assert error.seconds >= 1
+    assert done.seconds >= 0.4
 
 
 async def _sleepers() -> list[str]:

@@ -1,4 +1,4 @@
-"""The time of a job does not pass while the process that counts it is stopped."""
+"""The time of a job: CPU time of its process, which does not pass while the process that counts it is stopped."""
 
 import asyncio
 import time
@@ -8,8 +8,26 @@ import pytest
 from engine.errors import TimedOut
 from engine.executor import job_time
 from engine.executor.job_time import JobTime
+from engine.executor.jobs import JobLimits
 
 STOP = 0.5  # seconds
+
+
+class Process:
+    """A process that has used `cpu` seconds, or has ended."""
+
+    def __init__(self, cpu: float = 3.0) -> None:
+        self.cpu: float | None = cpu
+        self.lowered = 0
+
+    def cpu_seconds(self, *, children: bool) -> float:
+        assert children
+        if self.cpu is None:
+            raise ProcessLookupError
+        return self.cpu
+
+    def lower_priority(self) -> None:
+        self.lowered += 1
 
 
 @pytest.fixture(autouse=True)
@@ -18,42 +36,80 @@ def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_stop_counts_two_steps() -> None:
-    job = JobTime(10)
+    job = JobTime(JobLimits())
     async with job.limited():
-        job.begin()
         time.sleep(STOP)  # noqa: ASYNC251, as if the process were stopped
         await asyncio.sleep(0)
-        assert 0 < job.of_process < STOP / 2
+        assert 0 < job.total < STOP / 2
 
 
 async def test_a_stop_does_not_reach_the_limit() -> None:
-    async with JobTime(STOP / 2).limited():
+    async with JobTime(JobLimits(seconds=STOP / 2)).limited():
         time.sleep(STOP)  # noqa: ASYNC251
         for _ in range(3):
             await asyncio.sleep(0)
 
 
-async def test_the_limit_ends_the_block() -> None:
-    job = JobTime(0.1)
-    begun = []
+@pytest.mark.parametrize(
+    ("limits", "cpu", "details"),
+    [
+        (JobLimits(seconds=0.1), 3.0, {"max_seconds": 0.1}),
+        (JobLimits(cpu=0.01), 3.0, {"max_cpu_seconds": 0.01}),  # it does not compute, but occupies a slot
+        (JobLimits(cpu=1.5), 4.5, {"max_cpu_seconds": 1.5}),
+    ],
+)
+async def test_a_limit_ends_the_block(limits: JobLimits, cpu: float, details: dict[str, float]) -> None:
+    job, process = JobTime(limits), Process()
 
     async def run() -> None:
         async with job.limited():
-            job.begin()
-            begun.append(job.total)
+            job.begin(process, children=True)
+            process.cpu = cpu
             await asyncio.Event().wait()
 
     with pytest.raises(TimedOut) as caught:
         await run()
-    assert caught.value.details == {"max_seconds": 0.1}
-    assert job.of_process >= 0.1 - begun[0]
+    assert caught.value.details == details
+    assert job.of_process >= cpu - 3
+
+
+async def test_cpu_time_below_the_limit_does_not_end_the_block() -> None:
+    """A slow machine runs the job for longer than its limit on CPU time."""
+    job, process = JobTime(JobLimits(seconds=50, cpu=0.1)), Process()
+    async with job.limited():
+        job.begin(process, children=True)
+        process.cpu = 3.05
+        await asyncio.sleep(0.2)
+        job.end()
+        assert job.of_process == pytest.approx(0.05)
 
 
 async def test_the_wait_for_a_process_does_not_count() -> None:
-    job = JobTime(10)
+    job = JobTime(JobLimits())
     async with job.limited():
         await asyncio.sleep(0.1)
         assert job.of_process == 0
-        waited = job.total
-        job.begin()
-        assert job.total - job.of_process > waited / 2
+        job.begin(Process(), children=True)
+        assert job.of_process < 0.1 / 8
+
+
+async def test_a_process_that_has_ended_counts_since_the_latest_step() -> None:
+    job, process = JobTime(JobLimits()), Process()
+    async with job.limited():
+        job.begin(process, children=True)
+        process.cpu = 4.0
+        await asyncio.sleep(0.05)
+        process.cpu = None
+        await asyncio.sleep(0.05)
+        job.end()
+        assert 1.02 < job.of_process < 2
+
+
+@pytest.mark.parametrize(("cpu", "times"), [(job_time.LONG - 0.01, 0), (job_time.LONG, 1)])
+async def test_a_long_job_loses_priority_once(cpu: float, times: int) -> None:
+    job, process = JobTime(JobLimits()), Process(0.0)
+    async with job.limited():
+        job.begin(process, children=True)
+        process.cpu = cpu
+        await asyncio.sleep(0.1)
+    assert (process.lowered, job.is_long) == (times, bool(times))

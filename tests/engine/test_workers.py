@@ -307,3 +307,16 @@ async def test_a_large_picture_leaves_its_worker_small(tmp_path: Path) -> None:
 
     assert len(pids) == 2
     assert pids[0] == pids[1]
+
+
+async def test_a_long_job_gets_a_low_priority_and_is_the_last_of_its_worker(
+    executor: ObservedExecutor, tmp_path: Path
+) -> None:
+    (worker,) = await run_deed(executor, tmp_path)
+
+    running = asyncio.create_task(run_deed(executor, tmp_path, "compute 1"))
+    async with asyncio.timeout(20):
+        while os.getpriority(os.PRIO_PROCESS, worker) != sandbox.LOW_PRIORITY:  # noqa: ASYNC110, a process changes it
+            await asyncio.sleep(0.02)
+
+    assert await running == []

@@ -225,13 +225,13 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
 async def test_a_page_may_take_a_sixth_of_the_time_of_its_job(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of that of two cores. Code in C, which does not return, is no exception."""
-    monkeypatch.setattr(local, "JobTime", lambda _seconds: JobTime(60))  # as a busy machine takes longer
+    """Code in C, which does not return, is no exception."""
+    monkeypatch.setattr(local, "JobTime", lambda _limits: JobTime(JobLimits()))  # as a busy machine takes longer
     source = tmp_path / "a.html"
     source.write_bytes(SLOW_PAGES["tabs"])
     plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
 
     with pytest.raises(TooLarge) as raised:
-        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"), JobLimits(seconds=5))
+        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"), JobLimits(cpu=10))
 
     assert (raised.value.reason, raised.value.details) == ("elements", {"max_layout_seconds": 1})

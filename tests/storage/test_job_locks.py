@@ -12,14 +12,15 @@ import pytest
 from storage.database import Database, Transaction
 from storage.errors import HoldLost, JobLost
 from storage.tables import job_runs, jobs, ledger, ledger_audit, webhooks
-from storage.tables.job_runs import ClaimedJob
-from storage.tables.jobs import FOREVER, UNOWNED, NewJob, hold_ids
+from storage.tables.job_runs import NOTHING, ClaimedJob
+from storage.tables.jobs import FOREVER, UNOWNED, LaneRecord, NewJob, hold_ids
 from storage.tables.ledger import Hold
 from tests.conftest import MakeUrl
 from tests.support.samples.storage import OWNER, USE, open_account
 from web.services.jobs import finish
 
 _JOBS = 80
+_CROWD = LaneRecord("address 192.0.2.1")  # both accounts are charged together
 _DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
@@ -29,14 +30,27 @@ def url(new_postgres_url: MakeUrl) -> str:
 
 
 def accept(transaction: Transaction, account: str) -> None:
-    job = NewJob(account, _JOBS, "convert", "png", "webp", "{}", webhook_url=f"https://{random.choice('abc')}.example")
+    job = NewJob(
+        account,
+        _JOBS,
+        "convert",
+        "png",
+        "webp",
+        "{}",
+        webhook_url=f"https://{random.choice('abc')}.example",
+        lane=_CROWD,
+    )
     ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.id, 1))
     jobs.accept(transaction, job)
 
 
 def settle(transaction: Transaction, job: ClaimedJob) -> None:
     ledger.settle(transaction, Hold(job.hold_ids[0], job.account, 1, 0), USE)
-    finish(transaction, job, "completed", 60)
+    finish(transaction, job, "completed", 60, use=NOTHING)
+
+
+def claim_all(database: Database) -> list[ClaimedJob]:
+    return [job for _ in range(_JOBS) if (job := database.run_blocking(job_runs.claim, OWNER, 0).job)]
 
 
 async def end(database: Database, claimed: Sequence[ClaimedJob]) -> None:
@@ -55,9 +69,10 @@ async def disturb(database: Database, claimed: Sequence[ClaimedJob]) -> None:
         work: list[Callable[[Transaction], object]] = [
             partial(job_runs.renew, owner=OWNER, lease=0),
             partial(jobs.cancel, account=job.account, job_id=job.id, retention=60),
-            partial(finish, job=job, status="failed", retention=60, error="{}"),
+            partial(finish, job=job, status="failed", retention=60, error="{}", use=NOTHING),
             partial(job_runs.requeue, job=job, counted=False),
             partial(job_runs.leave, owner=OWNER),
+            partial(job_runs.charge, account=job.account, crowd=_CROWD.crowd, seconds=2.0),
         ]
         with suppress(JobLost):
             await database.run(random.choice(work))
@@ -72,7 +87,7 @@ async def test_no_transactions_wait_for_each_other(url: str) -> None:
                 first.run_blocking(webhooks.add, account, f"https://{host}.example/", webhooks.EVENTS)
             for _ in range(_JOBS // 2):
                 first.run_blocking(accept, account)
-        while claimed := first.run_blocking(job_runs.claim, OWNER, 0, _JOBS).jobs:
+        while claimed := claim_all(first):
             random.shuffle(claimed)
             shuffled = random.sample(claimed, len(claimed))
             await asyncio.gather(end(first, claimed), disturb(second, shuffled), disturb(second, shuffled[::-1]))

@@ -52,6 +52,7 @@ MAX_OUTAGE = 10.0  # running jobs fail after as many seconds without a worker
 _ALLOWED_FAILURES = "distributed.scheduler.allowed-failures"
 _NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
 _WORKER_TTL = "distributed.scheduler.worker-ttl"
+_SERVER_TIMEOUT = 60.0  # a server without a sign for as many seconds counts as ended
 _MAX_WORKER_TTL = 60.0  # seconds; jobs of a worker that does not respond are repeated within twice this time
 
 
@@ -91,8 +92,9 @@ class ClusterConnection:
         self._scheduler = scheduler
         self._installation = installation
         self._blobs = blobs
-        self._on_resize: Callable[[int, int], None] = lambda _slots, _memory: None
+        self._on_resize: Callable[[int, int, int], None] = lambda *_limits: None
         self._id = new_id("srv")
+        self._servers = 1
         self._client: Client | None = None
         self._polling: asyncio.Task[None] | None = None
         self._first_update, self._outdated, self._echoed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -100,10 +102,11 @@ class ClusterConnection:
         self._signs: dict[str, tuple[float, float]] = {}  # by address: the latest sign, and the time of its update
         self._assigned: Counter[str] = Counter()  # jobs of this server by the address of their preferred worker
 
-    async def start(self, on_resize: Callable[[int, int], None]) -> None:
+    async def start(self, on_resize: Callable[[int, int, int], None]) -> None:
         """Connects, waits up to 1 s for it, and updates the state every 5 s. Without a scheduler it tries again.
 
-        Calls `on_resize` with the number of jobs that the workers can run at a time, and their memory in bytes.
+        Calls `on_resize` with the number of jobs that the workers can run at a time, their memory in bytes, and the
+        number of servers that divide both.
         """
         self._on_resize = on_resize
         self._polling = asyncio.create_task(self._poll())
@@ -173,6 +176,8 @@ class ClusterConnection:
                 await self._check_reading(client)
                 assert client.scheduler is not None
                 description = await client.scheduler.identity(n_workers=-1)
+                servers = await client.get_metadata([SERVERS], default={})
+                self._servers = max(sum(is_live(server) for server in servers.values()), 1)
         except (OSError, TimeoutError, RuntimeError, ValueError) as error:  # ValueError if it does not use TLS
             if logs_failure:
                 log.warning("cannot use the scheduler at %s: %s", self._scheduler, failure_cause(error))
@@ -250,7 +255,7 @@ class ClusterConnection:
         )
         self._record_outage(now if responding else self._last_usable)
         if self.workers:
-            self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers))
+            self._on_resize(self.state.slots, sum(worker.memory for worker in self.workers), self._servers)
 
     def _sign(self, worker: _Description, now: float) -> tuple[float, float]:
         known = self._signs.get(worker.address)
@@ -281,6 +286,11 @@ def _described(address: str, worker: Mapping[str, Any]) -> _Description | None:
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return None
+
+
+def is_live(server: Mapping[str, Any] | None) -> bool:
+    """Whether a server has given a sign recently, by its entry in the metadata of SERVERS."""
+    return server is not None and time.time() - server["seen"] < _SERVER_TIMEOUT
 
 
 def failure_cause(error: BaseException) -> str:

@@ -71,7 +71,7 @@ class ClusterExecutor:
         self._finished: list[Future[Any]] = []
         self._deletions: set[asyncio.Task[None]] = set()
 
-    async def start(self, on_resize: Callable[[int, int], None]) -> None:
+    async def start(self, on_resize: Callable[[int, int, int], None]) -> None:
         """Connects to the scheduler. Without one, tries again every few seconds."""
         await self.connection.start(on_resize)
 

@@ -18,6 +18,7 @@ from storage.tables.ledger import Hold
 from web.services.batches import BatchRun, successful_entry
 from web.services.conversion_request import ChargedConversion, ConversionRequest
 from web.services.conversions import Conversions
+from web.services.fair_queue import QueuedJob
 from web.services.idempotency import ResponseData
 from web.services.job_changes import JobChanges
 from web.services.job_queue import JobQueue
@@ -25,7 +26,10 @@ from web.services.work_files import WorkFile
 
 
 class BatchJob:
-    """A run of a job that converts files of a batch. Errors of the types `fatal` end it."""
+    """A run of a job that converts files of a batch. Errors of the types `fatal` end it.
+
+    Adds the places of the files in the queue to `admitted`.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class BatchJob:
         changes: JobChanges,
         job: ClaimedJob,
         fatal: tuple[type[Exception], ...],
+        admitted: list[QueuedJob],
     ) -> None:
         self._database = database
         self._conversions = conversions
@@ -42,6 +47,7 @@ class BatchJob:
         self._changes = changes
         self._job = job
         self._fatal = fatal
+        self._admitted = admitted
         self._free: list[str] = []  # ids of holds
         self._used = 0
         self._freed = asyncio.Condition()
@@ -55,7 +61,8 @@ class BatchJob:
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion:
         assert request.file is not None
         async with self._hold(request.credits) as hold_id:
-            with self._job_queue.admit(request.account.tenant, background=True) as admitted:
+            with self._job_queue.admit_background(request.account.tenant, is_part=True) as admitted:
+                self._admitted.append(admitted)
                 hold = Hold(hold_id, request.account.id, request.credits, 0)
                 finish = partial(_save_success, self._job, request.file.file_id)
                 converted = await self._conversions.convert_held(request, output, admitted, hold, finish)

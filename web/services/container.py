@@ -83,7 +83,8 @@ class Services:
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
-        self.charges, self.job_queue = Charges(database, owner, releases), _open_job_queue(settings, process, owner)
+        self.charges = Charges(database, owner, releases)
+        self.job_queue = JobQueue(settings.workers, memory=job_memory(), processes=process.count)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
         self.formats = cached_json(formats_catalogue(registry))
         self._make_openapi = make_openapi
@@ -141,15 +142,6 @@ def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -
     work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=usage)
     work_files.prepare()
     return work_files
-
-
-def _open_job_queue(settings: Settings, process: ServerProcess, owner: ServerInstance) -> JobQueue:
-    """Opens the job queue, which servers share through Redis. Those with one data folder or cluster share its slots."""
-    job_queue = JobQueue(settings.workers, memory=job_memory(), processes=process.count)
-    if settings.redis_url is not None:
-        pool = settings.cluster or server_instance(settings.data_dir.absolute()).server
-        job_queue.share(settings.redis_url.get_secret_value(), pool, owner.boot)
-    return job_queue
 
 
 def _open_rate_limiter(settings: Settings) -> RateLimiter:

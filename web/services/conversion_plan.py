@@ -21,7 +21,7 @@ from web.api.operations import ZIP
 from web.api.output_fields import OutputFields
 from web.services.conversion_request import ConversionRequest, OutputRequest
 from web.services.files import result_name, safe_name
-from web.services.job_queue import estimate_memory
+from web.services.job_costs import JobCost, estimate_memory
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class ConversionPlan:
     def estimate_memory(self, size: int) -> int:
         """The expected memory in bytes of a job with `size` bytes of input."""
         return max(estimate_memory(plan, size, one.output.options) for one in self.outputs for plan in one.plans)
+
+    def cost(self, size: int) -> JobCost:
+        """What a job with `size` bytes of input is expected to cost."""
+        return JobCost.of(self.plans, size)
 
     def describe(self, request: ConversionRequest, outcome: Outcome, seconds: float) -> Outcome:
         """Returns the outcome of the job with what the job does not know. Its formats are taken from the plans."""

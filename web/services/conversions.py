@@ -9,7 +9,7 @@ from time import perf_counter
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
-from engine.executor import JobLimits, JobResult
+from engine.executor import JobResult
 from engine.executor.several import MIXED, PlannedOutput, job_of, losses
 from engine.formats import FileFormat
 from engine.outcome import Outcome
@@ -29,6 +29,7 @@ from web.services.file_executor import FileExecutor
 from web.services.files import Files, stem
 from web.services.further_files import FurtherFiles
 from web.services.idempotency import IdempotencyService, Replayed
+from web.services.job_costs import DRY_RUN
 from web.services.job_queue import JobQueue
 from web.services.remote_files import RemoteFiles
 from web.services.work_files import WorkFile
@@ -74,7 +75,7 @@ class Conversions:
             plan = self.plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
             account = request.account
-            with self._job_queue.admit(account.tenant) as admitted:
+            with self._job_queue.admit(account.tenant, plan.cost(request.size)) as admitted:
                 claim = await self._claim(request, plan)
                 if isinstance(claim, Replayed):
                     self._metrics.conversions.replays.inc()
@@ -99,7 +100,7 @@ class Conversions:
     async def preview(self, request: ConversionRequest, output: WorkFile) -> Outcome:
         """Converts without a charge. Raises ConversionError and RateLimited as `convert` does."""
         plan = self.plan(request)
-        with self._job_queue.admit(request.account.tenant) as admitted:
+        with self._job_queue.admit(request.account.tenant, plan.cost(request.size)) as admitted:
             return await self._run(request, plan, output, admitted)
 
     async def foresee(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
@@ -121,7 +122,7 @@ class Conversions:
         outcomes: list[tuple[Plan, Outcome]] = []
         for plan in one.plans:
             single = ConversionPlan((PlannedOutput((plan,), replace(one.output, name=None)),))
-            with self._job_queue.admit(request.account.tenant) as admitted:
+            with self._job_queue.admit(request.account.tenant, DRY_RUN) as admitted:
                 needed = request.for_output(one.output)
                 result, _ = await self._run_complete(needed, single, output, admitted, dry_run=True)
             outcomes.append((plan, result.outcome))
@@ -242,17 +243,14 @@ class Conversions:
         inputs = [upload.file for upload in request.uploads]
         async with self._job_queue.acquire(admitted, memory):
             started = perf_counter()
-            limits = JobLimits(
-                seconds=request.account.tier.job_seconds
-                if admitted.background
-                else max(self._job_queue.deadline(tenant, one, request.size) for one in plan.plans)
-            )
+            seconds = request.account.tier.job_seconds if admitted.background else None
+            limits = self._job_queue.limits(admitted, plan.plans, request.size, seconds)
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
                 result = await self._executor.run_on_files(job, tenant.id, inputs, output, limits)
-                if not dry_run:
-                    admitted.seconds = None if is_trial or admitted.background else result.seconds
+                admitted.used = result.seconds
+                admitted.seconds = None if is_trial or dry_run else result.seconds
         if not request.store_result:  # else, the response does not have it
             await self._files.load(output)
         return result, perf_counter() - started

@@ -1,6 +1,6 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-`FairQueue` decides the order, or Redis if processes share it; `JobQueue` adds waiting, timeouts and refusals. The
+`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The
 memory of a job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
@@ -8,85 +8,60 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from itertools import count
+from dataclasses import replace
 from math import ceil, inf
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from engine.decode_limits import MAX_PIXELS
+from engine.errors import ConversionError
 from engine.executor import JobLimits
-from engine.memory_estimate import needed_bytes
-from engine.options import NO_OPTIONS, OptionValues
+from engine.executor.job_time import LONG
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant, background_slots, slots_of
+from web.services.fair_queue import FairQueue, Kind, QueuedJob, Standing, Tenant
+from web.services.job_costs import JobCost, JobCosts, cpu_limit, is_short, planned_seconds
 from web.services.job_records import JobRecords
-
-if TYPE_CHECKING:  # slow to import and rarely used
-    from storage.redis_queue import Pool, RedisQueue
 
 QUEUE_TIMEOUT = 30.0  # seconds
 MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a mean
 SHORT_DEADLINE = 8.0
-"""Seconds that a job of a new or restricted tenant may run."""
+"""Seconds of CPU time that a job of a new or restricted tenant may use, besides what its plan is expected to need."""
 
 _MAX_RETRY_AFTER = 30  # seconds
 _REQUESTS_COME = 10.0  # seconds after a request in which more are expected
+_LONG = 2 * LONG  # seconds after which a job in a slot for short ones counts as long
+_STRETCH_WEIGHT, _MAX_STRETCH = 0.1, 20.0  # of the latest job in the moving average, and of any job
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
-_ISOLATED_SECONDS = 25.0  # deadline of a small drawing or program
-_ISOLATED_BYTES_PER_SECOND = 40_000  # a larger drawing or program has more time
 
 
 class JobQueue:
-    """Runs at most `slots` jobs at a time within `memory` bytes, in the order of a FairQueue.
+    """Runs at most `slots` long jobs and as many short ones at a time, within `memory` bytes and fair between tenants.
 
-    Refuses a new job if it is not expected to start soon, by the measured durations of jobs. `refused` counts refusals
-    by cause: full, late, stopping. The jobs of new and restricted tenants may run for `short_deadline` seconds. `clock`
-    returns monotonic time in seconds.
+    Refuses a new job if it is not expected to start soon, by what the jobs before it are expected to cost. `refused`
+    counts refusals by cause: full, late, stopping. The jobs of new and restricted tenants may use `short_deadline`
+    seconds of CPU time. `clock` returns monotonic time in seconds.
 
     `on_end` is called when a job leaves the queue.
 
-    After `share`, several processes have the limits and the order in common. This process has an equal share of slots
-    and memory: expected waits are for that, and its jobs run within it while Redis fails.
+    Each of several `processes` of a server has an equal share of slots, of memory and of what a tenant may run at a
+    time, rounded up.
     """
 
     def __init__(
         self, slots: int, *, memory: float = inf, processes: int = 1, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._records = JobRecords(clock)
+        self._records, self._costs = JobRecords(clock), JobCosts()
+        self._stretch = dict.fromkeys(Kind, 1.0)  # seconds in a slot for a second of CPU time
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
         self._latest_request = -inf
-        self._processes = processes
-        self._shared: RedisQueue | None = None
-        self._shared_jobs: dict[str, QueuedJob] = {}
-        self._ids = map(str, count())
         self.short_deadline = SHORT_DEADLINE
         self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
         self._waiters: dict[QueuedJob, asyncio.Event] = {}
         self._closed = False
         self.refused: Counter[str] = Counter()
-        self.resize(slots, memory)
-
-    def share(self, url: str, pool: str, process: str, lease: float | None = None) -> None:
-        """Shares the limits of tenants with all processes that use the Redis, slots and memory only within the pool.
-
-        `process` names this process, whose jobs end `lease` seconds after it was killed. Jobs start only during `run`.
-        """
-        from storage.redis_queue import LEASE, RedisQueue  # noqa: PLC0415, slow to import and rarely used
-
-        callbacks = (self._pool, self._start_shared, self._start_next)
-        self._shared = RedisQueue(url, pool, process, *callbacks, LEASE if lease is None else lease)
-
-    async def run(self) -> None:
-        """Exchanges jobs with the processes that share the limits, until cancelled."""
-        if self._shared is not None:
-            try:
-                await self._shared.run()
-            finally:
-                await self._shared.close()
+        self.resize(slots, memory, processes)
 
     @property
     def running(self) -> int:
@@ -105,14 +80,17 @@ class JobQueue:
         return 0.0 if oldest is None else self._clock() - oldest
 
     def check(self, tenant: Tenant) -> None:
-        """Checks whether a new job of the tenant is likely to start in time. Queues nothing.
+        """Checks whether a new job of the tenant is likely to start in time, if it is as its latest. Queues nothing.
 
         Raises RateLimited, reason `queue_full`, if it is not, and NotReady after `close` or if admitted jobs do not
         become ready because the database does not respond.
         """
+        self._check(tenant, _kind(self._records.expected_seconds(tenant)))
+
+    def _check(self, tenant: Tenant, kind: Kind) -> None:
         if self._closed:
             raise self._stopping()
-        expected = self._queue.expected_wait(tenant, self._records.expected_seconds)
+        expected = self._expected_wait(tenant, kind)
         if expected > MAX_EXPECTED_WAIT:
             unready = self._queue.oldest(unready=True)
             if unready is not None and self._clock() - unready > _RESERVATION_SECONDS:
@@ -120,15 +98,22 @@ class JobQueue:
             raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
-    def admit(self, tenant: Tenant, *, background: bool = False) -> Iterator[QueuedJob]:
-        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does.
+    def admit(self, tenant: Tenant, cost: JobCost) -> Iterator[QueuedJob]:
+        """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
+        expected = self._costs.expected_seconds(cost)
+        self._check(tenant, _kind(expected))
+        self._latest_request = self._clock()
+        with self._place(QueuedJob(tenant, 0, self._clock(), _kind(expected), expected, cost=cost, ready=False)) as job:
+            yield job
 
-        A job in the `background` is not refused: no client waits for the response.
-        """
-        if not background:
-            self.check(tenant)
-            self._latest_request = self._clock()
-        job = QueuedJob(tenant, 0, self._clock(), ready=False, background=background)
+    @contextmanager
+    def admit_background(self, tenant: Tenant, *, is_part: bool = False) -> Iterator[QueuedJob]:
+        """Takes a place for a job in the background, which is not refused: no client waits for the response."""
+        with self._place(QueuedJob(tenant, 0, self._clock(), Kind.BACKGROUND, ready=False, is_part=is_part)) as job:
+            yield job
+
+    @contextmanager
+    def _place(self, job: QueuedJob) -> Iterator[QueuedJob]:
         self._queue.add(job)
         try:
             yield job
@@ -140,14 +125,14 @@ class JobQueue:
     async def acquire(self, job: QueuedJob, memory: int = 0, max_wait: float = QUEUE_TIMEOUT) -> AsyncIterator[None]:
         """Waits for a slot and holds it for the block, which runs an admitted job of `memory` bytes.
 
-        The block sets the `seconds` of the job if it is to count as a success. Raises RateLimited, reason `queue_full`,
-        if the job cannot start within `max_wait` seconds, and NotReady after `close`.
+        The block sets what the job has `used`, and its `seconds` if it is to count as a success. Raises RateLimited,
+        reason `queue_full`, if the job cannot start within `max_wait` seconds, and NotReady after `close`.
         """
         if self._closed:
             raise self._stopping()
         job.memory, job.ready = memory, True
         try:
-            self._enter(job)
+            self._start_next()
             if job.started_at is None:
                 await self._wait(job, max_wait)
             yield
@@ -157,21 +142,37 @@ class JobQueue:
         else:
             self._end(job, None)
 
-    def deadline(self, tenant: Tenant, plan: Plan, size: int) -> float:
-        """Returns how many seconds a job of the tenant with `size` bytes of input may run."""
-        seconds = deadline_seconds(plan, size)
-        short = tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED
-        return min(seconds, self.short_deadline) if short else seconds
+    def limits(self, job: QueuedJob, plans: Iterable[Plan], size: int, seconds: float | None = None) -> JobLimits:
+        """Returns the limits of an admitted job with `size` bytes of input.
+
+        One in the background may run for `seconds`.
+        """
+        plans, tenant = tuple(plans), job.tenant
+        limits = JobLimits(cpu=max(cpu_limit(plan, size) for plan in plans))
+        if seconds is not None:
+            limits = JobLimits(seconds=seconds, cpu=2 * seconds)
+        if tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED:
+            short = self.short_deadline + sum(planned_seconds(plan, size) for plan in plans)
+            return replace(limits, cpu=min(limits.cpu, short))
+        return limits
 
     @property
-    def free_for_background(self) -> int:
-        """How many more jobs in the background can start now."""
-        return 0 if self._closed else self._queue.free_for_background()
+    def background_standing(self) -> Standing | None:
+        """The lowest standing of which another job in the background can start now; None if none can."""
+        return None if self._closed else self._queue.background_standing()
 
-    def resize(self, slots: int, memory: float) -> None:
-        """Changes the number of slots, at least 1, and the memory in bytes. Running jobs continue."""
-        self.slots, self._memory = slots, memory
-        self._queue.resize(max(slots // self._processes, 1), memory / self._processes)
+    def standing(self, tenant: Tenant) -> Standing:
+        """Returns which slots the tenant may use."""
+        return self._records.standing(tenant)
+
+    def restore(self, tenant: Tenant, standing: Standing) -> None:
+        """Gives a tenant of which nothing is known the standing that it had before this process started."""
+        self._records.restore(tenant, standing)
+
+    def resize(self, slots: int, memory: float, sharers: int = 1) -> None:
+        """Changes the number of slots, and the memory in bytes, which the `sharers` divide. Running jobs continue."""
+        self.slots = slots
+        self._queue.resize(ceil(slots / sharers), memory / sharers, sharers)
         self._start_next()
 
     def close(self) -> None:
@@ -179,18 +180,6 @@ class JobQueue:
         self._closed = True
         for waiter in self._waiters.values():
             waiter.set()
-
-    def _enter(self, job: QueuedJob) -> None:
-        """Queues a job that is ready, and starts jobs that may start."""
-        if self._shared is not None:
-            from storage.redis_queue import SharedJob  # noqa: PLC0415, as above
-
-            job.shared_id = next(self._ids)
-            self._shared_jobs[job.shared_id] = job
-            tenant = job.tenant
-            standing = self._records.standing(tenant)
-            self._shared.add(job.shared_id, SharedJob(tenant.id, tenant.max_jobs, job.memory, standing, job.background))
-        self._start_next()
 
     async def _wait(self, job: QueuedJob, max_wait: float) -> None:
         waiter = self._waiters[job] = asyncio.Event()
@@ -207,51 +196,42 @@ class JobQueue:
         if job.background:
             raise RateLimited("The job has found no slot.", retry_after=1, reason="queue_full")
         self._records.record_refusal(job.tenant)
-        seconds = self._queue.expected_wait(job.tenant, self._records.expected_seconds)
+        seconds = self._expected_wait(job.tenant, job.kind)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
     def _end(self, job: QueuedJob, error: BaseException | None) -> None:
-        self._queue.remove(job)
-        if self._shared is not None and self._shared_jobs.pop(job.shared_id, None) is not None:
-            self._shared.remove(job.shared_id)
         if job.started_at is not None:
             if error is not None:
-                if not (job.background and isinstance(error, asyncio.CancelledError)):  # it may be queued again
-                    self._records.record_failure(job.tenant, error)
+                job.used = used_seconds(error)
+                self._records.record_failure(job.tenant, error)
             elif job.seconds is not None:
-                self._records.record_success(job.tenant, job.seconds, self._clock() - job.started_at)
+                self._records.record_success(job.tenant, job.seconds)
+                stretch = min(max((self._clock() - job.started_at) / max(job.used, 1e-3), 1.0), _MAX_STRETCH)
+                self._stretch[job.kind] += (stretch - self._stretch[job.kind]) * _STRETCH_WEIGHT
+            if job.cost is not None:
+                self._costs.record(job.cost, job.used, complete=error is None)
+        self._queue.remove(job)
         self._start_next()
         self.on_end()
 
     def _start_next(self) -> None:
-        if not self._closed and (self._shared is None or self._shared.failing):
-            for job in self._queue.start_next(self._clock()):
-                self._notify_started(job)
+        for job in [] if self._closed else self._queue.start_next(self._clock()):
+            if job.kind is Kind.SHORT:
+                asyncio.get_running_loop().call_later(_LONG, self._lengthen, job)
+            if job in self._waiters:
+                self._waiters[job].set()
 
-    def _start_shared(self, shared_id: str) -> None:
-        """Starts a job that is next among the jobs of all processes, unless it has ended meanwhile."""
-        job = self._shared_jobs.get(shared_id)
-        if job is not None and job.started_at is None and not self._closed:
-            self._queue.start(job, self._clock())
-            self._notify_started(job)
+    def _lengthen(self, job: QueuedJob) -> None:
+        if self._queue.lengthen(job):
+            self._start_next()
 
-    def _notify_started(self, job: QueuedJob) -> None:
-        if self._shared is not None:
-            self._shared.set_running(job.shared_id)
-        if job in self._waiters:
-            self._waiters[job].set()
+    def _expected_wait(self, tenant: Tenant, kind: Kind) -> float:
+        """The seconds after which a new job of the tenant is expected to start."""
+        return self._queue.expected_wait(tenant, kind) * self._stretch[kind]
 
     def _requests_come(self) -> bool:
         """Whether requests wait or run, or one came a short time ago."""
         return self._clock() - self._latest_request < _REQUESTS_COME or self._queue.requests > 0
-
-    def _pool(self) -> Pool:
-        """The limits of all processes together."""
-        from storage.redis_queue import Pool  # noqa: PLC0415, as above
-
-        keeps_slot = self._records.any_proven()
-        slots = [slots_of(standing, self.slots, keeps_slot=keeps_slot) for standing in Standing]
-        return Pool(slots, self._memory, background_slots(self.slots, requests_come=self._requests_come()))
 
     def _full(self, cause: str, seconds: float, message: str) -> RateLimited:
         self.refused[cause] += 1
@@ -263,19 +243,11 @@ class JobQueue:
         return NotReady("The server is stopping.", retry_after=1)
 
 
-def estimate_memory(plan: Plan, size: int, options: OptionValues = NO_OPTIONS) -> int:
-    """The expected memory in bytes of a job of the plan and its options with `size` bytes of input.
-
-    The input is not opened. If it has more pixels than its size suggests, the worker process's memory limit applies.
-    """
-    return needed_bytes(plan, min(size / plan.source.bytes_per_pixel, MAX_PIXELS), options)
+def used_seconds(error: BaseException) -> float:
+    """Returns the CPU time of a job that was cancelled or failed with this error, as the executor reports it."""
+    cause = error.__cause__ if isinstance(error, asyncio.CancelledError) else error
+    return (cause.seconds or 0.0) if isinstance(cause, ConversionError) else 0.0
 
 
-def deadline_seconds(plan: Plan, size: int) -> float:
-    """The deadline in seconds of a job of the plan with `size` bytes of input.
-
-    The time for pictures is bounded by the limits on pixels and frames. Isolated plans read drawings and programs: a
-    small file that takes long is more likely to be an attack than a large one.
-    """
-    longest = JobLimits().seconds
-    return min(longest, _ISOLATED_SECONDS + size / _ISOLATED_BYTES_PER_SECOND) if plan.isolated else longest
+def _kind(expected: float) -> Kind:
+    return Kind.SHORT if is_short(expected) else Kind.LONG

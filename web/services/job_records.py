@@ -1,7 +1,7 @@
 """Records of the earlier jobs of tenants: the only place where a tenant is restricted.
 
-A job counts by the time of the process that ran it, as the executor reports it, without the time in which
-a machine is stopped or a cluster is slow. Records are kept in this process.
+A job counts by the CPU time that its processes have used, as the executor reports it, whether it runs in a request or
+in the background. Records are kept in this process; the lanes of jobs in the database have the standing of accounts.
 """
 
 import asyncio
@@ -16,18 +16,20 @@ from web.services.fair_queue import Standing, Tenant
 log = logging.getLogger("convertd.queue")
 
 SHORT_JOB = 5.0
-"""Seconds of a short job. A job that fails or is abandoned after a longer time has overrun."""
+"""Seconds of CPU time of a short job. A job that fails or is abandoned after a longer time has overrun."""
 
 PROVING_JOBS = 10
 """Short successful jobs in a row that prove a tenant."""
 
 FIRST_MEAN = 0.1
-"""Seconds for which jobs are expected to hold a slot before one has ended."""
+"""Seconds of CPU time that a job of a tenant is expected to use before one has ended."""
+
+OVERRUN_MEMORY = 600.0
+"""Seconds after which past overruns no longer count."""
 
 _MAX_OVERRUNS = 3  # a tenant with as many is restricted
-_OVERRUN_MEMORY = 600.0  # seconds after which past overruns no longer count
 _SUCCESSES_PER_OVERRUN = 10  # successful jobs that cancel an overrun
-_MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average of durations
+_MEAN_WEIGHT = 0.2  # weight of the latest job in the moving average
 _RECORD_MEMORY = 86_400.0  # seconds after its latest job for which a tenant is remembered
 _MAX_RECORDS = 50_000
 
@@ -38,11 +40,11 @@ class _Record:
     overrun_at: float = 0.0
     overrun_points: int = 0  # decreased by each successful job
     short_jobs: int = 0  # in a row
-    mean_seconds: float | None = None
+    mean_seconds: float = FIRST_MEAN
 
 
 class JobRecords:
-    """The standing of each tenant, and how long its jobs take.
+    """The standing of each tenant, and the CPU time of its jobs.
 
     A tenant is proven after ten short successful jobs, until it has a long one. It is restricted after three overruns:
     jobs that exceeded their memory limit, or failed or were abandoned after a long time. Ten successful jobs cancel one
@@ -54,7 +56,6 @@ class JobRecords:
         self._clock = clock
         self._records: dict[str, _Record] = {}  # ordered by the latest use
         self._proven: set[str] = set()
-        self._mean_seconds = FIRST_MEAN
 
     def __len__(self) -> int:
         """Number of tenants and addresses that are remembered."""
@@ -72,20 +73,27 @@ class JobRecords:
         """Returns whether a tenant is proven."""
         return bool(self._proven)
 
-    def expected_seconds(self, tenant: Tenant) -> float:
-        """Returns how many seconds a job of the tenant holds a slot: by its latest jobs, or by all if it has none."""
-        record = self._records.get(_keys(tenant)[0])
-        return self._mean_seconds if record is None or record.mean_seconds is None else record.mean_seconds
-
-    def record_success(self, tenant: Tenant, seconds: float, slot_seconds: float) -> None:
-        """Counts a successful job, which a process ran for `seconds`, and which held its slot for `slot_seconds`."""
-        for key in _keys(tenant):
-            mean = self.expected_seconds(tenant)
+    def restore(self, tenant: Tenant, standing: Standing) -> None:
+        """Gives a tenant without a record this standing. A restriction begins anew."""
+        key = _keys(tenant)[0]
+        if key not in self._records:
             record = self._use(key)
-            record.mean_seconds = mean + (slot_seconds - mean) * _MEAN_WEIGHT
+            if standing is Standing.RESTRICTED:
+                record.overrun_points, record.overrun_at = _MAX_OVERRUNS * _SUCCESSES_PER_OVERRUN, self._clock()
+            self._set_short_jobs(key, PROVING_JOBS if standing is Standing.PROVEN else 0)
+
+    def expected_seconds(self, tenant: Tenant) -> float:
+        """Returns how much CPU time in seconds a job of the tenant is likely to use: as its latest ones."""
+        record = self._records.get(_keys(tenant)[0])
+        return FIRST_MEAN if record is None else record.mean_seconds
+
+    def record_success(self, tenant: Tenant, seconds: float) -> None:
+        """Counts a successful job, which has used `seconds` of CPU time."""
+        for key in _keys(tenant):
+            record = self._use(key)
+            record.mean_seconds += (seconds - record.mean_seconds) * _MEAN_WEIGHT
             record.overrun_points = max(record.overrun_points - 1, 0)
             self._set_short_jobs(key, record.short_jobs + 1 if seconds <= SHORT_JOB else 0)
-        self._mean_seconds += (slot_seconds - self._mean_seconds) * _MEAN_WEIGHT
 
     def record_failure(self, tenant: Tenant, error: BaseException) -> None:
         """Counts a job that failed or was cancelled. Logs a warning if it restricts the tenant or its address."""
@@ -110,7 +118,7 @@ class JobRecords:
         return record is not None and record.overrun_points > limit and self._is_recent(record)
 
     def _is_recent(self, record: _Record) -> bool:
-        return self._clock() - record.overrun_at <= _OVERRUN_MEMORY
+        return self._clock() - record.overrun_at <= OVERRUN_MEMORY
 
     def _set_short_jobs(self, key: str, count: int) -> None:
         self._records[key].short_jobs = count

@@ -12,8 +12,8 @@ from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
 from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
-from storage.tables.job_runs import ClaimedJob, Ending
-from storage.tables.jobs import FOREVER, UNOWNED, Job, NewJob, Status, hold_ids
+from storage.tables.job_runs import ClaimedJob, Ending, LaneUse
+from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, NewJob, Status, hold_ids
 from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.jobs import JobMetrics
@@ -23,6 +23,7 @@ from web.services.charging import reserve
 from web.services.conversion_request import ConversionRequest, RemoteFile
 from web.services.conversions import Conversions
 from web.services.deliveries import Deliveries
+from web.services.fair_queue import Tenant
 from web.services.files import Files, check_quota
 from web.services.further_files import FurtherFiles
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
@@ -65,7 +66,8 @@ class _Attempt:
 class Jobs:
     """Jobs of accounts. An ended job is kept as long as files.
 
-    `on_accept` is called after a job was accepted, and `on_cancel` with the id of a job that was cancelled.
+    `on_accept` is called after a job was accepted, and `on_cancel` with the id of a job that was cancelled. `lane_of`
+    returns what the lane of a tenant remembers from now on.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Jobs:
         self.changes = JobChanges(database, self._messages)
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
+        self.lane_of: Callable[[Tenant], LaneRecord] = lambda _tenant: LaneRecord()
 
     async def accept(self, request: ConversionRequest | BatchRequest) -> AcceptedJob | Replayed:
         """Accepts a request, whose response describes the job, or returns the response of an earlier request.
@@ -221,6 +224,7 @@ class Jobs:
         contents: Sequence[WorkFile],
         attempt: _Attempt | None,
     ) -> AcceptedJob | Replayed:
+        job = replace(job, lane=self.lane_of(request.account.tenant))
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents if blobs else [])
         try:
@@ -252,10 +256,10 @@ def _common(request: ConversionRequest | BatchRequest, stored: StoredRequest) ->
 
 
 def finish(
-    transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, **values: str | None
+    transaction: Transaction, /, job: ClaimedJob, status: Ending, retention: int, *, use: LaneUse, **values: str | None
 ) -> EndedJob:
     """Ends the run of a job. Raises JobLost. `values` are as for `job_runs.end`."""
-    return _announce(transaction, job_runs.end(transaction, job, status, retention, **values))
+    return _announce(transaction, job_runs.end(transaction, job, status, retention, use=use, **values))
 
 
 def _cancel(transaction: Transaction, account_id: str, job_id: str, retention: int) -> EndedJob | None:

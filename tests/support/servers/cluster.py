@@ -173,11 +173,16 @@ class Cluster:
         """Lets the jobs that wait end."""
         (self._folder / _RELEASED).touch()
 
-    async def executor(self, workers: int, installation: Installation = INSTALLATION) -> ClusterExecutor:
+    async def executor(
+        self,
+        workers: int,
+        installation: Installation = INSTALLATION,
+        on_resize: Callable[[int, int, int], None] = lambda *_limits: None,
+    ) -> ClusterExecutor:
         """The executor of a server, as soon as it knows this number of workers. Closed with the cluster."""
         executor = ClusterExecutor(self.scheduler, installation, self.blobs)
         self._stack.push_async_callback(executor.close)
-        await executor.start(lambda _slots, _memory: None)
+        await executor.start(on_resize)
         await until(lambda: len(executor.connection.workers) >= workers)
         return executor
 

@@ -148,3 +148,16 @@ async def test_an_account_uses_all_workers(cluster: Cluster) -> None:
     await asyncio.gather(*(run_scripted(executor, "sleep 0.3") for _ in range(4)))
 
     assert [worker.most_running for worker in workers] == [2, 2]
+
+
+async def test_servers_share_the_workers_equally(cluster: Cluster) -> None:
+    """Each learns how many there are, until one stops."""
+    await cluster.worker(jobs=4)
+    seen: list[tuple[int, int, int]] = []
+    one = await cluster.executor(1, on_resize=lambda *limits: seen.append(limits))
+    other = await cluster.executor(1)
+    one.connection.refresh()
+    await until(lambda: seen[-1] == (4, MEMORY, 2))
+    await other.close()
+    one.connection.refresh()
+    await until(lambda: seen[-1] == (4, MEMORY, 1))

@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 
-from engine.errors import CorruptInput
+from engine.errors import CorruptInput, TimedOut
+from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import Tenant
+from web.services.fair_queue import QueuedJob, Standing, Tenant
+from web.services.job_costs import START, JobCost, planned_seconds
 from web.services.job_queue import SHORT_DEADLINE, JobQueue
-from web.services.job_records import FIRST_MEAN
+from web.services.job_records import PROVING_JOBS
 
 LONGEST_WAIT = 15  # seconds that a job may be expected to wait
 
@@ -23,20 +25,28 @@ def clock() -> Clock:
     return Clock()
 
 
+def cost(seconds: float = 1.0) -> JobCost:
+    """The cost of jobs that are expected to use this CPU time."""
+    return JobCost((seconds,), seconds)
+
+
 @asynccontextmanager
-async def held(job_queue: JobQueue, *tenants: str, limit: int = 2, max_wait: float = 30) -> AsyncIterator[None]:
+async def held(
+    job_queue: JobQueue, *tenants: str, limit: int = 2, max_wait: float = 30, seconds: float = 1.0
+) -> AsyncIterator[None]:
+    """Runs jobs that are expected to use this CPU time."""
     async with AsyncExitStack() as stack:
         for tenant in tenants:
-            job = stack.enter_context(job_queue.admit(Tenant(tenant, limit)))
+            job = stack.enter_context(job_queue.admit(Tenant(tenant, limit), cost(seconds)))
             await stack.enter_async_context(job_queue.acquire(job, max_wait=max_wait))
         yield
 
 
-async def waiting(job_queue: JobQueue, tenant: str) -> asyncio.Task[None]:
+async def waiting(job_queue: JobQueue, tenant: str, seconds: float = 1.0) -> asyncio.Task[None]:
     """A queued job that ends as soon as it starts."""
 
     async def work() -> None:
-        async with held(job_queue, tenant):
+        async with held(job_queue, tenant, seconds=seconds):
             pass
 
     task = asyncio.create_task(work())
@@ -45,13 +55,15 @@ async def waiting(job_queue: JobQueue, tenant: str) -> asyncio.Task[None]:
     return task
 
 
-async def succeed(job_queue: JobQueue, clock: Clock, seconds: float, *tenants: str) -> None:
-    """Runs jobs that each take `seconds`."""
+async def succeed(
+    job_queue: JobQueue, clock: Clock, seconds: float, *tenants: str, key: float = 1.0, stretch: float = 1.0
+) -> None:
+    """Runs jobs that each use `seconds` of CPU time, and are in their slot `stretch` times as long."""
     for tenant in tenants:
-        with job_queue.admit(Tenant(tenant, 2)) as job:
+        with job_queue.admit(Tenant(tenant, 2), cost(key)) as job:
             async with job_queue.acquire(job):
-                clock.now += seconds
-                job.seconds = seconds
+                clock.now += seconds * stretch
+                job.used = job.seconds = seconds
 
 
 def check(job_queue: JobQueue, tenant: str, limit: int = 2) -> None:
@@ -75,19 +87,19 @@ async def test_an_account_at_its_limit_does_not_block_others() -> None:
 
 
 async def test_check_raises_what_admit_would_and_queues_nothing(clock: Clock) -> None:
+    """It takes a job to be as the latest ones of its tenant."""
     job_queue = JobQueue(1, clock=clock)
-    await succeed(job_queue, clock, 30, *"aaaa")
+    await succeed(job_queue, clock, 8, *"b" * 20)
     async with held(job_queue, "a"):
-        for _ in range(10):
-            check(job_queue, "b")
-        first = await waiting(job_queue, "b")
+        tasks = [await waiting(job_queue, "b", seconds=8) for _ in range(2)]
         with pytest.raises(RateLimited) as refused:
             check(job_queue, "b")
-        assert refused.value.reason == "queue_full"
+        assert (refused.value.reason, refused.value.retry_after) == ("queue_full", 16)
         with pytest.raises(RateLimited):
-            await held(job_queue, "c").__aenter__()
-        assert job_queue.waiting == 1
-    await first
+            await held(job_queue, "b", seconds=8).__aenter__()
+        check(job_queue, "a")
+        assert job_queue.waiting == 2
+    await asyncio.gather(*tasks)
     assert is_empty(job_queue)
     assert job_queue.refused == {"full": 2}
     job_queue.close()
@@ -95,11 +107,53 @@ async def test_check_raises_what_admit_would_and_queues_nothing(clock: Clock) ->
         check(job_queue, "b")
 
 
+async def test_waits_are_expected_by_cpu_time_and_how_long_it_takes(clock: Clock) -> None:
+    """Eight documents of one second wait for four seconds, on a machine that is busy with others for more."""
+    job_queue = JobQueue(2, clock=clock)
+    async with held(job_queue, "a", "b"):
+        tasks = [await waiting(job_queue, "c") for _ in range(16)]
+        check(job_queue, "d")
+    await asyncio.gather(*tasks)
+    await succeed(job_queue, clock, 1, *"c" * 50, stretch=4)
+    async with held(job_queue, "c", "c"):
+        tasks = [await waiting(job_queue, "c") for _ in range(8)]
+        with pytest.raises(RateLimited):
+            check(job_queue, "c")
+    await asyncio.gather(*tasks)
+
+
+async def test_many_short_jobs_are_not_refused(clock: Clock) -> None:
+    job_queue = JobQueue(2, clock=clock)
+    async with held(job_queue, "a", "a", seconds=START):
+        tasks = [await waiting(job_queue, "a", seconds=START) for _ in range(1000)]
+    await asyncio.gather(*tasks)
+
+
+async def test_a_job_that_others_like_it_took_long_for_is_long(clock: Clock) -> None:
+    job_queue = JobQueue(1, clock=clock)
+    async with held(job_queue, "a"), held(job_queue, "b", seconds=0.1):
+        assert job_queue.running == 2
+    await succeed(job_queue, clock, 9, *"b" * 20, key=0.1)
+    async with held(job_queue, "a"):
+        late = await waiting(job_queue, "b", seconds=0.1)
+        assert job_queue.waiting == 1
+    await late
+
+
+async def test_a_short_job_that_does_not_end_frees_its_slot() -> None:
+    job_queue = JobQueue(1)
+    async with held(job_queue, "a", seconds=0.1):
+        other = await waiting(job_queue, "b", seconds=0.1)
+        async with asyncio.timeout(20):
+            await other
+        assert (job_queue.running, job_queue.waiting) == (1, 0)
+
+
 async def test_an_admitted_job_is_queued_though_the_queue_is_full_by_now(clock: Clock) -> None:
     job_queue = JobQueue(1, clock=clock)
-    await succeed(job_queue, clock, 30, *"aaaa")
+    await succeed(job_queue, clock, 30, *"bbbb")
     async with held(job_queue, "a"):
-        with job_queue.admit(Tenant("c", 2)) as job:
+        with job_queue.admit(Tenant("c", 2), cost(30)) as job:
             with pytest.raises(RateLimited):
                 check(job_queue, "b")
             acquiring = asyncio.create_task(job_queue.acquire(job).__aenter__())
@@ -108,56 +162,14 @@ async def test_an_admitted_job_is_queued_though_the_queue_is_full_by_now(clock: 
     await acquiring
 
 
-async def test_many_short_jobs_are_not_refused(clock: Clock) -> None:
-    job_queue = JobQueue(2, clock=clock)
-    await succeed(job_queue, clock, 0.02, *"a" * 20)
-    async with held(job_queue, "a", "a"):
-        tasks = [await waiting(job_queue, "a") for _ in range(1000)]
-    await asyncio.gather(*tasks)
-
-
-async def test_jobs_of_one_tenant_are_refused_by_their_own_durations(clock: Clock) -> None:
-    job_queue = JobQueue(2, clock=clock)
-    await succeed(job_queue, clock, 0.01, *"a" * 20)
-    await succeed(job_queue, clock, 12, *"b" * 20)
-    async with held(job_queue, "a", "b"):
-        tasks = [await waiting(job_queue, "a") for _ in range(100)]
-        tasks.append(await waiting(job_queue, "b"))
-        with pytest.raises(RateLimited):
-            check(job_queue, "b")
-        check(job_queue, "a")
-    await asyncio.gather(*tasks)
-
-
-async def test_jobs_are_refused_before_one_has_ended() -> None:
-    job_queue, most = JobQueue(1), round(LONGEST_WAIT / FIRST_MEAN)
-    async with held(job_queue, "a"):
-        tasks = [await waiting(job_queue, "a") for _ in range(most)]
-        with pytest.raises(RateLimited) as refused:
-            check(job_queue, "a")
-        assert refused.value.retry_after == LONGEST_WAIT + 1
-    await asyncio.gather(*tasks)
-
-
 async def test_a_long_batch_does_not_delay_another_tenant() -> None:
     job_queue = JobQueue(1)
     async with held(job_queue, "a"):
-        batch = [await waiting(job_queue, "a") for _ in range(50)]
+        batch = [await waiting(job_queue, "a", seconds=0.26) for _ in range(50)]
         single = await waiting(job_queue, "b")
     await single
     assert sum(task.done() for task in batch) <= 2
     await asyncio.gather(*batch)
-
-
-async def test_a_job_with_a_long_expected_wait_is_refused_with_a_retry_delay(clock: Clock) -> None:
-    job_queue = JobQueue(1, clock=clock)
-    await succeed(job_queue, clock, 10, *"b" * 50)
-    async with held(job_queue, "a"):
-        first = await waiting(job_queue, "b")
-        with pytest.raises(RateLimited) as refused:
-            check(job_queue, "b")
-    assert refused.value.retry_after == 20
-    await first
 
 
 async def test_a_cancelled_job_leaves_the_queue_at_once() -> None:
@@ -205,7 +217,7 @@ async def test_no_start_is_lost_under_random_arrivals_and_cancellations(seed: in
 
     async def work(tenant: str, needs: int, steps: int) -> None:
         nonlocal memory
-        with job_queue.admit(Tenant(tenant, 2)) as job:
+        with job_queue.admit(Tenant(tenant, 2), cost()) as job:
             async with job_queue.acquire(job, needs, max_wait):
                 memory += needs
                 assert job_queue.running <= 2
@@ -233,9 +245,11 @@ async def test_admitted_jobs_count_before_they_start(clock: Clock) -> None:
     job_queue = JobQueue(1, clock=clock)
     await succeed(job_queue, clock, 10, *"a" * 50)
     with ExitStack() as stack:
-        first, *_ = [stack.enter_context(job_queue.admit(Tenant("a", 8))) for _ in range(2)]  # one can start at once
+        first, *_ = [
+            stack.enter_context(job_queue.admit(Tenant("a", 8), cost(10))) for _ in range(2)
+        ]  # one can start at once
         with pytest.raises(RateLimited):
-            stack.enter_context(job_queue.admit(Tenant("a", 8)))
+            stack.enter_context(job_queue.admit(Tenant("a", 8), cost(10)))
         async with asyncio.timeout(5), job_queue.acquire(first):
             assert (job_queue.running, job_queue.waiting) == (1, 1)
     assert is_empty(job_queue)
@@ -248,7 +262,7 @@ async def test_a_queue_of_jobs_that_do_not_become_ready_is_not_full(clock: Clock
     await succeed(job_queue, clock, 10, *"a" * 50)
     with ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(job_queue.admit(Tenant("a", 8)))
+            stack.enter_context(job_queue.admit(Tenant("a", 8), cost(10)))
         with pytest.raises(RateLimited):
             check(job_queue, "a", 8)
         clock.now += 1.1
@@ -260,12 +274,12 @@ async def test_failures_after_a_long_time_restrict_a_tenant() -> None:
     """Its jobs then share one slot of three with those of other restricted tenants, and have a short deadline."""
     job_queue, registry = JobQueue(3), load_registry()
     plan = registry.plan([registry.formats["jpeg"]], "png")
-    assert job_queue.deadline(Tenant("a", 2), plan, 1) == 55
+    assert cpu_limit(job_queue, Tenant("a", 2), plan) == 110
     for _ in range(3):
         await fail(job_queue, "a", 6)
         await fail(job_queue, "b", 6)
         await fail(job_queue, "c", None)
-    assert job_queue.deadline(Tenant("a", 2), plan, 1) == SHORT_DEADLINE
+    assert cpu_limit(job_queue, Tenant("a", 2), plan) == SHORT_DEADLINE + planned_seconds(plan, 1)
     async with held(job_queue, "a"):
         second, other = await waiting(job_queue, "a"), await waiting(job_queue, "b")
         async with held(job_queue, "c", "c"):
@@ -287,7 +301,34 @@ async def fail(job_queue: JobQueue, tenant: str, seconds: float | None) -> None:
         await work()
 
 
+def cpu_limit(job_queue: JobQueue, tenant: Tenant, plan: Plan, seconds: float | None = None) -> float:
+    return job_queue.limits(QueuedJob(tenant, 0, 0), [plan], 1, seconds).cpu
+
+
 def test_new_tenants_have_a_short_deadline() -> None:
-    registry = load_registry()
-    plan = registry.plan([registry.formats["jpeg"]], "png")
-    assert JobQueue(2).deadline(Tenant("a", 2, is_new=True), plan, 1) == SHORT_DEADLINE
+    """In requests and in jobs, and beside what a plan needs."""
+    registry, new = load_registry(), Tenant("a", 2, is_new=True)
+    picture = registry.plan([registry.formats["jpeg"]], "png")
+    document = registry.plan([registry.formats["docx"]], "pdf")
+    for seconds in (None, 900.0):
+        assert cpu_limit(JobQueue(2), new, picture, seconds) == pytest.approx(SHORT_DEADLINE, abs=0.1)
+        assert cpu_limit(JobQueue(2), new, document, seconds) >= SHORT_DEADLINE + 3
+    assert cpu_limit(JobQueue(2), Tenant("a", 2), picture, 900) == 1800
+
+
+async def test_jobs_in_the_background_count_as_requests_do(clock: Clock) -> None:
+    job_queue, tenant = JobQueue(4, clock=clock), Tenant("a", 2)
+    for _ in range(PROVING_JOBS):
+        with job_queue.admit_background(tenant) as job:
+            async with job_queue.acquire(job):
+                job.used = job.seconds = 0.1
+    assert job_queue.standing(tenant) is Standing.PROVEN
+    for _ in range(3):
+        abandoned = asyncio.CancelledError()
+        abandoned.__cause__ = TimedOut("late")
+        abandoned.__cause__.seconds = 6
+        with pytest.raises(asyncio.CancelledError), job_queue.admit_background(tenant) as job:
+            async with job_queue.acquire(job):
+                raise abandoned
+        assert job.used == 6
+    assert job_queue.standing(tenant) is Standing.RESTRICTED

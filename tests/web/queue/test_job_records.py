@@ -45,7 +45,7 @@ def overrun(records: JobRecords, tenant: Tenant, times: int = 1) -> None:
 
 def succeed(records: JobRecords, tenant: Tenant, times: int = PROVING_JOBS, seconds: float = 1.0) -> None:
     for _ in range(times):
-        records.record_success(tenant, seconds, slot_seconds=seconds)
+        records.record_success(tenant, seconds)
 
 
 @pytest.mark.parametrize(
@@ -152,16 +152,17 @@ def test_the_expected_time_is_that_of_the_latest_jobs(records: JobRecords) -> No
     assert records.expected_seconds(A) == FIRST_MEAN
     succeed(records, A, 50, 4)
     assert records.expected_seconds(A) == pytest.approx(4, rel=0.01)
-    assert records.expected_seconds(B) == pytest.approx(4, rel=0.01)  # as the jobs of others
-    succeed(records, B, 50, 1)
-    assert records.expected_seconds(A) == pytest.approx(4, rel=0.01)
+    assert records.expected_seconds(B) == FIRST_MEAN
 
 
-def test_waits_are_expected_by_slots_and_records_by_processes(records: JobRecords) -> None:
-    for _ in range(50):
-        records.record_success(A, 1.0, slot_seconds=SHORT_JOB + 3)
-    assert records.expected_seconds(A) == pytest.approx(SHORT_JOB + 3, rel=0.01)
-    assert records.standing(A) is PROVEN
+@pytest.mark.parametrize("standing", Standing)
+def test_a_standing_is_restored_unless_there_is_a_record(records: JobRecords, clock: Clock, standing: Standing) -> None:
+    succeed(records, B, 1)
+    for tenant in (A, B):
+        records.restore(tenant, standing)
+    assert (records.standing(A), records.standing(B)) == (standing, UNPROVEN)
+    clock.now += 601
+    assert records.standing(A) is max(standing, UNPROVEN)
 
 
 def test_a_restriction_is_logged_once(records: JobRecords, caplog: pytest.LogCaptureFixture) -> None:

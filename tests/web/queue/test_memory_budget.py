@@ -9,7 +9,7 @@ from engine import OptionValues
 from engine.executor import JobLimits
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
-from web.services.job_queue import deadline_seconds, estimate_memory
+from web.services.job_costs import START_OF_PROGRAM, JobCost, JobCosts, cpu_limit, estimate_memory, is_short
 from web.services.machine import job_memory
 
 REGISTRY = load_registry()
@@ -32,11 +32,37 @@ def test_estimates_grow_with_file_size_and_depend_on_the_formats() -> None:
 
 def test_deadlines_of_drawings_and_programs_grow_with_their_size() -> None:
     def seconds(source: str, size: int) -> float:
-        return deadline_seconds(REGISTRY.plan([REGISTRY.formats[source]], "png"), size)
+        return cpu_limit(REGISTRY.plan([REGISTRY.formats[source]], "png"), size)
 
-    assert [seconds("jpeg", size) for size in (1, 10 * MIB)] == [55, 55]
+    assert [seconds("jpeg", size) for size in (1, 10 * MIB)] == [110, 110]
     for source in ("svg", "eps", "pdf"):
-        assert [seconds(source, size) for size in (0, 400_000, 10 * MIB)] == [25, 35, 55]
+        assert [seconds(source, size) for size in (0, 400_000, 10 * MIB)] == [25, 35, 110]
+
+
+def cost(source: str, target: str, size: int) -> JobCost:
+    return JobCost.of([REGISTRY.plan([REGISTRY.formats[source]], target)], size)
+
+
+def test_the_expected_time_is_that_of_the_plan_at_first() -> None:
+    costs = JobCosts()
+    assert is_short(costs.expected_seconds(cost("png", "jpeg", 4000)))
+    assert not is_short(costs.expected_seconds(cost("jpeg", "avif", 5 * MIB)))
+    assert cost("docx", "pdf", 4000).planned > START_OF_PROGRAM > cost("jpeg", "avif", 4000).planned
+
+
+def test_the_expected_time_is_that_of_the_latest_jobs() -> None:
+    costs, tiny, other = JobCosts(), cost("png", "jpeg", 4000), cost("png", "webp", 4000)
+    costs.record(tiny, 100.0, complete=False)  # one that takes long is no reason to expect it of others
+    assert is_short(costs.expected_seconds(tiny))
+    for _ in range(20):
+        costs.record(tiny, 2.0, complete=True)
+    assert 1 < costs.expected_seconds(tiny) <= 2
+    assert costs.expected_seconds(other) == other.planned
+    costs.record(tiny, 0.0, complete=False)  # that it failed soon says nothing
+    assert costs.expected_seconds(tiny) > 1
+    for _ in range(20):
+        costs.record(tiny, 0.01, complete=True)
+    assert is_short(costs.expected_seconds(tiny))
 
 
 def test_estimates_stay_below_the_limit_of_a_job() -> None:

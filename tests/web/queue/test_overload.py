@@ -12,7 +12,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.services import job_records
+from web.services import job_costs, job_records
 from web.services.job_queue import MAX_EXPECTED_WAIT
 
 MIB = 1 << 20
@@ -26,7 +26,8 @@ _CONNECTIONS = 64  # one address may have no more
 def small_queue() -> Iterator[None]:
     """Before a job has ended, servers expect each to take so long that they queue 50."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(job_records, "FIRST_MEAN", MAX_EXPECTED_WAIT / (_MOST - 1))
+        for module, name in ((job_costs, "START"), (job_records, "FIRST_MEAN")):
+            monkeypatch.setattr(module, name, MAX_EXPECTED_WAIT / (_MOST - 1))
         yield
 
 

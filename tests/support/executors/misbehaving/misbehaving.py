@@ -51,6 +51,8 @@ def decode(data: bytes) -> Raster:
     elif deed == "spin":
         while True:
             pass
+    elif deed in ("compute", "compute_in_child"):
+        _compute(float(argument), in_child=deed == "compute_in_child")
     elif deed == "warn":
         warn(FidelityWarning("long", "x" * int(argument)), stacklevel=1)
     elif deed == "overwork":
@@ -69,6 +71,19 @@ def decode(data: bytes) -> Raster:
     elif deed in ("eat", "tidy_up", "child"):
         {"eat": _eat, "tidy_up": _tidy_up, "child": _leave_child}[deed]()
     return Raster([Frame(Image.new("RGB", (8, 8), "red"))])
+
+
+def _compute(seconds: float, *, in_child: bool) -> None:
+    """Uses as many seconds of CPU time."""
+    child = os.fork() if in_child else 0
+    if child:
+        os.waitpid(child, 0)
+        return
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+    if in_child:
+        os._exit(0)
 
 
 def _leave_child() -> None:
