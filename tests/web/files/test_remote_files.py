@@ -135,6 +135,9 @@ def test_the_name_is_that_of_the_server(server: Running, place: Receiver) -> Non
         'attachment; filename="../../etc/c.jpg"': "c.jpg",
         "attachment": "a.jpg",
         'attachment; filename=""': "a.jpg",
+        "attachment; filename*=undefined''x": "a.jpg",
+        "attachment; filename*=iso-8859-1'de'gr%F6%DFe.jpg": "größe.jpg",
+        f'attachment; filename="{";" * 5000}"': "a.jpg",
         "": "a.jpg",
     }
     for header, name in names.items():
