@@ -4,7 +4,6 @@ Run as a program, with the arguments of `convertd`.
 """
 
 import ctypes
-import faulthandler
 import os
 import re
 import resource
@@ -13,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -22,8 +22,8 @@ from web.cli import main
 
 
 def _raise(number: signal.Signals) -> None:
-    faulthandler.disable()
-    signal.signal(number, signal.SIG_DFL)
+    with suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
