@@ -1,6 +1,7 @@
 """Options and fixtures of all tests."""
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -161,6 +162,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("file systems cannot be mounted here")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def outages(caplog: pytest.LogCaptureFixture) -> Callable[[], int]:
+    """Counts the warnings of an outage, which the log limits. There are no others."""
+
+    def counted() -> int:
+        warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert all(getattr(record, "outage", False) for record in warnings), warnings
+        return len(warnings)
+
+    return counted
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

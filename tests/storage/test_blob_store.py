@@ -264,7 +264,9 @@ async def test_files_of_another_file_system_are_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["kill", "stall"])
-async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+async def test_an_unavailable_store_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outages: Callable[[], int], end: str
+) -> None:
     with S3Server() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
@@ -277,9 +279,10 @@ async def test_an_unavailable_store_times_out(tmp_path: Path, monkeypatch: pytes
             with pytest.raises(StoreUnavailable):
                 await read(blobs, "blob_1", 0, 5)
             assert not await blobs.ready()
+    assert outages() >= 2
 
 
-async def test_an_unusable_folder_is_unavailable(tmp_path: Path) -> None:
+async def test_an_unusable_folder_is_unavailable(tmp_path: Path, outages: Callable[[], int]) -> None:
     blobs = FolderBlobStore(tmp_path / "blobs")
     (tmp_path / "blobs").rmdir()
     with pytest.raises(StoreUnavailable):
@@ -291,6 +294,7 @@ async def test_an_unusable_folder_is_unavailable(tmp_path: Path) -> None:
         await blobs.delete(["blob_1"])
     with pytest.raises(StoreUnavailable):
         await listed(blobs)
+    assert outages() == 4
 
 
 @pytest.mark.parametrize("durable", [True, False])

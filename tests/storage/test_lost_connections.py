@@ -92,7 +92,9 @@ def test_a_transaction_is_not_retried_after_a_lost_commit(postgres: str, databas
     assert (len(runs), balance_of(database, account.id)) == (1, 0)
 
 
-def test_an_unreachable_database_is_busy(postgres: str, database: Database, url: str) -> None:
+def test_an_unreachable_database_is_busy(
+    postgres: str, database: Database, url: str, outages: Callable[[], int]
+) -> None:
     account = open_account(database, 3)
     runs = []
 
@@ -106,6 +108,7 @@ def test_an_unreachable_database_is_busy(postgres: str, database: Database, url:
         database.run_blocking(shut_out)
     with pytest.raises(DatabaseBusy):
         balance_of(database, account.id)
+    assert outages() >= 2
     _let_in(postgres, url, "true")
     assert (len(runs), balance_of(database, account.id)) == (1, 3)
 

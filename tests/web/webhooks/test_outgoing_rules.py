@@ -2,7 +2,7 @@
 
 import ssl
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ async def test_addresses_of_this_machine_are_not_reached() -> None:
 )
 async def test_ports_that_the_operator_names_are_reached(url: str, port: int) -> None:
     Outgoing(AddressRules(ports=(port,))).check_url(url)
+    with pytest.raises(OutgoingError):
+        Outgoing(AddressRules(ports=(1, 2))).check_url(url)
     resolve = names(name_example="93.184.215.14")
     for allowed in ((), LOOPBACK.allowed):  # names may lead to allowed networks, so that their port is checked later
         assert await refusal(Outgoing(AddressRules(allowed, ports=(1, 2)), resolve), url) == "forbidden_port"
@@ -100,11 +102,13 @@ async def test_addresses_are_checked_before_a_proxy_is_asked(receiver: Receiver,
     assert {request.path for request in proxy.requests} == {*proxy.tunnels}
 
 
-async def test_what_a_proxy_refuses(proxy: Receiver) -> None:
+async def test_what_a_proxy_refuses(proxy: Receiver, outages: Callable[[], int]) -> None:
     outgoing, url = Outgoing(proxy=proxy.url), "http://name.example/"
     for status, reason in ((403, "forbidden_address"), (407, "forbidden_address"), (502, "unreachable")):
         proxy.respond = reply(status, b"content")
         assert await refusal(outgoing, url) == reason
+    assert await refusal(Outgoing(proxy="http://127.0.0.1:1"), url) == "unreachable"
+    assert outages() == 3  # the operator sees a wrong password, and a proxy that is gone
     proxy.respond = proxy.hang
     with pytest.raises(OutgoingError) as error:
         await get(outgoing, url, seconds=0.05)
