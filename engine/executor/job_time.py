@@ -85,12 +85,10 @@ class JobTime:
                 finally:
                     self._stop()
         except TimeoutError:
-            limits = self._limits
-            if self.of_process >= limits.cpu:
-                message, details = f"used more than {limits.cpu:g} s of CPU time", {"max_cpu_seconds": limits.cpu}
-            else:
-                message, details = f"took longer than {limits.seconds:g} s", {"max_seconds": limits.seconds}
-            raise TimedOut(f"The conversion {message}.", details=details) from None
+            limits, of_cpu = self._limits, self.of_process >= self._limits.cpu
+            seconds = limits.cpu if of_cpu else limits.seconds
+            message = f"The conversion took longer than {seconds:g} s{' of CPU time' if of_cpu else ''}."
+            raise TimedOut(message, details={"max_seconds": seconds}) from None
 
     def _count(self, deadline: asyncio.Timeout) -> None:
         """Counts up to now, and later again, or expires the deadline."""

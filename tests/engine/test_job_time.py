@@ -54,8 +54,8 @@ async def test_a_stop_does_not_reach_the_limit() -> None:
     ("limits", "cpu", "details"),
     [
         (JobLimits(seconds=0.1), 3.0, {"max_seconds": 0.1}),
-        (JobLimits(cpu=0.01), 3.0, {"max_cpu_seconds": 0.01}),  # it does not compute, but occupies a slot
-        (JobLimits(cpu=1.5), 4.5, {"max_cpu_seconds": 1.5}),
+        (JobLimits(cpu=0.01), 3.0, {"max_seconds": 0.01}),  # it does not compute, but occupies a slot
+        (JobLimits(cpu=1.5), 4.5, {"max_seconds": 1.5}),
     ],
 )
 async def test_a_limit_ends_the_block(limits: JobLimits, cpu: float, details: dict[str, float]) -> None:

@@ -12,6 +12,7 @@ from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests.http_requests import upload_request
 from tests.support.requests.jobs import Site
 from tests.support.servers.in_process import Servers, eventually
+from web.services import job_costs
 
 _LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
@@ -47,6 +48,14 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers do not look for themselves."""
     for module in ("job_runner", "job_changes"):
         monkeypatch.setattr(f"web.services.{module}.INTERVAL", 3600.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_jobs() -> Iterator[None]:
+    """All conversions are expected to take long: they have no other slots than jobs."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(job_costs, "START", 100.0)
+        yield
 
 
 def run_elsewhere(first: Site, second: Site) -> None:
