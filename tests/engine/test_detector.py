@@ -101,6 +101,7 @@ async def test_a_detection_that_fails_three_times_is_switched_off(
         assert (await _identified(tested, sample("tiff"))).name == "tiff"
 
     assert tested.switched_off == {deed: "hinderance"}
+    assert ("more than 0.1 s of CPU time" in caplog.text) == (deed == "loop")
     with _opened(deed.encode()) as file, pytest.raises(UnknownFormat):
         tested.compare(file, "a.bin")
     assert (await _identified(tested, deed.encode(), "a.csv")).name == "csv"
