@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from engine.detection import OpenFile, unrecognized
-from engine.errors import ConversionError, ExecutorUnavailable
+from engine.errors import ConversionError, ExecutorUnavailable, TimedOut
 from engine.executor import jobs
 from engine.executor.forkserver import WorkerProcess
 from engine.executor.jobs import Identification, JobLimits, Request
@@ -75,11 +75,10 @@ class Detector:
                     request = Request(_NO_ACCOUNT, _LIMITS, worker.final, task)
                     reply = await send_request(worker, request, [*sources, progress])
                     found, worker.succeeded = jobs.parse_identified(reply)
-        except ExecutorUnavailable:
-            self._record_last(progress, "it takes too long, or its process was killed")
-            raise
         except ConversionError as error:
             self._record_last(progress, str(error))
+            if isinstance(error, ExecutorUnavailable):
+                raise
             raise unrecognized() from error
         finally:
             os.close(progress)
@@ -98,7 +97,7 @@ class Detector:
 
 @asynccontextmanager
 async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
-    """Cancels the block if the process takes too long. Raises UnknownFormat for CPU time, ExecutorUnavailable else."""
+    """Cancels the block if the process takes too long. Raises TimedOut for CPU time, ExecutorUnavailable else."""
     loop = asyncio.get_running_loop()
     ends, most = loop.time() + SECONDS, _cpu_seconds(process) + CPU_SECONDS
 
@@ -115,7 +114,7 @@ async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         if loop.time() < ends:
-            raise unrecognized() from None
+            raise TimedOut(f"The detection takes more than {CPU_SECONDS} s of CPU time.") from None
         raise ExecutorUnavailable("The format of the file was not found in time.") from None
     finally:
         timers[-1].cancel()

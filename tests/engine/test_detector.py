@@ -104,6 +104,7 @@ async def test_a_detection_that_fails_three_times_is_switched_off(
 
     assert registry.switched_off == {deed}
     assert [plugin.name for plugin in registry.plugins if plugin.error] == ["hinderance"]
+    assert ("more than 0.1 s of CPU time" in caplog.text) == (deed == "loop")
     with _opened(deed.encode()) as file, pytest.raises(UnknownFormat):
         tested.compare(file, "a.bin")
     assert (await _identified(tested, deed.encode(), "a.csv")).name == "csv"

@@ -1,10 +1,11 @@
-"""Accounts whose conversions never end, crowds of tiny ones, and workers that stand still, beside other accounts."""
+"""Work that takes long or never ends, crowds of tiny conversions, and workers that stand still, beside others."""
 
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.long
 _ENDLESS = eps("{} loop")
 _ATTACKERS = 5
 _PROVEN_LIMIT, _NEWCOMER_LIMIT = 5.0, 10.0  # seconds that a request may wait and run
+_PROVEN_JOB_LIMIT, _NEW_JOB_LIMIT = 10.0, 60.0  # the same for a job
+_TINY_MEDIAN, _TINY_TAIL, _LONG_SHARE = 0.06, 0.4, 0.8  # seconds, and of the photos beside tiny conversions
+_TINY_PAUSE, _WAIT = 0.2, 8.0  # seconds
 _PAUSE = 0.5  # seconds between requests of an account
 _CROWD = 200
 _TRIAL_ADDRESS = "192.0.2.1"
@@ -98,6 +102,105 @@ async def _attack(client: httpx.AsyncClient, keys: Iterable[str], seconds: float
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds / _ATTACKERS):
                 await asyncio.gather(endless(), endless())
+
+
+@pytest.mark.parametrize(("attackers", "jobs", "address"), [(5, 4, None), (33, 60, "192.0.2.1")])
+def test_endless_jobs_of_fresh_accounts(tmp_path: Path, attackers: int, jobs: int, address: str | None) -> None:
+    """Beside them, the job of a proven account takes at most 10 s, and that of a new one of another address 60 s."""
+    url = sqlite_url(tmp_path)
+    (known,) = create_accounts(url, 1)
+    bad = create_accounts(url, attackers, paid=False, address=address)
+    new = create_accounts(url, 3, paid=False, address="192.0.2.2")
+    with ConvertdServer(tmp_path) as server:
+        answers = asyncio.run(_beside_jobs(server, bad * jobs, known, new))
+    print(f"\n{[round(answer.seconds, 1) for answer in answers]} s")
+    assert {answer.status for answer in answers} == {200}
+    proven, *others = answers
+    assert proven.seconds <= _PROVEN_JOB_LIMIT
+    assert max(answer.seconds for answer in others) <= _NEW_JOB_LIMIT
+
+
+async def _beside_jobs(server: ConvertdServer, bad: list[str], known: str, new: list[str]) -> list[Answer]:
+    """Submits a job for each key of `bad`. Returns how long jobs of the known account and of new ones take then."""
+    async with http.AsyncClient(base_url=server.api, timeout=_TIMEOUT) as client:
+        for _ in range(PROVING_JOBS):
+            assert (await _convert(client, known, sample("png"))).status == httpx.codes.OK
+        for key in bad:
+            await _submit(client, key, _ENDLESS)
+        await asyncio.sleep(_WAIT)
+        return [await _run_job(client, key) for key in (known, *new)]
+
+
+async def _submit(client: httpx.AsyncClient, key: str, content: bytes) -> str:
+    form: dict[str, Any] = {"files": {"file": content}, "data": {"output_format": "jpeg"}}
+    headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
+    response = await client.post("/convert", headers=headers, **form)
+    return str(response.json()["data"]["job_id"])
+
+
+async def _run_job(client: httpx.AsyncClient, key: str) -> Answer:
+    started = monotonic()
+    job = await _submit(client, key, sample("png"))
+    while True:
+        headers = {"Authorization": f"Bearer {key}", "Prefer": "wait=30"}
+        response = await client.get(f"/jobs/{job}", headers=headers)
+        if (status := response.json()["data"]["status"]) not in ("queued", "processing"):
+            return Answer(200 if status == "completed" else 500, monotonic() - started)
+
+
+@pytest.mark.parametrize(("target", "size"), [("avif", (4000, 3000)), ("webp", (4000, 3000))])
+def test_tiny_conversions_beside_long_ones(tmp_path: Path, seconds: float, target: str, size: tuple[int, int]) -> None:
+    """Four accounts send two photos each, again and again: tiny conversions of another one do not wait for them."""
+    url = sqlite_url(tmp_path)
+    *busy, key = create_accounts(url, 5)
+    with ConvertdServer(tmp_path) as server:
+        alone, beside, long = asyncio.run(_beside_photos(server, busy, key, picture(size), target, seconds))
+    times = sorted(answer.seconds for answer in beside)
+    tail = times[round(len(times) * 0.99) - 1]
+    print(
+        f"\n{len(times)} tiny ones, p50 {median(times) * 1000:.0f} ms, p99 {tail * 1000:.0f} ms, {alone}, {long} long"
+    )
+    assert {answer.status for answer in beside} == {200}
+    assert median(times) <= _TINY_MEDIAN
+    assert tail <= _TINY_TAIL
+    assert long[1] >= long[0] * _LONG_SHARE
+
+
+async def _beside_photos(
+    server: ConvertdServer, busy: Iterable[str], key: str, photo: bytes, target: str, seconds: float
+) -> tuple[int, list[Answer], tuple[int, int]]:
+    """Returns the number of tiny conversions alone, the answers to them beside photos, and the photos without and with.
+
+    The photos come as fast as they are converted.
+    """
+    tiny, done = picture((64, 64)), 0
+
+    async with http.AsyncClient(base_url=server.api, timeout=_TIMEOUT) as client:
+
+        async def photos(own: str) -> None:
+            nonlocal done
+            while True:
+                done += (await _convert(client, own, photo, target)).status == httpx.codes.OK
+
+        async def tiny_ones(limit: float) -> list[Answer]:
+            answers, end = [], monotonic() + limit
+            while monotonic() < end:
+                answers.append(await _convert(client, key, tiny))
+                await asyncio.sleep(_TINY_PAUSE)
+            return answers
+
+        alone = len(await tiny_ones(5))
+        tasks = [asyncio.create_task(photos(own)) for own in busy for _ in range(2)]
+        await asyncio.sleep(_WAIT)
+        done = 0
+        await asyncio.sleep(seconds / 2)
+        without, done = done, 0
+        beside = await tiny_ones(seconds / 2)
+        counts = without, done
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return alone, beside, counts
 
 
 def test_endless_trials_of_an_address(tmp_path: Path) -> None:

@@ -114,8 +114,9 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
     return (
         ("pixels of a picture", f"{MAX_PIXELS:,}"),
         ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
-        ("duration of a conversion", f"{job.seconds:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
-        ("duration of the first conversions", f"{SHORT_DEADLINE:g} s, until {PROVING_JOBS} have succeeded"),
+        ("duration of a conversion", f"{job.seconds:g} s"),
+        ("CPU time of a conversion", f"{job.cpu:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
+        ("CPU time of the first ones", f"{SHORT_DEADLINE:g} s, and more for documents, until {PROVING_JOBS} succeed"),
         ("memory of a conversion", f"{job.memory >> 30} GB"),
         ("size of a result", f"{job.output // MIB} MB"),
         ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),

@@ -135,14 +135,15 @@ def _opened(url: str) -> Iterator[Database]:
         database.close()
 
 
-def create_accounts(url: str, number: int, *, paid: bool = True) -> list[str]:
-    """Creates accounts in this database. Returns their API keys."""
+def create_accounts(url: str, number: int, *, paid: bool = True, address: str | None = None) -> list[str]:
+    """Creates accounts in this database, registered from the address. Returns their API keys."""
     with _opened(url) as database:
-        return [database.run_blocking(_create_account, paid) for _ in range(number)]
+        return [database.run_blocking(_create_account, paid, address) for _ in range(number)]
 
 
-def _create_account(transaction: Transaction, paid: bool) -> str:
-    account = accounts.create(transaction, f"{new_id('load')}@example.com", "Long", free_credits=CREDITS - paid)
+def _create_account(transaction: Transaction, paid: bool, address: str | None) -> str:
+    email = f"{new_id('load')}@example.com"
+    account = accounts.create(transaction, email, "Long", free_credits=CREDITS - paid, address=address)
     if paid:
         ledger.credit(transaction, account.id, "purchase", 1, ref=account.id)
     return api_keys.issue(transaction, account.id, "Long").text

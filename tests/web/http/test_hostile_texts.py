@@ -65,22 +65,22 @@ def _refusing(read: Callable[[str], object]) -> Callable[[bytes], None]:
 
 def _hostile(
     names: Callable[[str], bool], starts: tuple[bytes, ...] = (b"",), step: int = 1
-) -> list[tuple[str, bytes, bytes]]:
-    """The readers, starts and pieces, of whose repetitions the time is not linear; of every `step` combinations one."""
+) -> tuple[str, bytes, bytes] | None:
+    """The first reader, start and piece, of whose repetitions the time is not linear; one of `step` is examined."""
     readers = {name: _refusing(read) for name, read in _readers() if names(name)}
     triples = [(name, start, piece) for name in sorted(readers) for start in starts for piece in SEPARATORS]
-    return [one for one in triples[::step] if not is_linear(readers[one[0]], *one[1:], size=_FIELD)]
+    return next((one for one in triples[::step] if not is_linear(readers[one[0]], *one[1:], size=_FIELD)), None)
 
 
 def test_fields_and_headers() -> None:
     texts = ("UrlsFields.urls", "formats", "Range", "parameters", "url", "filename*")
-    assert _hostile(lambda name: name in texts, (b"", b"x", b"bytes=", b"attachment;")) == []
-    assert _hostile(lambda name: name not in texts, step=7) == []
+    assert _hostile(lambda name: name in texts, (b"", b"x", b"bytes=", b"attachment;")) is None
+    assert _hostile(lambda name: name not in texts, step=7) is None
 
 
 @pytest.mark.long
 def test_fields_and_headers_with_many_starts() -> None:
-    assert _hostile(bool, (b"", b"x", *SEPARATORS)) == []
+    assert _hostile(bool, (b"", b"x", *SEPARATORS)) is None
 
 
 def _of_headers(servers: Servers, server: Running, names: tuple[str, ...], pieces: tuple[bytes, ...]) -> list[str]:
