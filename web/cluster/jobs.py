@@ -220,7 +220,7 @@ def _failure(error: BaseException) -> Reply:
         case ConversionError():
             return error_reply(error), b"", 0, ""
         case StorageError() | ApiError() | OSError():
-            log.warning("the files of a job cannot be read or written: %s", error, extra={"outage": True})
+            log.warning("the files of a job cannot be read or written: %s", error)
         case _:
             log.error("a job failed unexpectedly", exc_info=error)
             return error_reply(StepFailed("The worker of the cluster failed.")), b"", 0, ""

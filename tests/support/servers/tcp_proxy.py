@@ -79,6 +79,8 @@ def tcp_proxy(upstream: int) -> Iterator[TcpProxy]:
     thread = threading.Thread(target=proxy.run, args=(started,))
     thread.start()
     started.wait()
-    yield proxy
-    proxy.stop()
-    thread.join()
+    try:
+        yield proxy
+    finally:
+        proxy.stop()
+        thread.join()

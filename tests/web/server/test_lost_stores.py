@@ -31,7 +31,14 @@ def _balance(server: Running, key: str) -> int:
     return int(server.request("GET", "/account", key).json()["meta"]["credits_remaining"])
 
 
-def test_a_database_that_is_cut_off(servers: Servers, data_dir: Path, new_postgres_url: Callable[[], str]) -> None:
+def _outages(caplog: pytest.LogCaptureFixture) -> set[str]:
+    """The names of the logs with warnings that the log limits, because they are repeated every second."""
+    return {record.name for record in caplog.records if getattr(record, "outage", False)}
+
+
+def test_a_database_that_is_cut_off(
+    servers: Servers, data_dir: Path, new_postgres_url: Callable[[], str], caplog: pytest.LogCaptureFixture
+) -> None:
     parts = urlsplit(new_postgres_url())
     with tcp_proxy(parts.port or 0) as proxy:
         url = parts._replace(netloc=f"convertd@127.0.0.1:{proxy.port}").geturl()
@@ -54,6 +61,7 @@ def test_a_database_that_is_cut_off(servers: Servers, data_dir: Path, new_postgr
                 send = lambda request: server.request(request[0], request[1], key, **request[2])  # noqa: E731
                 for response in threads.map(send, requests):
                     _refused(response)
+            assert eventually(lambda: _outages(caplog) >= {"convertd.jobs", "convertd.webhooks"})
             proxy.reconnect()
             assert eventually(lambda: server.request("GET", "/account", key).is_success)
             assert _balance(server, key) == 5
