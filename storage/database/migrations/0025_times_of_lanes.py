@@ -10,6 +10,6 @@ STATEMENTS = (
 
 
 def up(_migrator: object, database: Database) -> None:
-    """Creates the columns. Lanes keep their order: `served` was the time of the latest start, and grows as before."""
+    """Creates the columns. Lanes keep their times, which come near to each other when they get new jobs."""
     for statement in STATEMENTS:
         database.execute_sql(statement)

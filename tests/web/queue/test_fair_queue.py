@@ -245,9 +245,10 @@ def test_a_short_job_that_takes_long_frees_its_slot_for_others() -> None:
     long, misjudged = add(queue, "a"), add(queue, "b", kind=Kind.SHORT)
     assert started(queue) == "ba"
     add(queue, "b", kind=Kind.SHORT)
+    assert queue.lengthen(misjudged)
+    assert started(queue) == ""
     add(queue, "c", kind=Kind.SHORT)
     add(queue, "d")
-    assert queue.lengthen(misjudged)
     assert started(queue) == "c"
     assert end(queue, long) == []
     assert names(end(queue, misjudged)) == "d"

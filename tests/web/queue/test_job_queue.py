@@ -12,7 +12,7 @@ from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import QueuedJob, Standing, Tenant
+from web.services.fair_queue import Kind, QueuedJob, Standing, Tenant
 from web.services.job_costs import START, JobCost, planned_seconds
 from web.services.job_queue import SHORT_DEADLINE, JobQueue
 from web.services.job_records import PROVING_JOBS
@@ -302,7 +302,8 @@ async def fail(job_queue: JobQueue, tenant: str, seconds: float | None) -> None:
 
 
 def cpu_limit(job_queue: JobQueue, tenant: Tenant, plan: Plan, seconds: float | None = None) -> float:
-    return job_queue.limits(QueuedJob(tenant, 0, 0), [plan], 1, seconds).cpu
+    kind = Kind.LONG if seconds is None else Kind.BACKGROUND
+    return job_queue.limits(QueuedJob(tenant, 0, 0, kind), [plan], 1, seconds).cpu
 
 
 def test_new_tenants_have_a_short_deadline() -> None:

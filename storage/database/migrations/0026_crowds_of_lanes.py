@@ -1,4 +1,4 @@
-"""An index for the lanes of a crowd."""
+"""An index for the lanes of the new accounts of an address."""
 
 from peewee import Database
 
