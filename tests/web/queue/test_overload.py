@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import TypeAlias
 
 import httpx
 import pytest
@@ -20,6 +21,7 @@ _MOST = 51  # conversions of one worker: one running, and 50 queued
 _LIMIT = 10_000  # requests a minute
 _MOMENT = 1.0  # seconds
 _CONNECTIONS = 64  # one address may have no more
+Crowded: TypeAlias = tuple[Running, ExitStack, EndlessExecutor]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,25 +34,23 @@ def small_queue() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def crowded(
-    servers: Servers, tmp_path_factory: pytest.TempPathFactory, small_queue: None
-) -> Iterator[tuple[Running, ExitStack]]:
+def crowded(servers: Servers, tmp_path_factory: pytest.TempPathFactory, small_queue: None) -> Iterator[Crowded]:
     """A server, and the connections of its queued requests."""
-    data = tmp_path_factory.mktemp("data")
+    data, executor = tmp_path_factory.mktemp("data"), EndlessExecutor()
     with (
-        servers.running(data, executor=EndlessExecutor(), workers=1, rate_limit_paid=_LIMIT) as server,
+        servers.running(data, executor=executor, workers=1, rate_limit_paid=_LIMIT) as server,
         ExitStack() as waiting,
     ):
-        yield server, waiting
+        yield server, waiting, executor
 
 
 @pytest.fixture
-def full(crowded: tuple[Running, ExitStack]) -> Running:
+def full(crowded: Crowded) -> Running:
     """A server with a full queue. It is filled again when queued requests have waited for too long."""
-    server, waiting = crowded
+    server, waiting, _ = crowded
     if not _one_more_is_refused(server, waiting):
         _empty(server, waiting)
-        _fill(server, waiting)
+        _fill(*crowded)
     return server
 
 
@@ -124,8 +124,8 @@ def test_a_disconnect_during_a_refusal_leaves_nothing_behind(full: Running) -> N
     assert eventually(lambda: len(full.work_files()) <= before)
 
 
-def test_requests_count_once_their_bodies_have_arrived(crowded: tuple[Running, ExitStack]) -> None:
-    server, waiting = crowded
+def test_requests_count_once_their_bodies_have_arrived(crowded: Crowded) -> None:
+    server, waiting, _ = crowded
     _empty(server, waiting)
     request_bytes = conversion_request(server.posting, form(FILE, TARGET))
     with ExitStack() as connections:
@@ -133,7 +133,7 @@ def test_requests_count_once_their_bodies_have_arrived(crowded: tuple[Running, E
         for connection in arriving:
             connection.sendall(request_bytes[:-10])
         assert eventually(lambda: len(server.work_files()) == _MOST)
-        _fill(server, waiting)
+        _fill(*crowded)
         arriving[0].sendall(request_bytes[-10:])
         problem(parsed(read_response(arriving[0])), 429, "rate_limit_exceeded", reason="queue_full")
 
@@ -143,10 +143,11 @@ def _empty(server: Running, waiting: ExitStack) -> None:
     assert eventually(lambda: not server.work_files())
 
 
-def _fill(server: Running, waiting: ExitStack) -> None:
-    """Sends as many conversions as the server accepts. They wait until the stack closes."""
+def _fill(server: Running, waiting: ExitStack, executor: EndlessExecutor) -> None:
+    """Sends as many conversions as the server accepts. They wait until the stack closes, once the first one runs."""
     for _ in range(_MOST):
         waiting.enter_context(server.connect()).sendall(conversion_request(server.posting, form(FILE, TARGET)))
+        assert eventually(lambda: executor.running == 1)
     assert eventually(lambda: _one_more_is_refused(server, waiting), 60)
 
 
