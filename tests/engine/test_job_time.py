@@ -68,7 +68,8 @@ async def test_a_limit_ends_the_block(limits: JobLimits, cpu: float, details: di
             await asyncio.Event().wait()
 
     with pytest.raises(TimedOut) as caught:
-        await run()
+        async with asyncio.timeout(20):
+            await run()
     assert caught.value.details == details
     assert job.of_process >= cpu - 3
 
