@@ -38,7 +38,10 @@ def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -
     media_type = f"application/vnd.oasis.opendocument.{kind}"
     names = " ".join(
         f'xmlns:{name}="{_ODF}:{urn}:1.0"'
-        for name, urn in (("office", "office"), ("text", "text"), ("script", "script"), ("table", "table"))
+        for name, urn in (
+            *((name, name) for name in ("office", "text", "script", "table", "style", "form", "presentation")),
+            *(("draw", "drawing"), ("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
+        )
     )
     listed = "".join(
         f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>'
@@ -47,7 +50,7 @@ def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -
     return zipped(
         {
             "mimetype": media_type,
-            "content.xml": f'<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" '
+            "content.xml": f'<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:xi="http://www.w3.org/2001/XInclude" '
             f'office:version="1.2">{body}</office:document-content>',
             "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{_ODF}:manifest:1.0" manifest:version="1.2">'
             f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{media_type}"/>{listed}'
