@@ -16,7 +16,7 @@ _FREE, _END = 0xFFFFFFFF, 0xFFFFFFFE
 _TABLE, _DIRECTORY = 0, 1  # sectors
 
 
-def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, bytes] | None = None) -> bytes:
+def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A document with one line of text in the font, and further parts."""
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     return zipped(
@@ -33,7 +33,7 @@ def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str,
     )
 
 
-def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -> bytes:
+def opendocument(kind: str, body: str, parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A file of OpenDocument with this body, and further parts."""
     media_type = f"application/vnd.oasis.opendocument.{kind}"
     names = " ".join(
@@ -50,7 +50,7 @@ def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -
     return zipped(
         {
             "mimetype": media_type,
-            "content.xml": f'<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" xmlns:xi="http://www.w3.org/2001/XInclude" '
+            "content.xml": f'<office:document-content {names} xmlns:xlink="http://www.w3.org/1999/xlink" '
             f'office:version="1.2">{body}</office:document-content>',
             "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{_ODF}:manifest:1.0" manifest:version="1.2">'
             f'<manifest:file-entry manifest:full-path="/" manifest:media-type="{media_type}"/>{listed}'
