@@ -135,7 +135,9 @@ def _mentions(data: bytes, text: str) -> bool:
     if not data.startswith(b"PK"):
         return text.encode() in data
     archive = open_checked(data)
-    parts = [archive.read(name).decode("utf-8", "ignore") for name in archive.namelist()]
+    parts = [
+        archive.read(name).decode("utf-8", "ignore") for name in archive.namelist() if name[-12:] != "manifest.xml"
+    ]
     nested = [b64decode(one).decode() for part in parts for one in re.findall(r"base64,([\w+/=]+)", part)]
     return any(text in part for part in parts + nested)
 

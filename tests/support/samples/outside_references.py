@@ -371,16 +371,21 @@ def _sheets(folder: Path) -> Iterator[tuple[str, bytes]]:
         ),
     }
     for name, (formula, rest, parts) in made.items():
-        cells = f'<sheetData><row r="1"><c r="A1">{formula}<v>1</v></c></row></sheetData>'
-        external = '<externalReferences><externalReference r:id="y"/></externalReferences>' if link in parts else ""
-        linked = f'<Relationship Id="y" Type="{_RELATIONS}/externalLink" Target="externalLinks/externalLink1.xml"/>'
-        first = str(_Relation("worksheets/sheet1.xml", "worksheet", "Internal"))
-        shown = {
-            book: f'<workbook {_SHEET}><sheets><sheet name="a" sheetId="1" r:id="x"/></sheets>{external}</workbook>',
-            "xl/_rels/workbook.xml.rels": first.replace("</", f"{linked if external else ''}</"),
-            sheet: f"<worksheet {_SHEET}>{cells}{rest}</worksheet>",
-        }
-        yield name, _package(book, kinds, {**shown, **parts})
+        yield name, _package(book, kinds, {**_workbook(formula, rest, external=link in parts), **parts})
+
+
+def _workbook(formula: str, rest: str, *, external: bool) -> dict[str, str]:
+    """The parts of a workbook with one cell, and a reference to another book if there is an `external` one."""
+    cells = f'<sheetData><row r="1"><c r="A1">{formula}<v>1</v></c></row></sheetData>'
+    named = '<externalReferences><externalReference r:id="y"/></externalReferences>' if external else ""
+    linked = f'<Relationship Id="y" Type="{_RELATIONS}/externalLink" Target="externalLinks/externalLink1.xml"/>'
+    first = str(_Relation("worksheets/sheet1.xml", "worksheet", "Internal"))
+    return {
+        "xl/workbook.xml": f'<workbook {_SHEET}><sheets><sheet name="a" sheetId="1" r:id="x"/></sheets>'
+        f"{named}</workbook>",
+        "xl/_rels/workbook.xml.rels": first.replace("</", f"{linked if external else ''}</"),
+        "xl/worksheets/sheet1.xml": f"<worksheet {_SHEET}>{cells}{rest}</worksheet>",
+    }
 
 
 def _csv(folder: Path) -> Iterator[tuple[str, bytes]]:
