@@ -1,16 +1,18 @@
-"""The root element of markup files, which identifies their format, and limits on their elements."""
+"""Markup files: the root element, which identifies their format, limits on their elements, and what they lack."""
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from engine import Signature, Sniffer, TooLarge
+from engine import FidelityWarning, Signature, Sniffer, TooLarge
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
 _MAX_DIGITS = 9  # in the value of such an attribute
 _MAX_DECLARATIONS = 1_000  # before the root element
 _MAX_NESTING = 2_000  # levels; parsers of HTML are recursive
+_MAX_NAMED = 3  # resources in a warning
+_MAX_NAME = 80  # characters
 
 _PROLOG = (("<?", "?>"), ("<!--", "-->"), ("<!DOCTYPE", ">"), ("<!", ">"))
 _DECLARATION = re.compile(r"\s*+<[?!]")
@@ -44,6 +46,15 @@ def root_name(head: bytes) -> str | None:
             return None
     name = _NAME.match(text, end)
     return name[1] if name else None
+
+
+def warn_not_loaded(references: Sequence[str]) -> None:
+    """Issues a warning that names references to what is not in the file, if there are any."""
+    if not references:
+        return
+    names = ", ".join(reference[:_MAX_NAME] for reference in references[:_MAX_NAMED])
+    more = f" and {len(references) - _MAX_NAMED} more" if len(references) > _MAX_NAMED else ""
+    FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")
 
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:

@@ -28,7 +28,7 @@ from plugins._libreoffice import PROGRAMS, Filter, Written
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = pdf.MODULES
+MODULES = ("plugins._office_references", *pdf.MODULES)
 TEMPLATE = "documents"
 _COST = 10.0
 _CONTENT_TYPES = "[Content_Types].xml"
@@ -128,6 +128,10 @@ def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | N
     """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
     if format.is_complete and not format.is_complete(data):
         raise CorruptInput("The file is truncated.")
+    if not format.text_extensions:  # text has no references
+        from plugins import _office_references  # parsers of XML, which the server does not need
+
+        data = _office_references.remove(data)
     archive = _zip.open_checked(data, limit_markup=True) if data[:4] == _zip.SIGNATURE else None
     try:
         written = _libreoffice.convert(data, format.extensions[0], filter_, password)

@@ -15,10 +15,10 @@ from PIL import ImageFile
 from weasyprint.text.fonts import FontConfiguration
 from weasyprint.urls import URLFetcher, URLFetcherResponse
 
-from engine import CorruptInput, FidelityWarning, TooLarge, call_within
+from engine import CorruptInput, TooLarge, call_within
 from engine.mupdf import pymupdf
 from plugins import _zip
-from plugins._markup import check_elements
+from plugins._markup import check_elements, warn_not_loaded
 from plugins._paper import MARGIN, Paper
 from plugins._pdf.books import finished
 
@@ -27,8 +27,6 @@ _BASE = "http://archive.invalid/"  # base of relative URLs; only names of the ar
 _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
 _LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
 _MAX_FONTS = 500  # each is a file in the folder of the job
-_MAX_NAMED = 3  # resources in a warning
-_MAX_NAME = 80  # characters
 
 ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
 logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are about the client's file
@@ -106,7 +104,7 @@ def lay_out(
     fetcher = _Fetcher(archive)
     sheet = _page_style(page_size, landscape, margin) + style
     made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher)))
-    _warn_refused(list(fetcher.refused))
+    warn_not_loaded([url.removeprefix(_BASE) for url in fetcher.refused])
     for page in made:
         for link in page.get_links():
             if link.get("uri", "").startswith(_BASE):
@@ -137,11 +135,3 @@ def _encoding(markup: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return "utf-8"
-
-
-def _warn_refused(urls: list[str]) -> None:
-    if not urls:
-        return
-    names = ", ".join(url.removeprefix(_BASE)[:_MAX_NAME] for url in urls[:_MAX_NAMED])
-    more = f" and {len(urls) - _MAX_NAMED} more" if len(urls) > _MAX_NAMED else ""
-    FidelityWarning.issue("resource_not_loaded", f"Only what is in the file is loaded, not: {names}{more}.")

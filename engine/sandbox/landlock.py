@@ -56,9 +56,14 @@ READ_WRITE = (
 _FOR_FILES = Access.EXECUTE | Access.READ | Access.WRITE | Access.TRUNCATE | Access.CONTROL_DEVICE
 _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI versions; the others have 1
 
-# What every job may read: libraries, fonts, and devices without state. None of it holds user data.
+# What every job may read: libraries, fonts, data of programs, and devices without state. None of it holds user data.
+_SHARED = (
+    *("X11/fonts", "color", "djvu", "fontconfig", "fonts", "ghostscript", "hunspell", "hyphen", "libexttextcat"),
+    *("liblangtag", "libnumbertext", "libreoffice", "mythes", "poppler", "tesseract-ocr", "tessdata", "zoneinfo"),
+)
 _SYSTEM = (
-    *("/usr", "/lib", "/lib64"),
+    *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/share/fonts", "/lib", "/lib64"),
+    *(f"/usr/share/{name}" for name in _SHARED),
     *("/etc/fonts", "/etc/ghostscript", "/etc/libreoffice", "/etc/ld.so.cache", "/etc/localtime"),
     *("/var/cache/fontconfig", "/var/lib/ghostscript"),
     *("/dev/urandom", "/dev/random", "/dev/zero"),

@@ -103,7 +103,7 @@ class _Reader:
     def _embedded(self, link: str) -> str:
         """The checked data URL. Pictures in formats that renderers do not read become PNG."""
         header, _, body = link.partition(",")
-        data = _decode_body(header, body)
+        data = decode_body(header, body)
         media_type = header[5:].partition(";")[0].strip().lower()
         if data[:2] == GZIP or media_type == "image/svg+xml" or data.lstrip()[:5] in (b"<svg ", b"<?xml", b"<!DOC"):
             if self._depth == _MAX_EMBEDDED:
@@ -122,7 +122,8 @@ class _Reader:
         return link
 
 
-def _decode_body(header: str, body: str) -> bytes:
+def decode_body(header: str, body: str) -> bytes:
+    """The data of a data URL, of which `header` is the part before the comma. Raises CorruptInput."""
     data = unquote_to_bytes(body)
     if not header.lower().replace(" ", "").endswith(";base64"):
         return data

@@ -1,18 +1,23 @@
-"""LibreOffice: pages equal those that its program prints, and jobs leave nothing behind."""
+"""LibreOffice: pages equal those that its program prints and show no other files, and jobs leave nothing behind."""
 
+import asyncio
 import os
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import starmap
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from engine import pipeline
+from engine import pipeline, sandbox
 from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._libreoffice import LIBREOFFICE
 from tests.support.executors.isolated import FileJob, run_files
+from tests.support.samples import outside_references
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.office_files import docx, odt
 
@@ -40,6 +45,39 @@ def test_pages_are_those_of_the_program(path: Path, tmp_path: Path) -> None:
     result = pipeline.run(plan, [source.read_bytes()])
 
     assert _pages(result.data) == _pages((tmp_path / "document.pdf").read_bytes())
+
+
+@pytest.fixture
+def secrets() -> Iterator[Path]:
+    """A folder that jobs can read as users of their own, where Landlock does not keep them from it."""
+    with TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        outside_references.write_secrets(Path(name))
+        yield Path(name)
+
+
+@pytest.mark.parametrize("layers", [sandbox.ALWAYS, sandbox.LAYERS], ids=["no layers", "all layers"])
+@pytest.mark.asyncio
+async def test_no_file_shows_what_is_outside_of_it(layers: Collection[str], tmp_path: Path, secrets: Path) -> None:
+    executor = LocalExecutor(2, layers)
+    await executor.start()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        files = outside_references.files(secrets, server.getsockname()[1])
+
+        async def shows(name: str, data: bytes) -> bool:
+            source, result = tmp_path / name, tmp_path / f"{name}.pdf"
+            source.write_bytes(data)
+            plan = _REGISTRY.plan([_REGISTRY.identify_content(data, name)], "pdf")
+            await run_files(executor, FileJob(Job.of(plan), [source], result), account=name)
+            return outside_references.shown(result.read_bytes())
+
+        shown = await asyncio.gather(*starmap(shows, files.items()))
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    await executor.close()
+
+    assert [name for name, one in zip(files, shown, strict=True) if one] == []
 
 
 def _office_processes() -> Iterator[str]:

@@ -1,8 +1,11 @@
 """Files of Office: how they are recognized, what LibreOffice makes of them, and what it is not let do."""
 
+import re
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from warnings import catch_warnings
 
 import numpy as np
 import pypdfium2
@@ -11,11 +14,12 @@ import pytest
 from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
+from plugins import _office_references
 from plugins._libreoffice import LIBREOFFICE
 from plugins._zip import open_checked
 from tests.support.executors.isolated import FileJob, run_files
-from tests.support.results.conversions import convert
-from tests.support.samples import metafiles, office_files
+from tests.support.results.conversions import codes, convert
+from tests.support.samples import metafiles, office_files, outside_references
 from tests.support.samples.books import zipped
 from tests.support.samples.generated import COLORS, SIZE, quadrants
 from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, odt
@@ -23,6 +27,15 @@ from tests.support.samples.office_files import FONT, TEXT, compound_file, docx, 
 pytestmark = pytest.mark.skipif(not LIBREOFFICE.present, reason="LibreOffice is not installed")
 
 _REGISTRY = load_registry()
+_LINK = (
+    '<Relationships><Relationship Id="x" Type="http://a.example/hyperlink" Target="http://a.example/" '
+    'TargetMode="External"/></Relationships>'
+)
+_OUTSIDE = _LINK.replace("/hyperlink", "/image")
+_LINKED = (
+    '<w:document xmlns:w="urn:w" xmlns:v="urn:schemas-microsoft-com:vml" xmlns:r="urn:office/relationships">'
+    '<w:hyperlink r:id="x" href="http://a.example/"></w:hyperlink></w:document>'
+)
 _TABLE = "Größe;Anzahl\r\n1,5;2\r\n".encode("cp1252")
 
 
@@ -101,6 +114,84 @@ async def test_a_macro_does_not_run(executor: LocalExecutor, tmp_path: Path) -> 
     assert plan.source.name == "odt"
     assert done.outcome.warnings == ()
     assert _text(result.read_bytes()) == TEXT
+
+
+def test_references_to_what_is_outside_are_removed_and_named(tmp_path: Path) -> None:
+    """Also those of SVGs in SVGs, in text of 16 bits, in entities, and with escaped letters. Others stay."""
+    for name, data in outside_references.files(tmp_path, 21).items():
+        if name.endswith(".csv"):
+            continue
+        with catch_warnings(record=True, action="always") as warned:
+            cleaned = _office_references.remove(data)
+        named = "".join(str(one.message) for one in warned)
+        stays = name in outside_references.NOT_FOLLOWED
+        assert (cleaned == data) == stays, name
+        assert ("resource_not_loaded" in named) == (not stays and name not in outside_references.TEMPLATES), name
+        has_no_effect = name.endswith(".rtf") or "as_hyperlink" in name
+        assert stays or has_no_effect or not _mentions(cleaned, tmp_path.name), name
+
+
+def _mentions(data: bytes, text: str) -> bool:
+    if not data.startswith(b"PK"):
+        return text.encode() in data
+    archive = open_checked(data)
+    parts = [
+        archive.read(name).decode("utf-8", "ignore") for name in archive.namelist() if name[-12:] != "manifest.xml"
+    ]
+    nested = [b64decode(one).decode() for part in parts for one in re.findall(r"base64,([\w+/=]+)", part)]
+    return any(text in part for part in parts + nested)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        docx(),
+        odt(),
+        docx(parts={"word/_rels/document.xml.rels": _LINK, "word/document.xml": _LINKED}),
+        docx(parts={"word/document.xml": _LINKED.replace("w:hyperlink", "v:shape", 2)}),
+        office_files.opendocument(
+            "text", '<text:a xlink:href="http://a.example/"/><draw:object xlink:href="./Object 1"/>'
+        ),
+        office_files.opendocument("text", "", {"Object 1/content.xml": '<chart xlink:href=".."/>'}),
+        rb"{\rtf1 {\field{\*\fldinst {\b HYPER}{LINK \\l \'22a\'22}}{\fldrslt a}}{\*\fldinst PAGE\\* a}}",
+        compound_file("WordDocument"),
+    ],
+)
+def test_files_without_such_references_are_the_same_bytes(data: bytes) -> None:
+    with catch_warnings(action="error"):
+        assert _office_references.remove(data) == data
+
+
+@pytest.mark.parametrize("name", ["picture.rtf", "nested.odt", "fill_as_hyperlink.pptx"])
+def test_files_of_the_system_are_not_on_the_pages(name: str, tmp_path: Path) -> None:
+    """LibreOffice would read each of them, whatever its settings. In this process, without Landlock."""
+    outside_references.write_secrets(tmp_path)
+
+    result = convert(outside_references.files(tmp_path, 21)[name], "pdf")
+
+    assert not outside_references.shown(result.data)
+    assert codes(result) == {"resource_not_loaded"}
+
+
+def test_fields_of_old_word_files_are_emptied() -> None:
+    command = 'INCLUDEPICTURE "http://a.example/b.png"'
+    for encoding in ("latin-1", "utf-16-le"):
+        data = compound_file("WordDocument") + f"\x13 {command}\x14".encode(encoding)
+        with pytest.warns(UserWarning, match="INCLUDEPICTURE"):
+            cleaned = _office_references.remove(data)
+        assert len(cleaned) == len(data)
+        assert command[:7].encode(encoding) not in cleaned
+
+
+def test_names_in_utf_8_stay_when_a_package_is_written_anew() -> None:
+    """Programs write them so without saying it."""
+    name = "word/media/größe.png"
+    plain = docx(parts={"word/media/grAABBe.png": b"a", "word/_rels/document.xml.rels": _OUTSIDE})
+    unsaid = plain.replace(b"word/media/grAABBe.png", name.encode())
+    with pytest.warns(UserWarning, match="http://a.example/"):
+        cleaned = _office_references.remove(unsaid)
+
+    assert name in open_checked(cleaned).namelist()
 
 
 def test_a_table_keeps_its_cells_whatever_separates_them() -> None:

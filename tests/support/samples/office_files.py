@@ -16,7 +16,7 @@ _FREE, _END = 0xFFFFFFFF, 0xFFFFFFFE
 _TABLE, _DIRECTORY = 0, 1  # sectors
 
 
-def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, bytes] | None = None) -> bytes:
+def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A document with one line of text in the font, and further parts."""
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     return zipped(
@@ -33,12 +33,15 @@ def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str,
     )
 
 
-def opendocument(kind: str, body: str, parts: Mapping[str, str] | None = None) -> bytes:
+def opendocument(kind: str, body: str, parts: Mapping[str, str | bytes] | None = None) -> bytes:
     """A file of OpenDocument with this body, and further parts."""
     media_type = f"application/vnd.oasis.opendocument.{kind}"
     names = " ".join(
         f'xmlns:{name}="{_ODF}:{urn}:1.0"'
-        for name, urn in (("office", "office"), ("text", "text"), ("script", "script"), ("table", "table"))
+        for name, urn in (
+            *((name, name) for name in ("office", "text", "script", "table", "style", "form", "presentation")),
+            *(("draw", "drawing"), ("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
+        )
     )
     listed = "".join(
         f'<manifest:file-entry manifest:full-path="{name}" manifest:media-type="text/xml"/>'

@@ -57,11 +57,12 @@ def _run(command: str) -> None:
         raise PermissionError
 
 
-def _run_copy(program: str) -> None:
+def _run_copy(command: str) -> None:
     """Runs a program that the process has written itself."""
+    program, _, arguments = command.partition(" ")
     Path("copy").write_bytes(Path(program).read_bytes())
     Path("copy").chmod(0o700)
-    _run("./copy")
+    _run(f"./copy {arguments}")
 
 
 def _run_script(program: str) -> None:
@@ -86,7 +87,7 @@ def _read(path: str) -> None:
     Path(path).read_bytes()
 
 
-_read_system = _read
+_read_system = _read_shared = _read
 
 
 def _list(path: str) -> None:
