@@ -1,5 +1,6 @@
 """Files of Office that refer to files and servers outside of them, in the ways that their formats have."""
 
+import gzip
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -97,12 +98,16 @@ def svgs(folder: Path) -> dict[str, bytes]:
     url = folder.as_uri()
     image = f'<image width="200" height="100" xlink:href="{url}/secret.png"/>'
     nested = b64encode(svg(image)).decode()
-    names = f'<!ENTITY e SYSTEM "{url}/secret.txt"><!ENTITY i "<image xlink:href=\'{url}/secret.png\'/>">'
+    doctype = "<!DOCTYPE svg [<!ENTITY e {}>]>"
+    external = doctype.format(f'SYSTEM "{url}/secret.txt"')
+    declared = doctype.format(f'"{image.replace(chr(34), chr(39))}"')
     return {
         "picture": svg(image),
         "svg": svg(image.replace(".png", ".svg")),
         "nested": svg(f'<image width="200" height="100" xlink:href="data:image/svg+xml;base64,{nested}"/>'),
-        "entity": f"<!DOCTYPE svg [{names}]>".encode() + svg("<text y='50'>&e;</text>&i;"),
+        "entity": external.encode() + svg("<text y='50'>&e;</text>"),
+        "declared": declared.encode() + svg("&e;"),
+        "compressed": gzip.compress(svg(image), mtime=0),
         "encoded": '<?xml version="1.0" encoding="UTF-16"?>'.encode("utf-16") + svg(image).decode().encode("utf-16-le"),
         "include": svg(f'<include xmlns="http://www.w3.org/2001/XInclude" href="{url}/secret.svg"/>'),
         "style": svg(f"<style>@import url({url}/secret.svg);</style><rect fill='url({url}/secret.svg#a)'/>"),
@@ -218,7 +223,7 @@ def _texts(folder: Path, port: int) -> Iterator[tuple[str, bytes]]:
         "linked": image.format(f"{url}.svg"),
         "path": image.format(f"{folder}/secret.png"),
         "above": image.format(f"{up}{folder}/secret.png"),
-        "inside": image.format(f"Pictures/{up}%2e%2e/{folder}/secret.png"),
+        "inside": image.format(f"Pictures/{'%2e%2e/' * 9}{folder}/secret.png"),
         "package": image.format(f"vnd.sun.star.Package:{up}{folder}/secret.png"),
         "server": image.format(f"http://127.0.0.1:{port}/a.png"),
         "object": f'<draw:object xlink:href="{url}.csv"/>',
