@@ -243,7 +243,7 @@ def test_a_file_name_is_safe_in_a_zip(tmp_path: Path) -> None:
     source, result = tmp_path / "in", tmp_path / "out"
     source.write_bytes(_tiff())
     plan = _REGISTRY.plan([_REGISTRY.formats["tiff"]], "png")
-    for name, expected in [("../a\\b:c", "_a_b_c"), ("..", "page"), ("été\ud800", "été?".replace("?", "_"))]:
+    for name, expected in [("../a\\b:c", "_a_b_c"), ("..", "page"), ("été\ud800", "été")]:
         files = [os.open(source, os.O_RDONLY), os.open(result, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)]
         worker.convert(_REGISTRY, plan, {"pages": "1-2"}, files, lambda _memory: None, name)
         with ZipFile(result) as archive:

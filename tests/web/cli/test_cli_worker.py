@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from socket import create_server
 
@@ -102,6 +103,15 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in text.split()]
 
 
+def _sandboxed(pid: int) -> list[int]:
+    """The children of a process that have applied the sandbox."""
+    found = []
+    for child in _children(pid):
+        with suppress(OSError):  # it has ended
+            found += [child] if "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text() else []
+    return found
+
+
 def _has_ended(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
@@ -112,10 +122,8 @@ def hanging(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     _write(folder, "hang")
     command = [COMMAND, "convert", "in.trouble", "out.bmp"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        assert _wait_for(lambda: _children(process.pid) != [])
-        (worker,) = _children(process.pid)
-        assert _wait_for(lambda: "Seccomp:\t2" in Path(f"/proc/{worker}/status").read_text())
-        yield process, worker
+        assert _wait_for(lambda: _sandboxed(process.pid) != [])  # the plugin was tried in a child before
+        yield process, _sandboxed(process.pid)[0]
         process.kill()
 
 
