@@ -1,48 +1,21 @@
-"""Resources of PDF pages: those that pages share, and removal of what a page does not use."""
+"""Resources of PDF pages: what pages draw, and removal of what they do not use."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
-from pikepdf import Dictionary, Name, Object, Page, PdfError, Stream
+from pikepdf import Dictionary, Name, Object, PdfError, Stream, String
 
-from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.name_trees import Id, Ids, as_list
 
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
-_OTHERS_WITH_TEXT = {"/ExtGState", "/Pattern", "/Properties"}
 _CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
+_DRAWN = ("/XObject", "/Pattern", "/ExtGState", "/Font")
 _DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # content does not name them
+_ALL = "*"  # stands for all names, those of content that cannot be decoded
+_MAX_DEPTH = 50  # contents in each other; PDFium draws 40
 _ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
-
-
-def resource_ids(page: Object) -> Ids:
-    """The ids of the resources of a page, of the dictionaries by category in them, and of their entries but fonts."""
-    found: list[Any] = [page.get("/Resources")]
-    if isinstance(found[0], Dictionary):
-        categories = {key: item for key, item in found[0].items() if isinstance(item, Dictionary)}
-        found += categories.values()
-        found += [entry for key, item in categories.items() if key != "/Font" for _, entry in item.items()]
-    return {item.objgen for item in found if isinstance(item, Object) and item.is_indirect}
-
-
-def drop_unused_resources(page: Page) -> None:
-    """Removes the resources with text that neither the page nor what it draws names. Other pages keep theirs."""
-    page.remove_unreferenced_resources()  # fonts and XObjects; copies what pages share
-    resources = page.obj.Resources = Dictionary(dict(page.obj.Resources.items()))
-    others = _OTHERS_WITH_TEXT & set(resources.keys())
-    if not others:
-        return
-    drawn = [entry for key in ("/XObject", "/Pattern") for _, entry in (resources.get(key) or Dictionary()).items()]
-    fonts = [font for _, font in (resources.get("/Font") or Dictionary()).items() if "/CharProcs" in font]
-    glyphs = [glyph for font in fonts for _, glyph in font.CharProcs.items()]
-    pictures = [item for item in drawn if isinstance(item, Stream) and item.get("/Subtype") == Name.Image]
-    # The names in content that cannot be decoded are unknown.
-    with suppress(PdfError):
-        used = _names(page.obj.get("/Contents"), *glyphs, *(item for item in drawn if item not in pictures))
-        for key in others:
-            resources[key] = Dictionary({name: entry for name, entry in resources[key].items() if name in used})
 
 
 def has_nested_patterns(page: Object, levels: int) -> bool:
@@ -67,60 +40,99 @@ def _patterns(items: list[Any]) -> list[Any]:
     return [pattern for pattern in patterns.values() if isinstance(pattern, Stream)]
 
 
-def _names(*contents: Any) -> set[str]:
-    """The names in content streams and in arrays of them."""
-    streams = [part for content in contents for part in as_list(content) if isinstance(part, Stream)]
-    found = {name for stream in streams for name in _NAME.findall(stream.read_bytes())}
+def names_in(*contents: Any) -> set[str]:
+    """The names in strings, in content streams and in arrays of them. Raises PdfError if one cannot be decoded."""
+    parts = [part for content in contents for part in as_list(content)]
+    data = [
+        part.read_bytes() if isinstance(part, Stream) else bytes(part)
+        for part in parts
+        if isinstance(part, Stream | String)
+    ]
+    found = {name for one in data for name in _NAME.findall(one)}
     names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name) for name in found)
     return {f"/{name.decode(errors='surrogateescape')}" for name in names}
 
 
-def shared_resources(pages: Iterable[Object]) -> Ids:
-    """The ids of the dictionaries of resources that several pages have, of whole pages or of a category."""
-    found: Counter[tuple[int, int]] = Counter()
-    for page in pages:
-        resources = page.get("/Resources")
-        if isinstance(resources, Dictionary):
-            dictionaries = (resources, *(resources.get(key) for key in _CATEGORIES))
-            found.update(item.objgen for item in dictionaries if isinstance(item, Dictionary) and item.is_indirect)
-    return {item for item, count in found.items() if count > 1}
+def keep_used_resources(page: Object, missing: dict[Id, set[str]]) -> set[str]:
+    """Removes what a page, and what it and its annotations draw, do not name from their resources.
 
-
-def keep_used_resources(page: Page, shared: Ids) -> None:
-    """Gives a page resources of its own if it has `shared` ones: those that it or what it draws names.
-
-    Content that cannot be decoded keeps all.
+    Returns the names that no resources have; `missing` has them for all contents that have been visited. Content that
+    cannot be decoded keeps all.
     """
-    resources = page.obj.get("/Resources")
-    if not isinstance(resources, Dictionary):
-        return
-    found = {key: resources[key] for key in _CATEGORIES if isinstance(resources.get(key), Dictionary)}
-    if not any(item.objgen in shared for item in (resources, *found.values())):
-        return
-    used: dict[str, dict[str, Any]] = {key: {} for key in found}
+    annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+    looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
+    return _keep_used(page, missing, looks, _MAX_DEPTH)
+
+
+def _keep_used(holder: Object, missing: dict[Id, set[str]], drawn: list[Object], depth: int) -> set[str]:
+    """As `keep_used_resources`, for any content that draws the contents `drawn` without naming them."""
+    if not depth or (holder.is_indirect and holder.objgen in missing):
+        return missing.get(holder.objgen, set())
+    missing[holder.objgen] = set()  # for contents that draw themselves
+    resources = holder.get("/Resources")
+    found = _categories(resources)
     names: set[str] = set()
-    with suppress(PdfError):
-        new = {*_DEFAULT_SPACES, *_names(page.obj.get("/Contents"))}
-        while new:
-            entries = [(key, name, found[key][name]) for name in new for key in found if name in found[key]]
-            for key, name, entry in entries:
-                used[key][name] = entry
-            names |= new
-            new = (
-                _names(*(content for *_, entry in entries for content in _drawn_with_resources_of_page(entry))) - names
-            )
-        others = {key: value for key, value in resources.items() if key not in found}
-        page.obj.Resources = Dictionary({**others, **{key: Dictionary(entries) for key, entries in used.items()}})
+    new = {*_DEFAULT_SPACES}
+    try:
+        new |= names_in(*_contents(holder))
+    except PdfError:
+        new.add(_ALL)
+    while new:
+        if _ALL in new:
+            new.update(*(entries.keys() for entries in found.values()))
+        used = [(key, entries[name]) for key, entries in found.items() for name in new & entries.keys()]
+        names |= new
+        drawn += [content for key, entry in used if key in _DRAWN for content in _drawn(entry)]
+        new = {name for content in drawn for name in _keep_used(content, missing, [], depth - 1)} - names
+        drawn = []
+    if isinstance(resources, Dictionary) and any(entries.keys() - names for entries in found.values()):
+        holder.Resources = named_entries(resources, names)
+    if isinstance(resources, Dictionary):
+        names.discard(_ALL)
+    missing[holder.objgen] = names.difference(*(entries.keys() for entries in found.values()))
+    return missing[holder.objgen]
 
 
-def _drawn_with_resources_of_page(entry: Any) -> list[Any]:
-    """The content of a form, pattern or font without resources of its own."""
-    if "/Resources" in entry or not isinstance(entry, Dictionary | Stream):
-        return []
+def named_entries(resources: Object, names: set[str]) -> Object:
+    """A copy of resources with the entries of these names, and those of unknown categories."""
+    kept = copy(resources)
+    for key, entries in _categories(resources).items():
+        kept[key] = copy(entries)
+        for name in entries.keys() - names:
+            del kept[key][name]
+    return kept
+
+
+def _categories(resources: Any) -> dict[str, Object]:
+    """The dictionaries of resources by category."""
+    if not isinstance(resources, Dictionary):
+        return {}
+    return {key: entries for key in _CATEGORIES if isinstance(entries := resources.get(key), Dictionary)}
+
+
+def _contents(holder: Object) -> list[Any]:
+    """The content streams of a page, a form, a pattern or a font."""
+    glyphs = holder.get("/CharProcs")
+    if isinstance(holder, Stream):
+        return [holder]
+    return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else [holder.get("/Contents")]
+
+
+def _drawn(entry: Any) -> list[Object]:
+    """The content that a resource draws: a form, a pattern, a font, or the soft mask of a graphics state."""
     if isinstance(entry, Stream):
         return [] if entry.get("/Subtype") == Name.Image else [entry]
-    glyphs = entry.get("/CharProcs")
-    return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else []
+    states = [entry, entry.get("/ExtGState")] if isinstance(entry, Dictionary) else []
+    masks = [state.get("/SMask") for state in states if isinstance(state, Dictionary)]
+    groups = [mask.get("/G") for mask in masks if isinstance(mask, Dictionary)]
+    return [entry] if states and "/CharProcs" in entry else [group for group in groups if isinstance(group, Stream)]
+
+
+def _streams(holder: Any) -> list[Object]:
+    """The streams in a dictionary and in the dictionaries in it, such as the appearances of an annotation."""
+    values = [value for _, value in holder.items()] if isinstance(holder, Dictionary) else []
+    values += [inner for value in values if isinstance(value, Dictionary) for _, inner in value.items()]
+    return [value for value in values if isinstance(value, Stream)]
 
 
 def drawn_objects(page: Object) -> Iterator[Object]:
@@ -136,7 +148,7 @@ def drawn_objects(page: Object) -> Iterator[Object]:
         if not isinstance(forms, Dictionary):
             continue
         try:
-            names = _names(holder if isinstance(holder, Stream) else holder.get("/Contents"))
+            names = names_in(holder if isinstance(holder, Stream) else holder.get("/Contents"))
         except PdfError:
             names = set(forms.keys())
         for name in sorted(names):
