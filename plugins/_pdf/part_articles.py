@@ -1,6 +1,6 @@
 """Articles of parts of a PDF: those with beads on their pages, whose other beads are left out."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from pikepdf import Array, Dictionary, Object, Pdf
 
@@ -11,7 +11,7 @@ from plugins._pdf.part_objects import is_apart, keep_apart, take
 class PartArticles:
     """The articles of a document, and their beads by page."""
 
-    def __init__(self, document: Pdf, numbers: Mapping[Id, int], pages: Iterable[Object], apart: list[Object]) -> None:
+    def __init__(self, document: Pdf, numbers: Mapping[Id, int], apart: list[Object]) -> None:
         self._threads = [thread for thread in as_list(document.Root.get("/Threads")) if isinstance(thread, Dictionary)]
         self._of_page: dict[int, list[tuple[int, int, Object]]] = {}  # article, position and bead
         for index, thread in enumerate(self._threads):
@@ -24,9 +24,6 @@ class PartArticles:
                 if number is not None:
                     self._of_page.setdefault(number, []).append((index, position, bead))
                 bead, position = bead.get("/N"), position + 1
-        for page in pages:
-            for bead in as_list(page.get("/B")):
-                keep_apart(bead, apart)
 
     def add_to(self, part: Pdf, pages: Mapping[int, Object]) -> None:
         """Adds the articles with beads on these pages, which are copies in the part by their numbers."""

@@ -9,7 +9,7 @@ from pikepdf import Array, Dictionary, Object, Pdf, String
 from plugins._pdf.form_fields import walk_fields
 from plugins._pdf.name_trees import Id, as_list, unique_name
 from plugins._pdf.part_objects import in_part, keep_apart, take
-from plugins._pdf.resources import named_entries, names_in
+from plugins._pdf.resources import categories, names_in, with_entries
 
 
 class PartFields:
@@ -81,5 +81,7 @@ class PartFields:
         names |= names_in(self._form.get("/DA"))
         entries = {key: value for key, value in self._form.items() if key not in ("/Fields", "/CO", "/XFA")}
         if isinstance(self._form.get("/DR"), Dictionary):
-            entries["/DR"] = named_entries(self._form.DR, names)
+            found = categories(self._form.DR).items()
+            used = {key: {name: one[name] for name in names & one.keys()} for key, one in found}
+            entries["/DR"] = with_entries(self._form.DR, used)
         return self._document.make_indirect(Dictionary(entries))

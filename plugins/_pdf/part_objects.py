@@ -9,14 +9,15 @@ from typing import Any
 
 from pikepdf import Dictionary, Name, Object, Pdf
 
+_PAGE = Name.Page
 _TYPE = "/ConvertdType"  # the type of an object that is kept apart; false without one
 
 
 def keep_apart(item: Any, apart: list[Object]) -> None:
     """Adds an indirect dictionary to the objects that other objects do not bring along."""
-    if isinstance(item, Dictionary) and item.is_indirect and item.get("/Type") != Name.Page:
-        item[_TYPE] = item.get("/Type", False)
-        item.Type = Name.Page
+    if isinstance(item, Dictionary) and item.is_indirect and (kind := item.get("/Type")) != _PAGE:
+        item[_TYPE] = kind is not None and kind
+        item["/Type"] = _PAGE
         apart.append(item)
 
 
@@ -29,10 +30,11 @@ def take(part: Pdf, item: Object) -> Object:
     """An object that is kept apart in its document, in the part."""
     taken = in_part(part, item)
     if _TYPE in taken:
-        kind = taken[_TYPE]
-        del taken[_TYPE], taken["/Type"]
-        if kind:
-            taken.Type = kind
+        if kind := taken[_TYPE]:
+            taken["/Type"] = kind
+        else:
+            del taken["/Type"]
+        del taken[_TYPE]
     return taken
 
 

@@ -14,7 +14,7 @@ from plugins._pdf.part_objects import in_part, keep_apart, take
 _TEXTS = ("/ActualText", "/Alt", "/E", "/T", "/Phoneme", "/AF")
 _TEXTS_OF_ATTRIBUTES = ("/Summary", "/Short", "/P")
 _KEYS = ("/StructParents", "/StructParent")
-_TREES = ("/K", "/ParentTree", "/IDTree")
+_TREES = frozenset({"/K", "/ParentTree", "/IDTree"})
 
 
 class _Element(NamedTuple):
@@ -43,7 +43,7 @@ class PartStructure:
         self._root = document.make_indirect(root)
         for item in (self._root, *self._elements):
             keep_apart(item, apart)
-            for key in set(_TREES) & set(item.keys()):
+            for key in _TREES & item.keys():
                 del item[key]
 
     def _read(self, root: Object, numbers: Mapping[Id, int]) -> None:

@@ -31,7 +31,7 @@ from plugins._pdf.part_layers import add_layers
 from plugins._pdf.part_objects import in_part, is_apart, keep_apart, take
 from plugins._pdf.part_outline import PartOutline
 from plugins._pdf.part_structure import PartStructure
-from plugins._pdf.resources import keep_used_resources
+from plugins._pdf.resources import UsedResources
 
 # Entries of the catalog that every part gets.
 _COMMON = {
@@ -56,13 +56,13 @@ class Divider:
     def __init__(self, document: Pdf) -> None:
         self._document = document
         remove_xfa(document)
-        document.add_blank_page()  # gives all pages the attributes that they inherit
+        document.pages.append(document.pages[0])  # gives all pages the attributes that they inherit
         del document.pages[-1]
         self.pages = list(document.pages)
         objects = [page.obj for page in self.pages]
         self._numbers = {page.objgen: number for number, page in enumerate(objects)}
         self._labels = page_labels(document.Root, len(self.pages)) if "/PageLabels" in document.Root else None
-        self._missing: dict[Id, set[str]] = {}  # names without resources, by content
+        self._resources = UsedResources()
         self._destinations = {
             name: document.make_indirect(value) for name, value in named_destinations(document.Root).items()
         }
@@ -76,14 +76,16 @@ class Divider:
         self.outline = PartOutline(document, self._page_of, apart)
         self._structure = PartStructure(document, self._numbers, apart)
         self._fields = PartFields(document, apart)
-        self._articles = PartArticles(document, self._numbers, objects, apart)
+        self._articles = PartArticles(document, self._numbers, apart)
         layers = document.Root.get("/OCProperties")
         self._layers = document.make_indirect(layers) if isinstance(layers, Dictionary) else None
         for page in objects:
-            for key in {"/PieceInfo", "/DPart"} & set(page.keys()):
+            keys = page.keys()
+            for key in keys & {"/PieceInfo", "/DPart"}:
                 del page[key]
-            for annotation in as_list(page.get("/Annots")):
-                keep_apart(annotation, apart)
+            for key in keys & {"/Annots", "/B"}:
+                for item in as_list(page[key]):
+                    keep_apart(item, apart)
 
     def _page_of(self, destination: Any) -> int | None:
         """The page, counted from 0, on which a destination is."""
@@ -102,7 +104,7 @@ class Divider:
         page can be there several times, each with annotations and fields of its own. `with_attachments`: the part also
         has what belongs to no page, such as attached files. Issues a warning if links to other pages are removed.
         """
-        missing = {name for number in {*numbers} for name in self._used(number)}
+        missing = {name for number in {*numbers} for name in self._resources.keep(self.pages[number].obj)}
         pages, widgets = self._add_pages(part, numbers)
         self._fill_catalog(part, pages, with_attachments=with_attachments)
         if part is self._document:
@@ -120,9 +122,6 @@ class Divider:
             add_layers(part, self._layers)
         if self._labels is not None:
             set_page_labels(part, [self._labels[number] for number in numbers])
-
-    def _used(self, number: int) -> set[str]:
-        return keep_used_resources(self.pages[number].obj, self._missing)
 
     def _add_pages(
         self, part: Pdf, numbers: Sequence[int]

@@ -3,16 +3,19 @@
 import re
 from collections.abc import Iterator
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 from pikepdf import Dictionary, Name, Object, PdfError, Stream, String
 
 from plugins._pdf.name_trees import Id, Ids, as_list
 
+Categories: TypeAlias = dict[str, dict[str, Object]]
+"""Resources by category and name."""
+
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
 _CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
 _DRAWN = ("/XObject", "/Pattern", "/ExtGState", "/Font")
-_DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # content does not name them
+_DEFAULT_SPACES = frozenset({"/DefaultGray", "/DefaultRGB", "/DefaultCMYK"})  # content does not name them
 _ALL = "*"  # stands for all names, those of content that cannot be decoded
 _MAX_DEPTH = 50  # contents in each other; PDFium draws 40
 _ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
@@ -49,65 +52,93 @@ def names_in(*contents: Any) -> set[str]:
         if isinstance(part, Stream | String)
     ]
     found = {name for one in data for name in _NAME.findall(one)}
-    names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name) for name in found)
+    names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), one) if b"#" in one else one for one in found)
     return {f"/{name.decode(errors='surrogateescape')}" for name in names}
 
 
-def keep_used_resources(page: Object, missing: dict[Id, set[str]]) -> set[str]:
-    """Removes what a page, and what it and its annotations draw, do not name from their resources.
+class UsedResources:
+    """Removes what contents do not name from their resources: those of pages, forms, patterns, fonts and soft masks.
 
-    Returns the names that no resources have; `missing` has them for all contents that have been visited. Content that
-    cannot be decoded keeps all.
+    Each content is read once. One that cannot be decoded keeps all.
     """
-    annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
-    looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
-    return _keep_used(page, missing, looks, _MAX_DEPTH)
+
+    def __init__(self) -> None:
+        self._missing: dict[Id, set[str]] = {}  # names without resources, by content
+        self._shared: dict[Id, Categories] = {}  # by dictionary of resources
+
+    def keep(self, page: Object) -> set[str]:
+        """Changes the resources of a page, and of all that it and its annotations draw. Returns names without any."""
+        annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+        looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
+        return self._keep(page, looks, _MAX_DEPTH) if looks or not _has_own_fonts(page.get("/Resources")) else set()
+
+    def _keep(self, holder: Object, drawn: list[Object], depth: int) -> set[str]:
+        """As `keep`, for any content. `drawn` are contents that it draws without naming them."""
+        if not depth or (holder.is_indirect and holder.objgen in self._missing):
+            return self._missing.get(holder.objgen, set())
+        self._missing[holder.objgen] = set()  # for contents that draw themselves
+        resources = holder.get("/Resources")
+        found = self._categories(resources)
+        used: Categories = {key: {} for key in found}
+        names: set[str] = set()
+        new = _names_of(holder)
+        while new:
+            if _ALL in new:
+                new.update(*found.values())
+            for key, entries in found.items():
+                for name in new & entries.keys():
+                    used[key][name] = entries[name]
+                    drawn += _drawn(entries[name]) if key in _DRAWN else ()
+            names |= new
+            new = {name for content in drawn for name in self._keep(content, [], depth - 1)} - names
+            drawn = []
+        if any(len(used[key]) < len(entries) for key, entries in found.items()):
+            holder.Resources = with_entries(holder.Resources, used)
+        names.difference_update(*used.values(), [_ALL] if isinstance(resources, Dictionary) else [])
+        self._missing[holder.objgen] = names
+        return names
+
+    def _categories(self, resources: Any) -> Categories:
+        if not isinstance(resources, Dictionary):
+            return {}
+        if not resources.is_indirect:
+            return categories(resources)
+        if resources.objgen not in self._shared:
+            self._shared[resources.objgen] = categories(resources)
+        return self._shared[resources.objgen]
 
 
-def _keep_used(holder: Object, missing: dict[Id, set[str]], drawn: list[Object], depth: int) -> set[str]:
-    """As `keep_used_resources`, for any content that draws the contents `drawn` without naming them."""
-    if not depth or (holder.is_indirect and holder.objgen in missing):
-        return missing.get(holder.objgen, set())
-    missing[holder.objgen] = set()  # for contents that draw themselves
-    resources = holder.get("/Resources")
-    found = _categories(resources)
-    names: set[str] = set()
-    new = {*_DEFAULT_SPACES}
+def categories(resources: Object) -> Categories:
+    """The entries of resources by category and name."""
+    found = {key: entries for key, entries in resources.items() if key in _CATEGORIES}
+    return {key: dict(entries.items()) for key, entries in found.items() if isinstance(entries, Dictionary)}
+
+
+def with_entries(resources: Object, entries: Categories) -> Object:
+    """A copy of resources with these entries in their categories."""
+    changed = copy(resources)
+    for key, entries_of_key in entries.items():
+        changed[key] = Dictionary()
+        for name, entry in entries_of_key.items():  # a dictionary cannot be made from names that are not in UTF-8
+            changed[key][name] = entry
+    return changed
+
+
+def _has_own_fonts(resources: Any) -> bool:
+    """Whether resources that no other page has are fonts without content."""
+    if not isinstance(resources, Dictionary) or resources.is_indirect or resources.keys() - {"/Font", "/ProcSet"}:
+        return False
+    fonts = resources.get("/Font")
+    if not isinstance(fonts, Dictionary) or fonts.is_indirect:
+        return False
+    return not any(isinstance(font, Dictionary) and "/CharProcs" in font for _, font in fonts.items())
+
+
+def _names_of(holder: Object) -> set[str]:
     try:
-        new |= names_in(*_contents(holder))
+        return names_in(*_contents(holder)) | _DEFAULT_SPACES
     except PdfError:
-        new.add(_ALL)
-    while new:
-        if _ALL in new:
-            new.update(*(entries.keys() for entries in found.values()))
-        used = [(key, entries[name]) for key, entries in found.items() for name in new & entries.keys()]
-        names |= new
-        drawn += [content for key, entry in used if key in _DRAWN for content in _drawn(entry)]
-        new = {name for content in drawn for name in _keep_used(content, missing, [], depth - 1)} - names
-        drawn = []
-    if isinstance(resources, Dictionary) and any(entries.keys() - names for entries in found.values()):
-        holder.Resources = named_entries(resources, names)
-    if isinstance(resources, Dictionary):
-        names.discard(_ALL)
-    missing[holder.objgen] = names.difference(*(entries.keys() for entries in found.values()))
-    return missing[holder.objgen]
-
-
-def named_entries(resources: Object, names: set[str]) -> Object:
-    """A copy of resources with the entries of these names, and those of unknown categories."""
-    kept = copy(resources)
-    for key, entries in _categories(resources).items():
-        kept[key] = copy(entries)
-        for name in entries.keys() - names:
-            del kept[key][name]
-    return kept
-
-
-def _categories(resources: Any) -> dict[str, Object]:
-    """The dictionaries of resources by category."""
-    if not isinstance(resources, Dictionary):
-        return {}
-    return {key: entries for key in _CATEGORIES if isinstance(entries := resources.get(key), Dictionary)}
+        return {_ALL}
 
 
 def _contents(holder: Object) -> list[Any]:
