@@ -1,6 +1,7 @@
 """A deleted page leaves no text in the file, whatever refers to it: in no stream, decompressed, and in no string."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -8,12 +9,13 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
-from engine import OptionValues, pipeline
+from tests.support.results.conversions import convert
+from tests.support.results.tools import run_tool
 from tests.support.samples.pdf_documents import (
-    REGISTRY,
     Extra,
     annotate,
     at,
+    delete,
     document,
     field,
     link,
@@ -205,6 +207,119 @@ def _own_resources(made: Pdf) -> None:
             page.obj.Resources[key] = Dictionary(dict(page.obj.Resources[key].items()))
 
 
+def _drawing(draw: Callable[[Pdf, int, Object], None], text: bytes = b"/X%d Do") -> Extra:
+    """Contents of all pages that have the same resources, of which each draws another one."""
+
+    def add(made: Pdf) -> None:
+        keys: dict[str, Any] = {"Type": Name.XObject, "Subtype": Name.Form, "BBox": [0, 0, 9, 9]}
+        drawn = {
+            f"/X{index}": made.make_stream(b"(%s)" % (b"PUBLIC", b"SECRET")[index == _DELETED], **keys)
+            for index in range(len(made.pages))
+        }
+        shared = made.make_indirect(Dictionary(XObject=Dictionary(drawn)))
+        for index in range(len(made.pages)):
+            draw(made, index, made.make_stream(text % index, **keys, Resources=shared))
+
+    return add
+
+
+def _draw_form(made: Pdf, index: int, content: Object) -> None:
+    made.pages[index].obj.Resources.XObject = Dictionary(Fo=content)
+    made.pages[index].contents_add(b"/Fo Do")
+
+
+def _draw_form_in_form(made: Pdf, index: int, content: Object) -> None:
+    keys: dict[str, Any] = {"Type": Name.XObject, "Subtype": Name.Form, "BBox": [0, 0, 9, 9]}
+    resources = Dictionary(XObject=Dictionary(Fo=content))
+    _draw_form(made, index, made.make_stream(b"/Fo Do", **keys, Resources=resources))
+
+
+def _draw_form_with_resources_of_page(made: Pdf, index: int, content: Object, own: Object | None = None) -> None:
+    """A form that names what only the resources of its page have."""
+    page = made.pages[index].obj
+    page.Resources.XObject = Dictionary({"/Fo": content, **dict(content.Resources.XObject.items())})
+    made.pages[index].contents_add(b"/Fo Do")
+    del content["/Resources"]
+    if own is not None:
+        content.Resources = own
+
+
+def _draw_pattern(made: Pdf, index: int, content: Object) -> None:
+    for key in ("/Type", "/Subtype"):
+        del content[key]
+    content.PatternType, content.PaintType, content.TilingType, content.XStep, content.YStep = 1, 1, 1, 9, 9
+    made.pages[index].obj.Resources.Pattern = Dictionary(Pa=content)
+    made.pages[index].contents_add(b"/Pattern cs /Pa scn 0 0 9 9 re f")
+
+
+def _draw_mask(made: Pdf, index: int, content: Object) -> None:
+    content.Group = Dictionary(S=Name.Transparency, CS=Name.DeviceGray)
+    state = Dictionary(SMask=Dictionary(S=Name.Luminosity, G=content))
+    made.pages[index].obj.Resources.ExtGState = Dictionary(Gs=made.make_indirect(state))
+    made.pages[index].contents_add(b"/Gs gs")
+
+
+def _draw_shading(made: Pdf, index: int, content: Object) -> None:
+    """A pattern that is a gradient with a soft mask."""
+    shading = Dictionary(ShadingType=1, ColorSpace=Name.DeviceGray)
+    mask = Dictionary(SMask=Dictionary(S=Name.Luminosity, G=content))
+    made.pages[index].obj.Resources.Pattern = Dictionary(Pa=Dictionary(PatternType=2, Shading=shading, ExtGState=mask))
+    made.pages[index].contents_add(b"/Pattern cs /Pa scn 0 0 9 9 re f")
+
+
+def _draw_glyph(made: Pdf, index: int, content: Object) -> None:
+    keys: dict[str, Any] = {"Type": Name.Font, "Subtype": Name.Type3, "FontBBox": [0, 0, 9, 9]}
+    encoding = Dictionary(Type=Name.Encoding, Differences=[97, Name.a])
+    font = Dictionary(**keys, FontMatrix=[1, 0, 0, 1, 0, 0], FirstChar=97, LastChar=97, Widths=[9], Encoding=encoding)
+    font.CharProcs, font.Resources = Dictionary(a=made.make_stream(content.read_bytes())), content.Resources
+    made.pages[index].obj.Resources.Font.F3 = made.make_indirect(font)
+    made.pages[index].contents_add(b"BT /F3 9 Tf (a) Tj ET")
+
+
+def _draw_look(made: Pdf, index: int, content: Object) -> None:
+    look = Dictionary(Type=Name.Annot, Subtype=Name.Square, Rect=[0, 0, 9, 9], AP=Dictionary(N=Dictionary(On=content)))
+    annotate(made, index, look)
+
+
+def _layers(made: Pdf) -> None:
+    names = [_PUBLIC, _SECRET, _PUBLIC]
+    layers = [made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in names]
+    for page, layer in zip(made.pages, layers, strict=True):
+        page.obj.Resources.Properties = Dictionary(La=layer)
+        page.contents_add(b"/OC /La BDC EMC")
+    group = Array([String(_SECRET), layers[_DELETED]])
+    usual = Dictionary(Order=Array([layers[0], group]), AS=Array([Dictionary(Event=Name.View, OCGs=Array(layers))]))
+    made.Root.OCProperties = Dictionary(OCGs=Array(layers), D=usual, Configs=Array([Dictionary(OFF=Array(layers))]))
+
+
+def _resources_of_fields(made: Pdf) -> None:
+    """Fonts that fields name; the appearance of a field names one, too."""
+    for index, text in ((0, _PUBLIC), (_DELETED, _SECRET)):
+        field(index, f"field {index}", String(""), DA=String(f"/{text} 9 Tf"))(made)
+        font = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name(f"/{text}"))
+        made.Root.AcroForm.DR.Font[f"/{text}"] = made.make_indirect(font)
+    made.Root.AcroForm.DA = String("/Helv 9 Tf")
+
+
+def _calculation(made: Pdf) -> None:
+    """A field of the deleted page that is calculated, and that another field sets back."""
+    action = Dictionary(S=Name.JavaScript, JS=String(_SECRET))
+    field(_DELETED, "sum", String(""), AA=Dictionary(C=action))(made)
+    field(0, "kept", String(_PUBLIC), A=Dictionary(S=Name.ResetForm, Fields=made.Root.AcroForm.Fields))(made)
+
+
+def _heading(made: Pdf) -> None:
+    """A bookmark without a page, above those of the deleted page."""
+    outline(("first", 0, True, []), (_SECRET, None, True, [("below", _DELETED, True, [])]))(made)
+
+
+def _bead_without_article(made: Pdf) -> None:
+    beads = [made.make_indirect(Dictionary(P=page.obj)) for page in made.pages]
+    beads[_DELETED].Secret = String(_SECRET)
+    for page, bead, following in zip(made.pages, beads, [*beads[1:], beads[0]], strict=True):
+        page.obj.B, bead.N = Array([bead]), following
+
+
 def _action(_: Pdf) -> Object:
     return Dictionary(S=Name.GoTo, D=String(_SECRET))
 
@@ -269,26 +384,42 @@ _REFERENCES: dict[str, Extra] = {
     "shared resources": _shared_resources,
     "inherited resources": _all(_shared_resources, _inherited_resources),
     "all resources on each page": _all(_shared_resources, _own_resources),
+    "form": _drawing(_draw_form),
+    "form in a form": _drawing(_draw_form_in_form),
+    "form with resources of the page": _drawing(_draw_form_with_resources_of_page),
+    "form with some resources of the page": _drawing(partial(_draw_form_with_resources_of_page, own=Dictionary())),
+    "pattern": _drawing(_draw_pattern),
+    "soft mask": _drawing(_draw_mask),
+    "soft mask of a pattern": _drawing(_draw_shading),
+    "font": _drawing(_draw_glyph),
+    "appearance": _drawing(_draw_look),
+    "escaped name": _drawing(_draw_form, b"/#58%d Do"),
+    "layers": _layers,
+    "resources of fields": _resources_of_fields,
+    "calculation": _calculation,
+    "heading": _heading,
+    "bead without an article": _bead_without_article,
+    "resources of a form by XFA": _on_root(
+        "/Names", lambda made: Dictionary(XFAResources=Dictionary(Names=Array([String(_SECRET), _stream(made)])))
+    ),
     "unknown entry": _on_root("/Unknown", lambda made: Array([Dictionary(Page=made.pages[_DELETED].obj)])),
     "separations": _on_page("/SeparationInfo", lambda made: Dictionary(Pages=Array([made.pages[_DELETED].obj])), 0),
 }  # fmt: skip
 
 
-def _delete(data: bytes) -> bytes:
-    return _run("pdf-delete-pages", data, {"pages": "2"})
-
-
 def _select(data: bytes) -> bytes:
-    return _run(None, data, {"pages": "1,3"})
+    return convert(data, "pdf", pages="1,3").data
 
 
-def _run(tool: str | None, data: bytes, options: OptionValues) -> bytes:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", tool, options)
-    return pipeline.run(plan, [data], REGISTRY.validate(options)).data
+_TOOLS = {"pdf-delete-pages": "2", "pdf-extract-pages": "1,3", "pdf-split": "1,3"}
+_REMOVALS = [
+    _select,
+    *(partial(lambda tool, data: run_tool(tool, data, pages=_TOOLS[tool]).data, tool) for tool in _TOOLS),
+]
 
 
 @pytest.mark.parametrize("name", _REFERENCES)
-@pytest.mark.parametrize("remove", [_delete, _select])
+@pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
 def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], name: str) -> None:
     def content(made: Pdf) -> None:
         made.pages[_DELETED].contents_add(b"BT /F1 9 Tf (SECRET) Tj ET")
@@ -304,3 +435,26 @@ def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], nam
     assert (_PUBLIC in " ".join(left)) is (_PUBLIC in found)
     assert page_texts(result) == ["A page 1", "A page 3"]
     opened(result)
+
+
+@pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
+def test_content_that_cannot_be_read_keeps_its_resources(remove: Callable[[bytes], bytes]) -> None:
+    def broken(made: Pdf) -> None:
+        _drawing(_draw_form)(made)
+        made.pages[0].obj.Resources.XObject.Fo.write(b"no deflated data", filter=Name.FlateDecode)
+
+    with pikepdf.open(BytesIO(remove(document("A", 3, broken)))) as read:
+        assert len(read.pages[0].obj.Resources.XObject.Fo.Resources.XObject) == 3
+        assert len(read.pages[1].obj.Resources.XObject.Fo.Resources.XObject) == 1
+
+
+def test_one_picture_of_twenty_is_left() -> None:
+    def pictures(made: Pdf) -> None:
+        _drawing(_draw_form)(made)
+        for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
+            picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
+
+    data = document("A", 20, pictures)
+
+    with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
+        assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1
