@@ -62,7 +62,7 @@ class Divider:
         objects = [page.obj for page in self.pages]
         self._numbers = {page.objgen: number for number, page in enumerate(objects)}
         self._labels = page_labels(document.Root, len(self.pages)) if "/PageLabels" in document.Root else None
-        self._resources = UsedResources()
+        self._resources = UsedResources(objects)
         self._destinations = {
             name: document.make_indirect(value) for name, value in named_destinations(document.Root).items()
         }

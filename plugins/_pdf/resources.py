@@ -1,7 +1,8 @@
 """Resources of PDF pages: what pages draw, and removal of what they do not use."""
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from copy import copy
 from typing import Any, TypeAlias
 
@@ -62,15 +63,30 @@ class UsedResources:
     Each content is read once. One that cannot be decoded keeps all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pages: Iterable[Object]) -> None:
+        found = [page.get("/Resources") for page in pages]
+        found += [resources.get("/Font") for resources in found if isinstance(resources, Dictionary)]
+        ids = Counter(item.objgen for item in found if isinstance(item, Dictionary) and item.is_indirect)
+        self._common = {item for item, count in ids.items() if count > 1}  # dictionaries of several pages
         self._missing: dict[Id, set[str]] = {}  # names without resources, by content
         self._shared: dict[Id, Categories] = {}  # by dictionary of resources
+        self._others: Ids = set()  # resources that draw no content
 
     def keep(self, page: Object) -> set[str]:
         """Changes the resources of a page, and of all that it and its annotations draw. Returns names without any."""
         annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
         looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
-        return self._keep(page, looks, _MAX_DEPTH) if looks or not _has_own_fonts(page.get("/Resources")) else set()
+        return self._keep(page, looks, _MAX_DEPTH) if looks or not self._has_only_fonts(page) else set()
+
+    def _has_only_fonts(self, page: Object) -> bool:
+        """Whether the resources of a page are fonts without content, which other pages do not list."""
+        resources = page.get("/Resources")
+        if not isinstance(resources, Dictionary) or not isinstance(fonts := resources.get("/Font"), Dictionary):
+            return False
+        if resources.keys() - {"/Font", "/ProcSet"}:
+            return False
+        is_own = self._common.isdisjoint((resources.objgen, fonts.objgen))
+        return is_own and not any(isinstance(font, Dictionary) and "/CharProcs" in font for _, font in fonts.items())
 
     def _keep(self, holder: Object, drawn: list[Object], depth: int) -> set[str]:
         """As `keep`, for any content. `drawn` are contents that it draws without naming them."""
@@ -88,7 +104,7 @@ class UsedResources:
             for key, entries in found.items():
                 for name in new & entries.keys():
                     used[key][name] = entries[name]
-                    drawn += _drawn(entries[name]) if key in _DRAWN else ()
+                    drawn += self._drawn(entries[name]) if key in _DRAWN else ()
             names |= new
             new = {name for content in drawn for name in self._keep(content, [], depth - 1)} - names
             drawn = []
@@ -97,6 +113,14 @@ class UsedResources:
         names.difference_update(*used.values(), [_ALL] if isinstance(resources, Dictionary) else [])
         self._missing[holder.objgen] = names
         return names
+
+    def _drawn(self, entry: Any) -> list[Object]:
+        is_indirect = isinstance(entry, Object) and entry.is_indirect
+        if is_indirect and entry.objgen in self._others:
+            return []
+        drawn = _drawn(entry)
+        self._others |= {entry.objgen} if is_indirect and not drawn else set()
+        return drawn
 
     def _categories(self, resources: Any) -> Categories:
         if not isinstance(resources, Dictionary):
@@ -122,16 +146,6 @@ def with_entries(resources: Object, entries: Categories) -> Object:
         for name, entry in entries_of_key.items():  # a dictionary cannot be made from names that are not in UTF-8
             changed[key][name] = entry
     return changed
-
-
-def _has_own_fonts(resources: Any) -> bool:
-    """Whether resources that no other page has are fonts without content."""
-    if not isinstance(resources, Dictionary) or resources.is_indirect or resources.keys() - {"/Font", "/ProcSet"}:
-        return False
-    fonts = resources.get("/Font")
-    if not isinstance(fonts, Dictionary) or fonts.is_indirect:
-        return False
-    return not any(isinstance(font, Dictionary) and "/CharProcs" in font for _, font in fonts.items())
 
 
 def _names_of(holder: Object) -> set[str]:
