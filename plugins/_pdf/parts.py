@@ -7,7 +7,7 @@ part is compared with the pages of others.
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
@@ -32,6 +32,9 @@ from plugins._pdf.part_objects import in_part, is_apart, keep_apart, take
 from plugins._pdf.part_outline import PartOutline
 from plugins._pdf.part_structure import PartStructure
 from plugins._pdf.resources import UsedResources
+
+Pairs: TypeAlias = list[tuple[Object, Object]]
+"""Annotations of a document, each with the one in a part."""
 
 # Entries of the catalog that every part gets.
 _COMMON = {
@@ -109,7 +112,7 @@ class Divider:
         self._fill_catalog(part, pages, with_attachments=with_attachments)
         if part is self._document:
             others = [page.obj for number, page in enumerate(self.pages) if number not in pages]
-            for item in [*others, *(item for page in others for item in _annotations(page) if is_apart(item))][::-1]:
+            for item in [*others, *(item for page in others for item in _annotations(page) if is_apart(item))]:
                 empty(item)
         self._fields.add_to(part, widgets, missing)
         self._articles.add_to(part, pages)
@@ -123,21 +126,15 @@ class Divider:
         if self._labels is not None:
             set_page_labels(part, [self._labels[number] for number in numbers])
 
-    def _add_pages(
-        self, part: Pdf, numbers: Sequence[int]
-    ) -> tuple[dict[int, Object], list[list[tuple[Object, Object]]]]:
-        """Adds the pages.
-
-        Returns them by number, and the annotations of the document with those of the part: of all pages, and of each
-        repeated page.
-        """
+    def _add_pages(self, part: Pdf, numbers: Sequence[int]) -> tuple[dict[int, Object], list[Pairs]]:
+        """Adds the pages. Returns them by number, and their annotations: of all, and of each repeated page."""
         if part is self._document:
             others = {*range(len(self.pages))}.difference(numbers if [*numbers] == sorted({*numbers}) else ())
             for number in sorted(others, reverse=True):
                 del part.pages[number]
         pages: dict[int, Object] = {}
-        annotations: dict[int, list[tuple[Object, Object]]] = {}
-        repeated: list[list[tuple[Object, Object]]] = []
+        annotations: dict[int, Pairs] = {}
+        repeated: list[Pairs] = []
         are_there = len(part.pages) > 0
         for number in numbers:
             if number not in pages:

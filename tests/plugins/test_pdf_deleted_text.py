@@ -11,6 +11,7 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from tests.support.results.conversions import convert
 from tests.support.results.tools import run_tool
+from tests.support.samples.pdf_contents import KINDS, contents
 from tests.support.samples.pdf_documents import (
     Extra,
     annotate,
@@ -87,7 +88,10 @@ def _articles(made: Pdf) -> None:
     only = made.make_indirect(Dictionary(Type=Name.Thread, I=Dictionary(Title=String(_SECRET))))
     bead = made.make_indirect(Dictionary(P=made.pages[_DELETED].obj, T=only, Secret=String(_SECRET)))
     bead.N = bead.V = only.F = bead
-    made.Root.Threads = Array([only])
+    other = made.make_indirect(Dictionary(Type=Name.Thread, I=Dictionary(Title=String(_PUBLIC))))
+    first, second = (made.make_indirect(Dictionary(P=made.pages[index].obj)) for index in (_DELETED, 0))
+    other.F, first.N, first.V, second.N, second.V = first, second, second, first, first
+    made.Root.Threads = Array([only, other])
     link(0, A=Dictionary(S=Name.Thread, D=only, B=bead))(made)
 
 
@@ -207,80 +211,6 @@ def _own_resources(made: Pdf) -> None:
             page.obj.Resources[key] = Dictionary(dict(page.obj.Resources[key].items()))
 
 
-def _drawing(draw: Callable[[Pdf, int, Object], None], text: bytes = b"/X%d Do") -> Extra:
-    """Contents of all pages that have the same resources, of which each draws another one."""
-
-    def add(made: Pdf) -> None:
-        keys: dict[str, Any] = {"Type": Name.XObject, "Subtype": Name.Form, "BBox": [0, 0, 9, 9]}
-        drawn = {
-            f"/X{index}": made.make_stream(b"(%s)" % (b"PUBLIC", b"SECRET")[index == _DELETED], **keys)
-            for index in range(len(made.pages))
-        }
-        shared = made.make_indirect(Dictionary(XObject=Dictionary(drawn)))
-        for index in range(len(made.pages)):
-            draw(made, index, made.make_stream(text % index, **keys, Resources=shared))
-
-    return add
-
-
-def _draw_form(made: Pdf, index: int, content: Object) -> None:
-    made.pages[index].obj.Resources.XObject = Dictionary(Fo=content)
-    made.pages[index].contents_add(b"/Fo Do")
-
-
-def _draw_form_in_form(made: Pdf, index: int, content: Object) -> None:
-    keys: dict[str, Any] = {"Type": Name.XObject, "Subtype": Name.Form, "BBox": [0, 0, 9, 9]}
-    resources = Dictionary(XObject=Dictionary(Fo=content))
-    _draw_form(made, index, made.make_stream(b"/Fo Do", **keys, Resources=resources))
-
-
-def _draw_form_with_resources_of_page(made: Pdf, index: int, content: Object, own: Object | None = None) -> None:
-    """A form that names what only the resources of its page have."""
-    page = made.pages[index].obj
-    page.Resources.XObject = Dictionary({"/Fo": content, **dict(content.Resources.XObject.items())})
-    made.pages[index].contents_add(b"/Fo Do")
-    del content["/Resources"]
-    if own is not None:
-        content.Resources = own
-
-
-def _draw_pattern(made: Pdf, index: int, content: Object) -> None:
-    for key in ("/Type", "/Subtype"):
-        del content[key]
-    content.PatternType, content.PaintType, content.TilingType, content.XStep, content.YStep = 1, 1, 1, 9, 9
-    made.pages[index].obj.Resources.Pattern = Dictionary(Pa=content)
-    made.pages[index].contents_add(b"/Pattern cs /Pa scn 0 0 9 9 re f")
-
-
-def _draw_mask(made: Pdf, index: int, content: Object) -> None:
-    content.Group = Dictionary(S=Name.Transparency, CS=Name.DeviceGray)
-    state = Dictionary(SMask=Dictionary(S=Name.Luminosity, G=content))
-    made.pages[index].obj.Resources.ExtGState = Dictionary(Gs=made.make_indirect(state))
-    made.pages[index].contents_add(b"/Gs gs")
-
-
-def _draw_shading(made: Pdf, index: int, content: Object) -> None:
-    """A pattern that is a gradient with a soft mask."""
-    shading = Dictionary(ShadingType=1, ColorSpace=Name.DeviceGray)
-    mask = Dictionary(SMask=Dictionary(S=Name.Luminosity, G=content))
-    made.pages[index].obj.Resources.Pattern = Dictionary(Pa=Dictionary(PatternType=2, Shading=shading, ExtGState=mask))
-    made.pages[index].contents_add(b"/Pattern cs /Pa scn 0 0 9 9 re f")
-
-
-def _draw_glyph(made: Pdf, index: int, content: Object) -> None:
-    keys: dict[str, Any] = {"Type": Name.Font, "Subtype": Name.Type3, "FontBBox": [0, 0, 9, 9]}
-    encoding = Dictionary(Type=Name.Encoding, Differences=[97, Name.a])
-    font = Dictionary(**keys, FontMatrix=[1, 0, 0, 1, 0, 0], FirstChar=97, LastChar=97, Widths=[9], Encoding=encoding)
-    font.CharProcs, font.Resources = Dictionary(a=made.make_stream(content.read_bytes())), content.Resources
-    made.pages[index].obj.Resources.Font.F3 = made.make_indirect(font)
-    made.pages[index].contents_add(b"BT /F3 9 Tf (a) Tj ET")
-
-
-def _draw_look(made: Pdf, index: int, content: Object) -> None:
-    look = Dictionary(Type=Name.Annot, Subtype=Name.Square, Rect=[0, 0, 9, 9], AP=Dictionary(N=Dictionary(On=content)))
-    annotate(made, index, look)
-
-
 def _layers(made: Pdf) -> None:
     names = [_PUBLIC, _SECRET, _PUBLIC]
     layers = [made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in names]
@@ -384,16 +314,7 @@ _REFERENCES: dict[str, Extra] = {
     "shared resources": _shared_resources,
     "inherited resources": _all(_shared_resources, _inherited_resources),
     "all resources on each page": _all(_shared_resources, _own_resources),
-    "form": _drawing(_draw_form),
-    "form in a form": _drawing(_draw_form_in_form),
-    "form with resources of the page": _drawing(_draw_form_with_resources_of_page),
-    "form with some resources of the page": _drawing(partial(_draw_form_with_resources_of_page, own=Dictionary())),
-    "pattern": _drawing(_draw_pattern),
-    "soft mask": _drawing(_draw_mask),
-    "soft mask of a pattern": _drawing(_draw_shading),
-    "font": _drawing(_draw_glyph),
-    "appearance": _drawing(_draw_look),
-    "escaped name": _drawing(_draw_form, b"/#58%d Do"),
+    **{kind: contents(kind) for kind in KINDS},
     "layers": _layers,
     "resources of fields": _resources_of_fields,
     "calculation": _calculation,
@@ -440,7 +361,7 @@ def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], nam
 @pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
 def test_content_that_cannot_be_read_keeps_its_resources(remove: Callable[[bytes], bytes]) -> None:
     def broken(made: Pdf) -> None:
-        _drawing(_draw_form)(made)
+        contents("form")(made)
         made.pages[0].obj.Resources.XObject.Fo.write(b"no deflated data", filter=Name.FlateDecode)
 
     with pikepdf.open(BytesIO(remove(document("A", 3, broken)))) as read:
@@ -450,7 +371,7 @@ def test_content_that_cannot_be_read_keeps_its_resources(remove: Callable[[bytes
 
 def test_one_picture_of_twenty_is_left() -> None:
     def pictures(made: Pdf) -> None:
-        _drawing(_draw_form)(made)
+        contents("form")(made)
         for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
             picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
 
