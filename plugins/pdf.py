@@ -100,7 +100,9 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
     indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
     if indexes == list(range(document.page_count)):
         return document
-    selected = _select_pages(data, password or "", indexes)
+    from plugins._pdf.selection import select_pages
+
+    selected = select_pages(data, password or "", indexes)
     if selected is None:
         document.select(indexes)
         return document
@@ -122,12 +124,6 @@ def _has_repeated_pages(document: pymupdf.Document) -> bool:
             details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)},
         )
     return True
-
-
-def _select_pages(data: bytes, password: str, indexes: list[int]) -> bytes | None:
-    from plugins._pdf.selection import select_pages
-
-    return select_pages(data, password, indexes)
 
 
 def warn_repaired(data: bytes) -> None:

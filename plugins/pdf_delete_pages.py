@@ -13,15 +13,15 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.delete_pages", "plugins._pdf.form_fields")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.parts")
 TEMPLATE = "documents"
 
 
 @tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)
 def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
-    from plugins._pdf.delete_pages import remove_pages
-    from plugins._pdf.form_fields import remove_signatures, remove_xfa
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.parts import keep_pages
 
     count = page_count(document)
     indices = sorted(PageRanges.parse(pages).indexes(count))
@@ -33,6 +33,5 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
             details={"page_count": count},
         )
     remove_signatures(document)
-    remove_xfa(document)
-    remove_pages(document, indices)
+    keep_pages(document, sorted({*range(count)}.difference(indices)))
     return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})

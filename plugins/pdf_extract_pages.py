@@ -36,12 +36,14 @@ def extract_pages(
     data: bytes, *, pages: PageOrder, password: Password | None = None, sanitize: Sanitize = False
 ) -> ToolResult[bytes]:
     """Makes a PDF with these pages of a PDF, in this order, with what belongs to them."""
-    from plugins._pdf.documents import save_document
-    from plugins._pdf.parts import Divider
+    from plugins._pdf.documents import open_document, save_document
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.parts import keep_pages
 
-    divider = Divider(data, password)
-    count = len(divider.pages)
+    document = open_document(data, password)
+    count = len(document.pages)
     numbers = read_order(split_list(pages), count)
-    part = divider.part(numbers, with_attachments=True)
-    file = EncodedFile(save_document(part, sanitize=sanitize), pages=len(numbers))
+    remove_signatures(document)
+    keep_pages(document, numbers)
+    file = EncodedFile(save_document(document, sanitize=sanitize), pages=len(numbers))
     return ToolResult(file, facts={"original_page_count": count})

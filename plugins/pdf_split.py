@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
@@ -54,16 +54,14 @@ def split(
     sanitize: Sanitize = False,
 ) -> ToolResult[bytes]:
     """Splits a PDF into several: by number of pages, groups, bookmarks or size; attached files go to the first."""
-    from plugins._pdf.parts import Divider
-
     given = [every is not None, pages is not None, bookmarks, max_bytes is not None].count(True)
     if given != 1:
         message = "Exactly one of every, pages, bookmarks and max_bytes must be given."
         raise InvalidOption(message, reason="exclusive" if given else "missing", param="every")
-    divider = Divider(data, password)
+    divider, save = _divide(data, password, sanitize=sanitize)
     count = len(divider.pages)
     if max_bytes is not None:
-        files = _split_by_size(divider, max_bytes, len(data), sanitize=sanitize)
+        files = _split_by_size(save, count, max_bytes, len(data))
     else:
         parts: list[tuple[str, list[int]]]
         if every is not None:
@@ -74,18 +72,33 @@ def split(
             parts = _chapters(divider.outline.chapters, count)
         digits = max(2, len(str(len(parts))))
         files = (
-            (f"{place + 1:0{digits}}{title and '-'}{title}", _save(divider, numbers, place == 0, sanitize))
+            (
+                f"{place + 1:0{digits}}{title and '-'}{title}",
+                save(numbers, is_first=place == 0),
+            )
             for place, (title, numbers) in enumerate(parts)
         )
     return ToolResult(files=files, facts={"original_page_count": count})
 
 
-def _save(divider: Divider, numbers: list[int], is_first: bool, sanitize: bool) -> EncodedFile:
-    """A file with these pages. The first one also has what belongs to no page, such as attached files."""
-    from plugins._pdf.documents import save_document
+def _divide(data: bytes, password: str | None, *, sanitize: bool) -> tuple[Divider, Callable[..., EncodedFile]]:
+    """The document, and a function that makes a file with some pages of it."""
+    from plugins._pdf.documents import blank_documents, open_document, save_document
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.parts import Divider
 
-    part = divider.part(numbers, with_attachments=is_first)
-    return EncodedFile(save_document(part, sanitize=sanitize), pages=len(numbers))
+    document = open_document(data, password)
+    new_part = blank_documents(document, data, password)
+    remove_signatures(document)
+    divider = Divider(document)
+
+    def save(numbers: Sequence[int], *, is_first: bool) -> EncodedFile:
+        """A file with these pages. The first one also has what belongs to no page, such as attached files."""
+        part = new_part()
+        divider.fill(part, numbers, with_attachments=is_first)
+        return EncodedFile(save_document(part, sanitize=sanitize), pages=len(numbers))
+
+    return divider, save
 
 
 def _chapters(titles: dict[int, str], count: int) -> list[tuple[str, list[int]]]:
@@ -98,9 +111,10 @@ def _chapters(titles: dict[int, str], count: int) -> list[tuple[str, list[int]]]
     return [(titles.get(first, ""), [*range(first, end)]) for first, end in zip(starts, ends, strict=True)]
 
 
-def _split_by_size(divider: Divider, limit: int, size: int, *, sanitize: bool) -> Iterator[tuple[str, EncodedFile]]:
+def _split_by_size(
+    save: Callable[..., EncodedFile], count: int, limit: int, size: int
+) -> Iterator[tuple[str, EncodedFile]]:
     """Files of at most `limit` bytes, each with as many pages as fit. `size` is the size of the whole document."""
-    count = len(divider.pages)
     first, place = 0, 1
     length = max(1, count * limit // size)
     while first < count:
@@ -112,7 +126,7 @@ def _split_by_size(divider: Divider, limit: int, size: int, *, sanitize: bool) -
             # A part that is too large is split again, so its warnings do not count.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                made = _save(divider, [*range(first, first + length)], first == 0, sanitize)
+                made = save(range(first, first + length), is_first=first == 0)
             if len(made.data) <= limit:
                 file, fitting, issued = made, length, caught
                 length *= 2

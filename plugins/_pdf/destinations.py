@@ -162,14 +162,6 @@ def destination_array(value: Any) -> Any:
 
 def resolve_page_numbers(document: Pdf) -> None:
     """Replaces page numbers in destinations with the page objects, as the standard requires."""
-    resolve = page_resolver(document)
-    change_destinations(document, resolve)
-    for value in named_destinations(document.Root).values():
-        resolve(value)
-
-
-def page_resolver(document: Pdf) -> Change:
-    """A change that replaces the page number in a destination with the page object that has it now."""
     pages = [page.obj for page in document.pages]
 
     def change(value: Any) -> Any:
@@ -179,4 +171,6 @@ def page_resolver(document: Pdf) -> Change:
             target[0] = pages[number]
         return value
 
-    return change
+    change_destinations(document, change)
+    for value in named_destinations(document.Root).values():
+        change(value)

@@ -1,12 +1,12 @@
 """Opens and saves PDF files as objects, with and without encryption."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
 import pikepdf
-from pikepdf import ObjectStreamMode, Page, Pdf
+from pikepdf import Dictionary, Name, ObjectStreamMode, Page, Pdf
 
 from engine import CorruptInput, FidelityWarning, InvalidOption
 from engine.mupdf import pymupdf
@@ -44,6 +44,23 @@ def _open(data: bytes, given: str | None) -> Pdf:
             if password or document.user_password_matched or not document.is_encrypted:
                 return document
     raise encrypted_error(given)
+
+
+def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callable[[], Pdf]:
+    """Makes documents without pages that have the passwords and permissions of a document, which is in `data`."""
+    if not document.is_encrypted:
+        return Pdf.new
+    with _open(data, password) as blank:
+        for holder, kept in ((blank.Root, ()), (blank.trailer, ("/Root", "/Encrypt", "/ID", "/Size"))):
+            for key in set(holder.keys()).difference(kept):
+                del holder[key]
+        blank.Root.Type, blank.Root.Pages = (
+            Name.Catalog,
+            blank.make_indirect(Dictionary(Type=Name.Pages, Kids=[], Count=0)),
+        )
+        file = BytesIO()
+        blank.save(file, encryption=True)
+    return lambda: _open(file.getvalue(), password)
 
 
 def save_document(document: Pdf, *, sanitize: bool = False, encryption: Any = None, **parameters: Any) -> bytes:

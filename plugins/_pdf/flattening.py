@@ -1,17 +1,16 @@
 """Form fields and annotations of a PDF as content of its pages, drawn by MuPDF."""
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from io import BytesIO
 from typing import Any
 
 import pikepdf
-from pikepdf import Dictionary, Name, Object, Pdf
+from pikepdf import Array, Dictionary, Name, Object, Pdf
 
 from engine import FidelityWarning
 from engine.mupdf import pymupdf
-from plugins._pdf.delete_pages import drop_fields
 from plugins._pdf.form_fields import walk_fields
-from plugins._pdf.name_trees import as_list
+from plugins._pdf.name_trees import Ids, as_list
 
 _FLAT = "/ConvertdFlat"  # the key that marks annotations that are drawn
 _KEPT = "/ConvertdKept"  # the annotations of other pages, and the form, while MuPDF draws
@@ -43,8 +42,30 @@ def flatten_pages(document: Pdf, indexes: Set[int], password: str) -> Pdf:
     _restore(flat.Root, "/AcroForm")
     form = flat.Root.get("/AcroForm")
     if isinstance(form, Dictionary):
-        drop_fields(flat, {field.objgen for field, _ in walk_fields(form) if _FLAT in field})
+        flattened = {field.objgen for field, _ in walk_fields(form) if _FLAT in field}
+        left: Ids = set()
+        form.Fields = Array(_without(as_list(form.get("/Fields")), flattened, left))
+        if "/CO" in form:
+            form.CO = Array([field for field in form.CO if field.objgen in left])
+        if not len(form.Fields):
+            del flat.Root["/AcroForm"]
     return flat
+
+
+def _without(fields: Iterable[Any], flattened: Ids, left: Ids) -> list[Object]:
+    """The fields without flattened ones and those above no others. Adds the ids of the remaining ones to `left`."""
+    kept: list[Object] = []
+    for field in fields:
+        if not isinstance(field, Dictionary) or field.objgen in flattened | left:
+            continue
+        left.add(field.objgen)
+        if "/Kids" in field:
+            field.Kids = Array(_without(field.Kids, flattened, left))
+        if "/Kids" in field and not len(field.Kids):
+            left.discard(field.objgen)
+        else:
+            kept.append(field)
+    return kept
 
 
 def _draw(document: Pdf, password: str) -> bytes:

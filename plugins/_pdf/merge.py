@@ -25,7 +25,7 @@ from plugins._pdf.name_trees import (
     set_page_labels,
     unique_name,
 )
-from plugins._pdf.structure import holders_of_keys
+from plugins._pdf.part_structure import holders_of_keys
 
 
 def append(document: Pdf, other: Pdf) -> None:

@@ -7,8 +7,9 @@ from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 Names = list[tuple[bytes, Any]]
 Numbers = list[tuple[int, Any]]
-Ids: TypeAlias = set[tuple[int, int]]
-"""Object and generation numbers of indirect objects."""
+Id: TypeAlias = tuple[int, int]
+"""Object and generation number of an indirect object."""
+Ids: TypeAlias = set[Id]
 Label: TypeAlias = tuple[str | None, bytes | None, int]
 """Style, prefix and number of a page label."""
 

@@ -18,7 +18,8 @@ def open_pdf(data: bytes, password: str = "") -> Pdf:
     """Opens a file that a client has sent. Raises PdfError, and PasswordError for a wrong password."""
     document = pikepdf.open(BytesIO(data), password=password)
     # Saving a picture whose shared data refer to themselves would end the process.
-    for parameters in [found for item in document.objects for found in _sharing(item)]:
+    streams = [item for item in document.objects if isinstance(item, Stream) and "/DecodeParms" in item]
+    for parameters in [found for item in streams for found in _sharing(item)]:
         if any(_sharing(parameters[_SHARED])):
             del parameters[_SHARED]
     return document

@@ -6,19 +6,17 @@ from typing import Any
 from pikepdf import Dictionary, Name, Object, Pdf
 
 from plugins._pdf.destinations import link_items, outline_items
-from plugins._pdf.name_trees import Ids
-
-_LINKS = frozenset({"/Parent", "/Prev", "/Next", "/First", "/Last"})
+from plugins._pdf.part_objects import is_apart, keep_apart, take
 
 
 class PartOutline:
     """The items of an outline, each assigned to the page of its destination.
 
-    An item without one belongs to the page of the item before it. `chapters` are the titles of the items of the first
-    level by their pages, which count from 0; of several items on a page, the first one.
+    An item without one belongs to those that it contains, otherwise to the page of the item before it. `chapters` are
+    the titles of the items of the first level by their pages, which count from 0; of several on a page, the first.
     """
 
-    def __init__(self, document: Pdf, page_of: Callable[[Any], int | None]) -> None:
+    def __init__(self, document: Pdf, page_of: Callable[[Any], int | None], apart: list[Object]) -> None:
         self._items: list[Object] = []
         self._above: list[int | None] = []
         self._with_page: list[bool] = []
@@ -27,26 +25,23 @@ class PartOutline:
         outline = document.Root.get("/Outlines")
         if not isinstance(outline, Dictionary):
             return
-        seen: Ids = set()
         page = 0
         pending: list[tuple[Object, int | None]] = [(item, None) for item in [*outline_items(outline)][::-1]]
         while pending:
             item, above = pending.pop()
-            if item.objgen in seen:
+            if is_apart(item):
                 continue
-            seen.add(item.objgen)
-            index, found = len(self._items), page_of(_destination(item))
+            keep_apart(item, apart)
+            index, found, children = len(self._items), page_of(_destination(item)), [*outline_items(item)]
             page = page if found is None else found
             self._items.append(item)
             self._above.append(above)
             self._with_page.append(found is not None)
-            self._of_page.setdefault(page, []).append(index)
+            if found is not None or not children:
+                self._of_page.setdefault(page, []).append(index)
             if above is None and found is not None:
                 self.chapters.setdefault(found, str(item.get("/Title", "")))
-            pending += [(child, index) for child in [*outline_items(item)][::-1]]
-        for item in self._items:
-            for key in _LINKS & set(item.keys()):
-                del item[key]
+            pending += [(child, index) for child in children[::-1]]
 
     def add_to(self, part: Pdf, pages: Iterable[int]) -> None:
         """Adds the items of these pages. Items without a page stay above those that they contain."""
@@ -63,7 +58,7 @@ class PartOutline:
         for index in sorted(chosen):
             children.setdefault(self._nearest(index, chosen), []).append(index)
         outline = part.Root.Outlines = part.make_indirect(Dictionary(Type=Name.Outlines))
-        items = {index: part.copy_foreign(self._items[index]) for index in chosen}
+        items = {index: take(part, self._items[index]) for index in chosen}
         for item in items.values():
             item.Parent = outline  # a placeholder: only items with a parent can be closed
         for index in sorted(chosen, reverse=True):  # the number of visible items is counted from below

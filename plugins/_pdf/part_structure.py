@@ -1,15 +1,20 @@
 """The structure of parts of a tagged PDF: the elements with content on their pages, and those above them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
-from pikepdf import Array, Dictionary, Name, Object, Pdf
+from pikepdf import Array, Dictionary, Object, Pdf, Stream
 
-from plugins._pdf.name_trees import as_list, make_name_tree, make_number_tree, read_name_tree, read_number_tree
-from plugins._pdf.structure import holders_of_keys, remove_texts
+from plugins._pdf.name_trees import Id, as_list, make_name_tree, make_number_tree, read_name_tree, read_number_tree
+from plugins._pdf.part_objects import in_part, keep_apart, take
 
+# Properties that repeat the content of an element; and the ones of its attributes (of tables, of their headings, and
+# user properties) that do.
+_TEXTS = ("/ActualText", "/Alt", "/E", "/T", "/Phoneme", "/AF")
+_TEXTS_OF_ATTRIBUTES = ("/Summary", "/Short", "/P")
 _KEYS = ("/StructParents", "/StructParent")
-_SHARED = ("/RoleMap", "/ClassMap", "/Namespaces")
+_TREES = frozenset({"/K", "/ParentTree", "/IDTree"})
 
 
 class _Element(NamedTuple):
@@ -19,30 +24,29 @@ class _Element(NamedTuple):
 
 
 class PartStructure:
-    """The elements of a structure. Each is taken apart, so that it does not lead to others."""
+    """The elements of a structure, without those that they contain, by the pages of their content."""
 
-    def __init__(self, document: Pdf, numbers: Mapping[tuple[int, int], int]) -> None:
+    def __init__(self, document: Pdf, numbers: Mapping[Id, int], apart: list[Object]) -> None:
         root = document.Root.get("/StructTreeRoot")
         self._elements: list[Object] = []
         self._above: list[tuple[int | None, int]] = []  # the element above, and the position in it
         self._sizes: list[int] = []
         self._of_page: dict[int, list[tuple[int, int, Any]]] = {}  # element, position and content
-        self._indexes: dict[tuple[int, int], int] = {}
+        self._indexes: dict[Id, int] = {}
         if not isinstance(root, Dictionary):
             return
         self._document = document
         self._read(root, numbers)
-        for element in self._elements:
-            for key in {"/K", "/P", "/Pg"} & set(element.keys()):
-                del element[key]
         self._parents = dict(read_number_tree(root.get("/ParentTree")))
-        self._ids = read_name_tree(root.get("/IDTree"))
-        marks = document.Root.get("/MarkInfo")
-        self._marks = document.make_indirect(marks if isinstance(marks, Dictionary) else Dictionary(Marked=True))
-        shared = {key: root[key] for key in _SHARED if key in root}
-        self._shared = {key: document.make_indirect(value) for key, value in shared.items()}
+        names = ((name, self._index_of(element)) for name, element in read_name_tree(root.get("/IDTree")))
+        self._names = {index: name for name, index in names if index is not None}
+        self._root = document.make_indirect(root)
+        for item in (self._root, *self._elements):
+            keep_apart(item, apart)
+            for key in _TREES & item.keys():
+                del item[key]
 
-    def _read(self, root: Object, numbers: Mapping[tuple[int, int], int]) -> None:
+    def _read(self, root: Object, numbers: Mapping[Id, int]) -> None:
         """Assigns all content to its page. An element without a page has the page of its parent."""
         pending: list[tuple[Any, int | None, int, Any]] = []
         pending += [(kid, None, position, None) for position, kid in enumerate(as_list(root.get("/K")))][::-1]
@@ -68,41 +72,39 @@ class PartStructure:
                 self._assign(page, numbers, (index, 0, None))
             pending += [(kid, index, place, page) for place, kid in enumerate(kids)][::-1]
 
-    def _assign(self, page: Any, numbers: Mapping[tuple[int, int], int], content: tuple[int, int, Any]) -> None:
+    def _assign(self, page: Any, numbers: Mapping[Id, int], content: tuple[int, int, Any]) -> None:
         if isinstance(page, Dictionary) and page.objgen in numbers:
             self._of_page.setdefault(numbers[page.objgen], []).append(content)
+
+    def _index_of(self, element: Any) -> int | None:
+        return self._indexes.get(element.objgen) if isinstance(element, Dictionary) else None
 
     def add_to(self, part: Pdf, pages: Mapping[int, Object]) -> None:
         """Adds the elements with content on these pages, which are copies in the part by their numbers."""
         kids: dict[int | None, list[tuple[int, Any]]] = {None: []}  # elements and content by position, for each element
-        places: dict[int, Object] = {}
-        for number, page in pages.items():
+        for number in pages:
             for index, position, content in self._of_page.get(number, ()):
-                self._involve(index, kids)
-                if content is not None:
-                    kids[index].append((position, self._content(part, content, page)))
-                if isinstance(content, int):  # is on the page of its element
-                    places[index] = page
-                places.setdefault(index, page)
+                kid = self._content(part, content) if isinstance(content, Dictionary) else content
+                if kid is not None or content is None:
+                    self._involve(index, kids)
+                if kid is not None:
+                    kids[index].append((position, kid))
         if len(kids) == 1:
             return
-        copies = {index: part.copy_foreign(self._elements[index]) for index in kids if index is not None}
-        root = part.Root.StructTreeRoot = part.make_indirect(Dictionary(Type=Name.StructTreeRoot))
-        for element, found in kids.items():
-            holder = root if element is None else copies[element]
-            ordered = []
-            for _, kid in sorted(found, key=lambda entry: entry[0]):
-                ordered.append(copies[kid.number] if isinstance(kid, _Element) else kid)
-                if isinstance(kid, _Element):
-                    ordered[-1].P = holder
-            if ordered:
-                holder.K = Array(ordered)
-            if element is None:
-                continue
-            if element in places:
-                holder.Pg = places[element]
-            if len(ordered) < self._sizes[element]:
-                remove_texts(holder)
+        root = part.Root.StructTreeRoot = take(part, self._root)
+        copies = {index: take(part, self._elements[index]) for index in kids if index is not None}
+        changed: set[int | None] = set()
+        for index in sorted(copies, reverse=True):  # elements come after those above them
+            element = copies[index]
+            found = _in_order(kids[index], copies)
+            if found:
+                element.K = Array(found)
+            if "/Pg" in element and "/Type" not in element.Pg:  # a page that is emptied
+                del element["/Pg"]
+            if len(found) < self._sizes[index] or index in changed:
+                remove_texts(element)
+                changed.add(self._above[index][0])
+        root.K = Array(_in_order(kids[None], copies))
         self._add_trees(part, root, pages.values(), copies)
 
     def _involve(self, index: int, kids: dict[int | None, list[tuple[int, Any]]]) -> None:
@@ -117,23 +119,17 @@ class PartStructure:
         for holder, position, element in added:
             kids[holder].append((position, _Element(element)))
 
-    def _content(self, part: Pdf, content: Any, page: Object) -> Any:
-        """Content of a page: a number, or a reference to a part of the page or to an object."""
-        if not isinstance(content, Dictionary):
-            return content
-        copy = Dictionary({key: value for key, value in content.items() if key not in ("/Pg", "/Obj", "/Stm")})
-        for key in ("/Obj", "/Stm"):
-            if isinstance(content.get(key), Object) and content[key].is_indirect:
-                copy[key] = part.copy_foreign(content[key])
-        copy.Pg = page
-        return copy
+    def _content(self, part: Pdf, content: Object) -> Object | None:
+        """A reference to a part of a page or to an object; None if the object is not in the part."""
+        own = copy(in_part(part, self._document.make_indirect(content)))
+        return None if "/Obj" in content and not [*own.get("/Obj", {}).keys()] else own
 
     def _add_trees(self, part: Pdf, root: Object, pages: Iterable[Object], copies: Mapping[int, Object]) -> None:
         """Adds the elements by their keys in pages and objects, and by their names."""
 
         def copied(element: Any) -> Object | None:
-            is_element = isinstance(element, Dictionary) and element.objgen in self._indexes
-            return copies.get(self._indexes[element.objgen]) if is_element else None
+            index = self._index_of(element)
+            return None if index is None else copies.get(index)
 
         entries: dict[int, Any] = {}
         for holder in (holder for page in pages for holder in holders_of_keys(page)):
@@ -145,9 +141,29 @@ class PartStructure:
                     entries[number] = element
         root.ParentTree = part.make_indirect(make_number_tree(entries.items()))
         root.ParentTreeNextKey = max([0, *(number + 1 for number in entries)])
-        names = [(name, element) for name, value in self._ids if (element := copied(value)) is not None]
+        names = [(self._names[index], copies[index]) for index in self._names.keys() & copies.keys()]
         if names:
             root.IDTree = part.make_indirect(make_name_tree(names))
-        for key, value in self._shared.items():
-            root[key] = part.copy_foreign(value)
-        part.Root.MarkInfo = part.copy_foreign(self._marks)
+
+
+def _in_order(kids: list[tuple[int, Any]], copies: Mapping[int, Object]) -> list[Any]:
+    """The elements and content of an element by their positions."""
+    ordered = [kid for _, kid in sorted(kids, key=lambda entry: entry[0])]
+    return [copies[kid.number] if isinstance(kid, _Element) else kid for kid in ordered]
+
+
+def remove_texts(element: Object) -> None:
+    """Removes the properties of an element that repeat its content."""
+    attributes = [item for item in as_list(element.get("/A")) if isinstance(item, Dictionary)]
+    for holder, texts in ((element, _TEXTS), *((item, _TEXTS_OF_ATTRIBUTES) for item in attributes)):
+        for key in texts:
+            if key in holder:
+                del holder[key]
+
+
+def holders_of_keys(page: Object) -> Iterator[Object]:
+    """A page, its annotations and its form XObjects, which have keys of the structure."""
+    xobjects = ((page.get("/Resources") or Dictionary()).get("/XObject") or Dictionary()).items()
+    for holder in (page, *(page.get("/Annots") or ()), *(value for _, value in xobjects)):
+        if isinstance(holder, Dictionary | Stream):
+            yield holder

@@ -1,48 +1,25 @@
-"""Resources of PDF pages: those that pages share, and removal of what a page does not use."""
+"""Resources of PDF pages: what pages draw, and removal of what they do not use."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import Any
+from copy import copy
+from typing import Any, TypeAlias
 
-from pikepdf import Dictionary, Name, Object, Page, PdfError, Stream
+from pikepdf import Dictionary, Name, Object, PdfError, Stream, String
 
-from plugins._pdf.name_trees import Ids, as_list
+from plugins._pdf.name_trees import Id, Ids, as_list
+
+Categories: TypeAlias = dict[str, dict[str, Object]]
+"""Resources by category and name."""
 
 _NAME = re.compile(rb"/([^\s/<>()\[\]{}%]+)")
-_OTHERS_WITH_TEXT = {"/ExtGState", "/Pattern", "/Properties"}
 _CATEGORIES = ("/Font", "/XObject", "/ColorSpace", "/ExtGState", "/Pattern", "/Shading", "/Properties")
-_DEFAULT_SPACES = ("/DefaultGray", "/DefaultRGB", "/DefaultCMYK")  # content does not name them
+_DRAWN = ("/XObject", "/Pattern", "/ExtGState", "/Font")
+_DEFAULT_SPACES = frozenset({"/DefaultGray", "/DefaultRGB", "/DefaultCMYK"})  # content does not name them
+_ALL = "*"  # stands for all names, those of content that cannot be decoded
+_MAX_DEPTH = 50  # contents in each other; PDFium draws 40
 _ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
-
-
-def resource_ids(page: Object) -> Ids:
-    """The ids of the resources of a page, of the dictionaries by category in them, and of their entries but fonts."""
-    found: list[Any] = [page.get("/Resources")]
-    if isinstance(found[0], Dictionary):
-        categories = {key: item for key, item in found[0].items() if isinstance(item, Dictionary)}
-        found += categories.values()
-        found += [entry for key, item in categories.items() if key != "/Font" for _, entry in item.items()]
-    return {item.objgen for item in found if isinstance(item, Object) and item.is_indirect}
-
-
-def drop_unused_resources(page: Page) -> None:
-    """Removes the resources with text that neither the page nor what it draws names. Other pages keep theirs."""
-    page.remove_unreferenced_resources()  # fonts and XObjects; copies what pages share
-    resources = page.obj.Resources = Dictionary(dict(page.obj.Resources.items()))
-    others = _OTHERS_WITH_TEXT & set(resources.keys())
-    if not others:
-        return
-    drawn = [entry for key in ("/XObject", "/Pattern") for _, entry in (resources.get(key) or Dictionary()).items()]
-    fonts = [font for _, font in (resources.get("/Font") or Dictionary()).items() if "/CharProcs" in font]
-    glyphs = [glyph for font in fonts for _, glyph in font.CharProcs.items()]
-    pictures = [item for item in drawn if isinstance(item, Stream) and item.get("/Subtype") == Name.Image]
-    # The names in content that cannot be decoded are unknown.
-    with suppress(PdfError):
-        used = _names(page.obj.get("/Contents"), *glyphs, *(item for item in drawn if item not in pictures))
-        for key in others:
-            resources[key] = Dictionary({name: entry for name, entry in resources[key].items() if name in used})
 
 
 def has_nested_patterns(page: Object, levels: int) -> bool:
@@ -67,60 +44,140 @@ def _patterns(items: list[Any]) -> list[Any]:
     return [pattern for pattern in patterns.values() if isinstance(pattern, Stream)]
 
 
-def _names(*contents: Any) -> set[str]:
-    """The names in content streams and in arrays of them."""
-    streams = [part for content in contents for part in as_list(content) if isinstance(part, Stream)]
-    found = {name for stream in streams for name in _NAME.findall(stream.read_bytes())}
-    names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), name) for name in found)
+def names_in(*contents: Any) -> set[str]:
+    """The names in strings, in content streams and in arrays of them. Raises PdfError if one cannot be decoded."""
+    parts = [part for content in contents for part in as_list(content)]
+    data = [
+        part.read_bytes() if isinstance(part, Stream) else bytes(part)
+        for part in parts
+        if isinstance(part, Stream | String)
+    ]
+    found = {name for one in data for name in _NAME.findall(one)}
+    names = (_ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), one) if b"#" in one else one for one in found)
     return {f"/{name.decode(errors='surrogateescape')}" for name in names}
 
 
-def shared_resources(pages: Iterable[Object]) -> Ids:
-    """The ids of the dictionaries of resources that several pages have, of whole pages or of a category."""
-    found: Counter[tuple[int, int]] = Counter()
-    for page in pages:
-        resources = page.get("/Resources")
-        if isinstance(resources, Dictionary):
-            dictionaries = (resources, *(resources.get(key) for key in _CATEGORIES))
-            found.update(item.objgen for item in dictionaries if isinstance(item, Dictionary) and item.is_indirect)
-    return {item for item, count in found.items() if count > 1}
+class UsedResources:
+    """Removes what contents do not name from their resources: those of pages, forms, patterns, fonts and soft masks.
 
-
-def keep_used_resources(page: Page, shared: Ids) -> None:
-    """Gives a page resources of its own if it has `shared` ones: those that it or what it draws names.
-
-    Content that cannot be decoded keeps all.
+    Each content is read once. One that cannot be decoded keeps all.
     """
-    resources = page.obj.get("/Resources")
-    if not isinstance(resources, Dictionary):
-        return
-    found = {key: resources[key] for key in _CATEGORIES if isinstance(resources.get(key), Dictionary)}
-    if not any(item.objgen in shared for item in (resources, *found.values())):
-        return
-    used: dict[str, dict[str, Any]] = {key: {} for key in found}
-    names: set[str] = set()
-    with suppress(PdfError):
-        new = {*_DEFAULT_SPACES, *_names(page.obj.get("/Contents"))}
+
+    def __init__(self, pages: Iterable[Object]) -> None:
+        found = [page.get("/Resources") for page in pages]
+        found += [resources.get("/Font") for resources in found if isinstance(resources, Dictionary)]
+        ids = Counter(item.objgen for item in found if isinstance(item, Dictionary) and item.is_indirect)
+        self._common = {item for item, count in ids.items() if count > 1}  # dictionaries of several pages
+        self._missing: dict[Id, set[str]] = {}  # names without resources, by content
+        self._shared: dict[Id, Categories] = {}  # by dictionary of resources
+        self._others: Ids = set()  # resources that draw no content
+
+    def keep(self, page: Object) -> set[str]:
+        """Changes the resources of a page, and of all that it and its annotations draw. Returns names without any."""
+        annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
+        looks = [look for item in annotations for key in ("/AP", "/MK") for look in _streams(item.get(key))]
+        return self._keep(page, looks, _MAX_DEPTH) if looks or not self._has_only_fonts(page) else set()
+
+    def _has_only_fonts(self, page: Object) -> bool:
+        """Whether the resources of a page are fonts without content, which other pages do not list."""
+        resources = page.get("/Resources")
+        if not isinstance(resources, Dictionary) or not isinstance(fonts := resources.get("/Font"), Dictionary):
+            return False
+        if resources.keys() - {"/Font", "/ProcSet"}:
+            return False
+        is_own = self._common.isdisjoint((resources.objgen, fonts.objgen))
+        return is_own and not any(isinstance(font, Dictionary) and "/CharProcs" in font for _, font in fonts.items())
+
+    def _keep(self, holder: Object, drawn: list[Object], depth: int) -> set[str]:
+        """As `keep`, for any content. `drawn` are contents that it draws without naming them."""
+        if not depth or (holder.is_indirect and holder.objgen in self._missing):
+            return self._missing.get(holder.objgen, set())
+        self._missing[holder.objgen] = set()  # for contents that draw themselves
+        resources = holder.get("/Resources")
+        found = self._categories(resources)
+        used: Categories = {key: {} for key in found}
+        names: set[str] = set()
+        new = _names_of(holder)
         while new:
-            entries = [(key, name, found[key][name]) for name in new for key in found if name in found[key]]
-            for key, name, entry in entries:
-                used[key][name] = entry
+            if _ALL in new:
+                new.update(*found.values())
+            for key, entries in found.items():
+                for name in new & entries.keys():
+                    used[key][name] = entries[name]
+                    drawn += self._drawn(entries[name]) if key in _DRAWN else ()
             names |= new
-            new = (
-                _names(*(content for *_, entry in entries for content in _drawn_with_resources_of_page(entry))) - names
-            )
-        others = {key: value for key, value in resources.items() if key not in found}
-        page.obj.Resources = Dictionary({**others, **{key: Dictionary(entries) for key, entries in used.items()}})
+            new = {name for content in drawn for name in self._keep(content, [], depth - 1)} - names
+            drawn = []
+        if any(len(used[key]) < len(entries) for key, entries in found.items()):
+            holder.Resources = with_entries(holder.Resources, used)
+        names.difference_update(*used.values(), [_ALL] if isinstance(resources, Dictionary) else [])
+        self._missing[holder.objgen] = names
+        return names
+
+    def _drawn(self, entry: Any) -> list[Object]:
+        is_indirect = isinstance(entry, Object) and entry.is_indirect
+        if is_indirect and entry.objgen in self._others:
+            return []
+        drawn = _drawn(entry)
+        self._others |= {entry.objgen} if is_indirect and not drawn else set()
+        return drawn
+
+    def _categories(self, resources: Any) -> Categories:
+        if not isinstance(resources, Dictionary):
+            return {}
+        if not resources.is_indirect:
+            return categories(resources)
+        if resources.objgen not in self._shared:
+            self._shared[resources.objgen] = categories(resources)
+        return self._shared[resources.objgen]
 
 
-def _drawn_with_resources_of_page(entry: Any) -> list[Any]:
-    """The content of a form, pattern or font without resources of its own."""
-    if "/Resources" in entry or not isinstance(entry, Dictionary | Stream):
-        return []
+def categories(resources: Object) -> Categories:
+    """The entries of resources by category and name."""
+    found = {key: entries for key, entries in resources.items() if key in _CATEGORIES}
+    return {key: dict(entries.items()) for key, entries in found.items() if isinstance(entries, Dictionary)}
+
+
+def with_entries(resources: Object, entries: Categories) -> Object:
+    """A copy of resources with these entries in their categories."""
+    changed = copy(resources)
+    for key, entries_of_key in entries.items():
+        changed[key] = Dictionary()
+        for name, entry in entries_of_key.items():  # a dictionary cannot be made from names that are not in UTF-8
+            changed[key][name] = entry
+    return changed
+
+
+def _names_of(holder: Object) -> set[str]:
+    try:
+        return names_in(*_contents(holder)) | _DEFAULT_SPACES
+    except PdfError:
+        return {_ALL}
+
+
+def _contents(holder: Object) -> list[Any]:
+    """The content streams of a page, a form, a pattern or a font."""
+    glyphs = holder.get("/CharProcs")
+    if isinstance(holder, Stream):
+        return [holder]
+    return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else [holder.get("/Contents")]
+
+
+def _drawn(entry: Any) -> list[Object]:
+    """The content that a resource draws: a form, a pattern, a font, or the soft mask of a graphics state."""
     if isinstance(entry, Stream):
         return [] if entry.get("/Subtype") == Name.Image else [entry]
-    glyphs = entry.get("/CharProcs")
-    return [glyph for _, glyph in glyphs.items()] if isinstance(glyphs, Dictionary) else []
+    states = [entry, entry.get("/ExtGState")] if isinstance(entry, Dictionary) else []
+    masks = [state.get("/SMask") for state in states if isinstance(state, Dictionary)]
+    groups = [mask.get("/G") for mask in masks if isinstance(mask, Dictionary)]
+    return [entry] if states and "/CharProcs" in entry else [group for group in groups if isinstance(group, Stream)]
+
+
+def _streams(holder: Any) -> list[Object]:
+    """The streams in a dictionary and in the dictionaries in it, such as the appearances of an annotation."""
+    values = [value for _, value in holder.items()] if isinstance(holder, Dictionary) else []
+    values += [inner for value in values if isinstance(value, Dictionary) for _, inner in value.items()]
+    return [value for value in values if isinstance(value, Stream)]
 
 
 def drawn_objects(page: Object) -> Iterator[Object]:
@@ -136,7 +193,7 @@ def drawn_objects(page: Object) -> Iterator[Object]:
         if not isinstance(forms, Dictionary):
             continue
         try:
-            names = _names(holder if isinstance(holder, Stream) else holder.get("/Contents"))
+            names = names_in(holder if isinstance(holder, Stream) else holder.get("/Contents"))
         except PdfError:
             names = set(forms.keys())
         for name in sorted(names):

@@ -57,6 +57,7 @@ def _full() -> bytes:
     made.Root.OCProperties = Dictionary(OCGs=Array([layer]), D=Dictionary(OFF=Array([layer])))
     made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name.r)]))
     made.pages[0].obj.Resources.Properties = Dictionary(L=layer)
+    made.pages[0].contents_add(b"/OC /L BDC EMC")
     return pdf.saved(made)
 
 

@@ -103,8 +103,10 @@ def test_links_and_names() -> None:
     action = Dictionary(S=Name.GoTo, D=String("alive"))
     web = Dictionary(S=Name.URI, URI=String("https://example.com/"))
 
-    data = delete(document("A", 3, *extras, link(0, A=action), link(0, A=web), link(0, Dest=Name.dead)), "2").data
+    result = delete(document("A", 3, *extras, link(0, A=action), link(0, A=web), link(0, Dest=Name.dead)), "2")
 
+    data = result.data
+    assert [warned.code for warned in result.outcome.warnings] == ["links_dropped"]
     assert [one.get("page", one.get("uri")) for one in pymupdf.open("pdf", data)[0].get_links()] == [
         1, 1, "https://example.com/",
     ]  # fmt: skip

@@ -1,6 +1,7 @@
 """A deleted page leaves no text in the file, whatever refers to it: in no stream, decompressed, and in no string."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -8,12 +9,14 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
-from engine import OptionValues, pipeline
+from tests.support.results.conversions import convert
+from tests.support.results.tools import run_tool
+from tests.support.samples.pdf_contents import KINDS, contents
 from tests.support.samples.pdf_documents import (
-    REGISTRY,
     Extra,
     annotate,
     at,
+    delete,
     document,
     field,
     link,
@@ -85,7 +88,10 @@ def _articles(made: Pdf) -> None:
     only = made.make_indirect(Dictionary(Type=Name.Thread, I=Dictionary(Title=String(_SECRET))))
     bead = made.make_indirect(Dictionary(P=made.pages[_DELETED].obj, T=only, Secret=String(_SECRET)))
     bead.N = bead.V = only.F = bead
-    made.Root.Threads = Array([only])
+    other = made.make_indirect(Dictionary(Type=Name.Thread, I=Dictionary(Title=String(_PUBLIC))))
+    first, second = (made.make_indirect(Dictionary(P=made.pages[index].obj)) for index in (_DELETED, 0))
+    other.F, first.N, first.V, second.N, second.V = first, second, second, first, first
+    made.Root.Threads = Array([only, other])
     link(0, A=Dictionary(S=Name.Thread, D=only, B=bead))(made)
 
 
@@ -205,6 +211,45 @@ def _own_resources(made: Pdf) -> None:
             page.obj.Resources[key] = Dictionary(dict(page.obj.Resources[key].items()))
 
 
+def _layers(made: Pdf) -> None:
+    names = [_PUBLIC, _SECRET, _PUBLIC]
+    layers = [made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in names]
+    for page, layer in zip(made.pages, layers, strict=True):
+        page.obj.Resources.Properties = Dictionary(La=layer)
+        page.contents_add(b"/OC /La BDC EMC")
+    group = Array([String(_SECRET), layers[_DELETED]])
+    usual = Dictionary(Order=Array([layers[0], group]), AS=Array([Dictionary(Event=Name.View, OCGs=Array(layers))]))
+    made.Root.OCProperties = Dictionary(OCGs=Array(layers), D=usual, Configs=Array([Dictionary(OFF=Array(layers))]))
+
+
+def _resources_of_fields(made: Pdf) -> None:
+    """Fonts that fields name; the appearance of a field names one, too."""
+    for index, text in ((0, _PUBLIC), (_DELETED, _SECRET)):
+        field(index, f"field {index}", String(""), DA=String(f"/{text} 9 Tf"))(made)
+        font = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name(f"/{text}"))
+        made.Root.AcroForm.DR.Font[f"/{text}"] = made.make_indirect(font)
+    made.Root.AcroForm.DA = String("/Helv 9 Tf")
+
+
+def _calculation(made: Pdf) -> None:
+    """A field of the deleted page that is calculated, and that another field sets back."""
+    action = Dictionary(S=Name.JavaScript, JS=String(_SECRET))
+    field(_DELETED, "sum", String(""), AA=Dictionary(C=action))(made)
+    field(0, "kept", String(_PUBLIC), A=Dictionary(S=Name.ResetForm, Fields=made.Root.AcroForm.Fields))(made)
+
+
+def _heading(made: Pdf) -> None:
+    """A bookmark without a page, above those of the deleted page."""
+    outline(("first", 0, True, []), (_SECRET, None, True, [("below", _DELETED, True, [])]))(made)
+
+
+def _bead_without_article(made: Pdf) -> None:
+    beads = [made.make_indirect(Dictionary(P=page.obj)) for page in made.pages]
+    beads[_DELETED].Secret = String(_SECRET)
+    for page, bead, following in zip(made.pages, beads, [*beads[1:], beads[0]], strict=True):
+        page.obj.B, bead.N = Array([bead]), following
+
+
 def _action(_: Pdf) -> Object:
     return Dictionary(S=Name.GoTo, D=String(_SECRET))
 
@@ -269,26 +314,33 @@ _REFERENCES: dict[str, Extra] = {
     "shared resources": _shared_resources,
     "inherited resources": _all(_shared_resources, _inherited_resources),
     "all resources on each page": _all(_shared_resources, _own_resources),
+    **{kind: contents(kind) for kind in KINDS},
+    "layers": _layers,
+    "resources of fields": _resources_of_fields,
+    "calculation": _calculation,
+    "heading": _heading,
+    "bead without an article": _bead_without_article,
+    "resources of a form by XFA": _on_root(
+        "/Names", lambda made: Dictionary(XFAResources=Dictionary(Names=Array([String(_SECRET), _stream(made)])))
+    ),
     "unknown entry": _on_root("/Unknown", lambda made: Array([Dictionary(Page=made.pages[_DELETED].obj)])),
     "separations": _on_page("/SeparationInfo", lambda made: Dictionary(Pages=Array([made.pages[_DELETED].obj])), 0),
 }  # fmt: skip
 
 
-def _delete(data: bytes) -> bytes:
-    return _run("pdf-delete-pages", data, {"pages": "2"})
-
-
 def _select(data: bytes) -> bytes:
-    return _run(None, data, {"pages": "1,3"})
+    return convert(data, "pdf", pages="1,3").data
 
 
-def _run(tool: str | None, data: bytes, options: OptionValues) -> bytes:
-    plan = REGISTRY.plan([REGISTRY.formats["pdf"]], "pdf", tool, options)
-    return pipeline.run(plan, [data], REGISTRY.validate(options)).data
+_TOOLS = {"pdf-delete-pages": "2", "pdf-extract-pages": "1,3", "pdf-split": "1,3"}
+_REMOVALS = [
+    _select,
+    *(partial(lambda tool, data: run_tool(tool, data, pages=_TOOLS[tool]).data, tool) for tool in _TOOLS),
+]
 
 
 @pytest.mark.parametrize("name", _REFERENCES)
-@pytest.mark.parametrize("remove", [_delete, _select])
+@pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
 def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], name: str) -> None:
     def content(made: Pdf) -> None:
         made.pages[_DELETED].contents_add(b"BT /F1 9 Tf (SECRET) Tj ET")
@@ -304,3 +356,26 @@ def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], nam
     assert (_PUBLIC in " ".join(left)) is (_PUBLIC in found)
     assert page_texts(result) == ["A page 1", "A page 3"]
     opened(result)
+
+
+@pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
+def test_content_that_cannot_be_read_keeps_its_resources(remove: Callable[[bytes], bytes]) -> None:
+    def broken(made: Pdf) -> None:
+        contents("form")(made)
+        made.pages[0].obj.Resources.XObject.Fo.write(b"no deflated data", filter=Name.FlateDecode)
+
+    with pikepdf.open(BytesIO(remove(document("A", 3, broken)))) as read:
+        assert len(read.pages[0].obj.Resources.XObject.Fo.Resources.XObject) == 3
+        assert len(read.pages[1].obj.Resources.XObject.Fo.Resources.XObject) == 1
+
+
+def test_one_picture_of_twenty_is_left() -> None:
+    def pictures(made: Pdf) -> None:
+        contents("form")(made)
+        for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
+            picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
+
+    data = document("A", 20, pictures)
+
+    with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
+        assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1

@@ -225,6 +225,7 @@ def test_labels_and_layers_stay_with_their_pages() -> None:
         layers = [made.make_indirect(Dictionary(Type=Name.OCG, Name=String(name))) for name in ("one", "two", "three")]
         for page, layer in zip(made.pages, layers, strict=True):
             page.obj.Resources.Properties = Dictionary(L=layer)
+            page.contents_add(b"/OC /L BDC EMC")
         usual = Dictionary(OFF=Array([layers[1]]), Order=Array([layers[2], Array([layers[0]])]))
         made.Root.OCProperties = Dictionary(OCGs=Array(layers), D=usual)
         made.Root.PageLabels = Dictionary(Nums=Array([0, Dictionary(S=Name.r, St=4), 2, Dictionary(P=String("x"))]))

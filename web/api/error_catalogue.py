@@ -329,7 +329,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "kept_original": "nothing; the result is the original, because the converted file is larger",
         "layers_dropped": "layers of a PSD that cannot be drawn, without a merged picture; channels of EXR, JP2, TIFF",
         "layers_flattened": "layers and effects of a PSD, which become one picture",
-        "links_dropped": "links of a PDF: all, or those to pages that were not selected",
+        "links_dropped": "links of a PDF: all, or those to pages that are not in the same file",
         "location_removed": "the position in the metadata; `metadata=all` keeps it",
         "metadata_damaged": "metadata that is damaged, and cannot be read",
         "metadata_dropped": "EXIF, XMP, IPTC, comments or texts that the target cannot hold",
