@@ -138,7 +138,7 @@ async def test_the_cpu_time_of_a_job_is_limited_and_reported(
     assert (error.reason, error.details) == ("timeout", {"max_seconds": 1})
     assert error.seconds is not None
     assert error.seconds >= 1
-    assert done.seconds >= 0.4
+    assert done.seconds >= 0.35  # the time of processes that have ended counts in steps of 10 ms
 
 
 async def _sleepers() -> list[str]:
