@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, compression, growth, jobs, memory, pairs, peers, quality, scaling, server, soak
+from benchmarks import cluster, compression, jobs, memory, pairs, peers, quality, server, soak
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -113,18 +113,6 @@ def run_cluster(rounds: Rounds = 3, seconds: Seconds = 4, json_file: Json = None
     publish("cluster", cluster.measure(rounds, seconds), json_file, readme=readme)
 
 
-@cli.command("scaling")
-def run_scaling(
-    rounds: Rounds = 3,
-    seconds: Seconds = 4,
-    processes: Annotated[int, typer.Option(min=2, help="Processes of the second server.")] = 2,
-    json_file: Json = None,
-    readme: Readme = False,
-) -> None:
-    """Throughput of a server with one process and with several, on SQLite and on PostgreSQL."""
-    publish("scaling", scaling.measure(rounds, seconds, processes), json_file, readme=readme)
-
-
 @cli.command("jobs")
 def run_jobs(
     seconds: Annotated[float, typer.Option(help="Duration of each load.")] = 5,
@@ -133,16 +121,6 @@ def run_jobs(
 ) -> None:
     """Jobs that are accepted, claimed and finished per second, and the latency of requests beside a full queue."""
     publish("jobs", jobs.measure(seconds), json_file, readme=readme)
-
-
-@cli.command("growth")
-def run_growth(
-    conversions: Annotated[int, typer.Option(min=1, help="Number of conversions of each kind.")] = 500,
-    json_file: Json = None,
-    readme: Readme = False,
-) -> None:
-    """Statements, rows, log and CPU time of PostgreSQL and S3 requests per conversion, and the arithmetic of a day."""
-    publish("growth", growth.measure(conversions), json_file, readme=readme)
 
 
 def publish(mode: str, results: Iterable[Report], json_file: Path | None = None, *, readme: bool = False) -> None:

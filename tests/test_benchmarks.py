@@ -20,7 +20,6 @@ from PIL import Image
 from benchmarks import (
     cluster,
     compression,
-    growth,
     jobs,
     libraries,
     pairs,
@@ -130,23 +129,6 @@ def test_a_server_that_does_not_start_is_ended() -> None:
         pass
 
     assert server.process.returncode == -signal.SIGKILL
-
-
-@pytest.mark.long
-def test_the_costs_of_conversions_are_measured() -> None:
-    costs, sizes, day, requirements = growth.measure(2)
-
-    plain, keyed, stored = costs.as_json()["rows"]
-    assert 0 < plain["statements"] < keyed["statements"] < stored["statements"]
-    assert 3 <= plain["rows inserted"] < stored["rows inserted"]
-    assert 500 < plain["WAL bytes"] < stored["WAL bytes"]
-    assert plain["S3 PUT"] == 0 < keyed["S3 PUT"] < stored["S3 PUT"]
-    assert stored["S3 GET"] >= 1
-    assert all(50 < row["bytes of a row with its indexes"] < 1000 for row in sizes.as_json()["rows"])
-    for row in day.as_json()["rows"]:
-        million, billion = list(row.values())[1:]
-        assert billion == pytest.approx(1000 * million)
-    assert requirements.passed()
 
 
 @pytest.mark.long
