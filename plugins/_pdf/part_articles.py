@@ -1,6 +1,6 @@
 """Articles of parts of a PDF: those with beads on their pages, whose other beads are left out."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pikepdf import Array, Dictionary, Object, Pdf
 
@@ -25,16 +25,12 @@ class PartArticles:
                     self._of_page.setdefault(number, []).append((index, position, bead))
                 bead, position = bead.get("/N"), position + 1
 
-    def add_to(self, part: Pdf, pages: Mapping[int, Object]) -> None:
-        """Adds the articles with beads on these pages, which are copies in the part by their numbers."""
+    def add_to(self, part: Pdf, pages: Iterable[int]) -> None:
+        """Adds the articles with beads on these pages."""
         beads: dict[int, list[tuple[int, Object]]] = {}
-        for number, page in pages.items():
+        for number in pages:
             for index, position, bead in self._of_page.get(number, ()):
                 beads.setdefault(index, []).append((position, take(part, bead)))
-            if "/B" in page:
-                page.B = Array(
-                    [bead for bead in as_list(page.B) if isinstance(bead, Dictionary) and not is_apart(bead)]
-                )
         threads: list[Object] = []
         for index, found in sorted(beads.items()):
             chain = [bead for _, bead in sorted(found, key=lambda entry: entry[0])]

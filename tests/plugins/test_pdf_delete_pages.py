@@ -4,10 +4,11 @@ from io import BytesIO
 
 import pikepdf
 import pytest
-from pikepdf import Array, Dictionary, Name, Pdf, String
+from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from tests.support.samples.pdf_contents import contents
 from tests.support.samples.pdf_documents import (
     Item,
     at,
@@ -184,3 +185,15 @@ def test_an_empty_owner_password_does_not_open_the_file(strength: int) -> None:
 
     assert refused.value.reason == "pdf_encrypted"
     assert len(opened(delete(data, "1", "user").data, "user").pages) == 1
+
+
+def test_one_picture_of_twenty_is_left() -> None:
+    def pictures(made: Pdf) -> None:
+        contents("form")(made)
+        for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
+            picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
+
+    data = document("A", 20, pictures)
+
+    with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
+        assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1

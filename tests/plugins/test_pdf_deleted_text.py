@@ -16,7 +16,6 @@ from tests.support.samples.pdf_documents import (
     Extra,
     annotate,
     at,
-    delete,
     document,
     field,
     link,
@@ -118,6 +117,15 @@ def _set(**keys: Any) -> Callable[[Pdf, Object], None]:
     return change
 
 
+def _of_link(made: Pdf, paragraph: Object) -> None:
+    """An element of the page before, for a link to the deleted page."""
+    _link(made)
+    page = made.pages[0].obj
+    content = Dictionary(Type=Name.OBJR, Pg=page, Obj=page.Annots[0])
+    element = Dictionary(S=Name.Link, P=paragraph.P, K=content, Alt=String(_SECRET))
+    paragraph.P.K.append(made.make_indirect(element))
+
+
 def _without_content(made: Pdf, paragraph: Object) -> None:
     del paragraph["/K"]
     paragraph.ActualText = String(_SECRET)
@@ -197,6 +205,16 @@ def _shared_resources(made: Pdf) -> None:
     made.pages[_DELETED].contents_add(b"/Fo Do /Gs gs /Pattern cs /P#61 scn /Span /Pr BDC 0 0 9 9 re f EMC")
 
 
+def _fonts(made: Pdf) -> None:
+    """Fonts that all pages list, of which the deleted page uses one."""
+    fonts = made.pages[0].obj.Resources.Font
+    fonts.Fs = made.make_indirect(Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name("/SECRET")))
+    shared = made.make_indirect(Dictionary(Font=fonts))
+    for page in made.pages:
+        page.obj.Resources = shared
+    made.pages[_DELETED].contents_add(b"BT /Fs 9 Tf (text) Tj ET")
+
+
 def _inherited_resources(made: Pdf) -> None:
     made.Root.Pages.Resources = made.pages[0].obj.Resources
     for page in made.pages:
@@ -223,11 +241,11 @@ def _layers(made: Pdf) -> None:
 
 
 def _resources_of_fields(made: Pdf) -> None:
-    """Fonts that fields name; the appearance of a field names one, too."""
+    """Fonts that fields name."""
     for index, text in ((0, _PUBLIC), (_DELETED, _SECRET)):
-        field(index, f"field {index}", String(""), DA=String(f"/{text} 9 Tf"))(made)
+        field(index, f"field {index}", String(""), DA=String(f"/F{index} 9 Tf"))(made)
         font = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name(f"/{text}"))
-        made.Root.AcroForm.DR.Font[f"/{text}"] = made.make_indirect(font)
+        made.Root.AcroForm.DR.Font[f"/F{index}"] = made.make_indirect(font)
     made.Root.AcroForm.DA = String("/Helv 9 Tf")
 
 
@@ -292,6 +310,7 @@ _REFERENCES: dict[str, Extra] = {
     "article": _articles,
     "text of an element": _structure(_set(ActualText=String(_SECRET), Alt=String(_SECRET), E=String(_SECRET))),
     "title of an element": _structure(_set(T=String(_SECRET), A=Dictionary(O=Name.Table, Summary=String(_SECRET)))),
+    "element of a link": _structure(_of_link),
     "element without content": _structure(_without_content),
     "element within": _structure(_figure_within),
     "element that others refer to": _structure(_referred),
@@ -312,6 +331,7 @@ _REFERENCES: dict[str, Extra] = {
     "file of the page": _on_page("/AF", _files),
     "parts of the document": _on_root("/DPartRoot", _parts),
     "shared resources": _shared_resources,
+    "fonts": _fonts,
     "inherited resources": _all(_shared_resources, _inherited_resources),
     "all resources on each page": _all(_shared_resources, _own_resources),
     **{kind: contents(kind) for kind in KINDS},
@@ -358,24 +378,22 @@ def test_no_text_of_a_deleted_page_is_left(remove: Callable[[bytes], bytes], nam
     opened(result)
 
 
+@pytest.mark.parametrize(
+    ("kind", "kept", "seconds"),
+    [("form", {"/Fo"}, 1), ("form with resources of the page", {"/Fo", "/Unused", "/X0", "/X1", "/X2"}, 2)],
+)
 @pytest.mark.parametrize("remove", _REMOVALS, ids=["pages", *_TOOLS])
-def test_content_that_cannot_be_read_keeps_its_resources(remove: Callable[[bytes], bytes]) -> None:
+def test_content_that_cannot_be_read_keeps_its_resources(
+    remove: Callable[[bytes], bytes], kind: str, kept: set[str], seconds: int
+) -> None:
     def broken(made: Pdf) -> None:
-        contents("form")(made)
-        made.pages[0].obj.Resources.XObject.Fo.write(b"no deflated data", filter=Name.FlateDecode)
+        contents(kind)(made)
+        drawn = made.pages[0].obj.Resources.XObject
+        drawn.Unused = made.make_stream(b"")
+        drawn.Fo.write(b"no deflated data", filter=Name.FlateDecode)
 
     with pikepdf.open(BytesIO(remove(document("A", 3, broken)))) as read:
-        assert len(read.pages[0].obj.Resources.XObject.Fo.Resources.XObject) == 3
-        assert len(read.pages[1].obj.Resources.XObject.Fo.Resources.XObject) == 1
-
-
-def test_one_picture_of_twenty_is_left() -> None:
-    def pictures(made: Pdf) -> None:
-        contents("form")(made)
-        for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
-            picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
-
-    data = document("A", 20, pictures)
-
-    with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
-        assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1
+        first, second = (page.obj.Resources.XObject for page in read.pages)
+        assert first.keys() == kept
+        assert len(second.Fo.Resources.XObject if "/Resources" in second.Fo else second) == seconds
+        assert "/Resources" not in first.Fo or len(first.Fo.Resources.XObject) == 3

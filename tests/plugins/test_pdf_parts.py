@@ -13,6 +13,7 @@ from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.pdf_documents import (
     annotate,
     at,
+    delete,
     document,
     field,
     link,
@@ -253,6 +254,8 @@ def test_structure_of_a_part_has_no_text_of_other_pages() -> None:
     first, second = (part.Root for part in read)
 
     assert [len(part.StructTreeRoot.K) for part in (first, second)] == [1, 2]
+    with opened(delete(document("A", 2, spread), "1").data) as left:
+        assert "/Pg" not in left.Root.StructTreeRoot.K[0]
     assert "/ActualText" not in first.StructTreeRoot.K[0]
     assert [str(one.get("/ActualText", "")) for one in second.StructTreeRoot.K] == ["", "spoken 2"]
     for part in (first, second):
@@ -305,3 +308,14 @@ def test_open_actions_stay_if_their_page_does() -> None:
     kept, removed = (opened(_extract(saved(made), pages).data) for pages in "21")
     assert kept.Root.OpenAction[0].objgen == kept.pages[0].obj.objgen
     assert "/OpenAction" not in removed.Root
+
+
+def test_parts_of_an_encrypted_file_have_nothing_of_the_whole() -> None:
+    whole = opened(document("A", 3))
+    whole.Root.PieceInfo = Dictionary(Private=String("private"))
+    whole.docinfo.Title = String("Title")
+    locked = saved(whole, encryption=pikepdf.Encryption(owner="owner", user=""))
+
+    part = opened(run_tool("pdf-split", locked, pages="1,3").data)
+
+    assert ("/PieceInfo" in part.Root, str(part.docinfo.Title), part.is_encrypted) == (False, "Title", True)
