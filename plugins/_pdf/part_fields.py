@@ -8,7 +8,7 @@ from pikepdf import Array, Dictionary, Object, Pdf, String
 
 from plugins._pdf.form_fields import walk_fields
 from plugins._pdf.name_trees import Id, as_list, unique_name
-from plugins._pdf.part_objects import in_part, keep_apart, take
+from plugins._pdf.part_objects import in_part, is_apart, keep_apart, take
 from plugins._pdf.resources import categories, names_in, with_entries
 
 
@@ -25,7 +25,7 @@ class PartFields:
         self._ids = {field.objgen for field in fields if field.is_indirect}
         for field in fields:
             keep_apart(field, apart)
-            if "/Kids" in field:
+            if is_apart(field) and "/Kids" in field:
                 del field["/Kids"]
 
     def add_to(self, part: Pdf, groups: Iterable[Iterable[tuple[Object, Object]]], names: set[str]) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from pikepdf import Dictionary, Name, Object, Pdf
 
 _PAGE = Name.Page
+_TREE = (_PAGE, Name.Pages, Name.Catalog)  # hostile files use them as annotations, fields or others, too
 _TYPE = "/ConvertdType"  # the type of an object that is kept apart; false without one
 
 
 def keep_apart(item: Any, apart: list[Object]) -> None:
     """Adds an indirect dictionary to the objects that other objects do not bring along."""
-    if isinstance(item, Dictionary) and item.is_indirect and (kind := item.get("/Type")) != _PAGE:
+    if isinstance(item, Dictionary) and item.is_indirect and (kind := item.get("/Type")) not in _TREE:
         item[_TYPE] = kind is not None and kind
         item["/Type"] = _PAGE
         apart.append(item)

@@ -197,3 +197,10 @@ def test_one_picture_of_twenty_is_left() -> None:
 
     with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
         assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1
+
+
+def test_the_page_tree_as_form_fields() -> None:
+    def broken(made: Pdf) -> None:
+        made.Root.AcroForm = Dictionary(Fields=Array([made.Root, made.Root.Pages, made.pages[0].obj]))
+
+    assert page_texts(delete(document("A", 3, broken), "2").data) == ["A page 1", "A page 3"]
