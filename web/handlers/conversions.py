@@ -4,11 +4,14 @@ POST /try/convert, /try/preview and /try/identify are for the script of the land
 """
 
 import json
+import re
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from engine.auto_format import AUTO, DEFAULT_FORMATS, FORMATS
 from engine.options import OptionValues
+from engine.registry import Registry
 from storage.errors import NoCredits
 from web.api.errors import InvalidParameter
 from web.api.fields import ChargeHeaders, DirectConversionFields, PreviewFields, ToolFields, TrialFields
@@ -25,7 +28,6 @@ from web.api.output_fields import TargetFields
 from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
-from web.handlers.accepted_formats import with_formats
 from web.handlers.jobs import accept_job, is_job, respond_with_job
 from web.handlers.pages import PageHandler
 from web.handlers.presets import apply_preset
@@ -38,6 +40,8 @@ from web.services.idempotency import Replayed, ResponseData
 from web.services.trials import credits_used_up, trial_result
 from web.services.work_files import WorkFile
 
+_ANY_PICTURE = "image/*"
+_ZERO_WEIGHT = re.compile(r"\s*q\s*=\s*(0(\.0*)?)\s*")  # The client does not accept types with it.
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
 _SAMPLE_SIDE = 320  # pixels
@@ -158,12 +162,12 @@ def wanted(handler: BaseHandler, fields: TargetFields) -> dict[str, Any]:
     options = handler.input.options_given()
     if fields.outputs is not None:  # an output format beside them has no effect
         given = handler.input.outputs_given(fields.outputs)
-        outputs = [replace(one, options=with_formats(registry, one.target, one.options, accept)) for one in given]
+        outputs = [replace(one, options=_with_formats(registry, one.target, one.options, accept)) for one in given]
         return {"target": "", "options": options, "outputs": tuple(outputs)}
     if fields.output_format is None:
         raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
     target = fields.output_format
-    return {"target": target, "options": with_formats(registry, target, options, accept)}
+    return {"target": target, "options": _with_formats(registry, target, options, accept)}
 
 
 def _stores_result(handler: BaseHandler) -> bool:
@@ -253,6 +257,28 @@ async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest)
     with handler.create_work_file() as output:
         async with handler.services.remote_files.complete(request) as complete:
             handler.respond(await handler.services.conversions.foresee(complete, output))
+
+
+def _with_formats(registry: Registry, target: str, options: OptionValues, accept: str) -> OptionValues:
+    """The options with the formats of which `auto` chooses, if the request does not name any.
+
+    These are the pictures that `Accept` names, and DEFAULT_FORMATS if it names none, or `image/*`.
+    """
+    if target.lower() != AUTO or FORMATS.name in options:
+        return options
+    return {**options, FORMATS.name: ",".join(_accepted_formats(registry, accept))}
+
+
+def _accepted_formats(registry: Registry, accept: str) -> tuple[str, ...]:
+    """The names of the formats of pictures that `Accept` names, or DEFAULT_FORMATS."""
+    entries = [[part.strip().lower() for part in entry.split(";")] for entry in accept.split(",")]
+    refused = {name for name, *weights in entries if any(_ZERO_WEIGHT.fullmatch(weight) for weight in weights)}
+    accepted = [name for name, *_ in entries if name not in refused]
+    written = {target.media_type: target.name for _, target in reversed(registry.pairs())}
+    named = [written[name] for name in accepted if name.startswith("image/") and name in written]
+    if not named or _ANY_PICTURE in accepted:
+        named += [name for name in DEFAULT_FORMATS if registry.formats[name].media_type not in refused]
+    return tuple(dict.fromkeys(named)) or DEFAULT_FORMATS
 
 
 class TryConvert(PageHandler):
