@@ -24,14 +24,13 @@ from web.http.handler import BaseHandler
 from web.services.api_documents import ApiDocuments
 from web.services.api_reference import Endpoint
 from web.services.catalogue import format_groups
-from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
+from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
 from web.services.docs_contents import DOCS_PAGES, DocsPage, read_entries
 from web.services.job_queue import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.job_records import PROVING_JOBS
 from web.services.option_examples import example_pictures
 from web.services.option_groups import MORE, grouped
 from web.services.recipes import RECIPES
-from web.services.webhook_samples import WEBHOOK_SAMPLES
 
 _CHANGELOG = Path(__file__).parents[1] / "pages" / "docs" / "changelog.md"
 

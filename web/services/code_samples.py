@@ -29,6 +29,62 @@ with Client("{url}") as client:
         print(error.code, error.message, error.request_id)"""
 """The Python client; `url` is the one of the server, without the path of the API."""
 
+_PYTHON_RECEIVER = """\
+import os
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from convertd_client import InvalidWebhook, verify_webhook
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        try:
+            message = verify_webhook(body, self.headers, os.environ["WEBHOOK_SECRET"])
+        except InvalidWebhook:
+            status = 400
+        else:
+            status = 204
+            print(message.id, message.type, message.data, flush=True)
+        self.send_response(status)
+        self.end_headers()
+
+
+HTTPServer(("", int(os.environ.get("PORT", 8080))), Receiver).serve_forever()
+"""
+
+_NODE_RECEIVER = """\
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { createServer } from "node:http";
+
+const key = Buffer.from(process.env.WEBHOOK_SECRET.replace("whsec_", ""), "base64");
+
+function verify(headers, body) {
+  const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.`;
+  const expected = Buffer.from("v1," + createHmac("sha256", key).update(signed).update(body).digest("base64"));
+  const signatures = (headers["webhook-signature"] ?? "").split(" ").map((one) => Buffer.from(one));
+  const genuine = signatures.some((one) => one.length === expected.length && timingSafeEqual(one, expected));
+  const age = Math.abs(Date.now() / 1000 - Number(headers["webhook-timestamp"]));
+  if (!genuine || !(age < 300)) throw new Error("This is no message of convertd.");
+  return JSON.parse(body);
+}
+
+createServer(async (request, response) => {
+  const body = Buffer.concat(await request.toArray());
+  try {
+    const { type, data } = verify(request.headers, body);
+    console.log(request.headers["webhook-id"], type, JSON.stringify(data));
+    response.writeHead(204).end();
+  } catch {
+    response.writeHead(400).end();
+  }
+}).listen(Number(process.env.PORT ?? 8080));
+"""
+
+WEBHOOK_SAMPLES: Mapping[str, str] = MappingProxyType({"Python": _PYTHON_RECEIVER, "Node.js": _NODE_RECEIVER})
+"""Servers that receive messages of webhooks, verify the signature and print the event, by language. The
+secret and the port are the environment variables WEBHOOK_SECRET and PORT."""
+
 
 @dataclass(frozen=True)
 class Call:
