@@ -21,8 +21,7 @@ from web.api.errors import STATUS, InvalidParameter, NotFound, envelope
 from web.api.values import API
 from web.handlers.pages import JSON, PUBLIC_PAGE, PageHandler
 from web.http.handler import BaseHandler
-from web.services.api_documents import ApiDocuments
-from web.services.api_reference import Endpoint
+from web.services.api_reference import ApiDocuments, Endpoint
 from web.services.catalogue import format_groups
 from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
 from web.services.docs_contents import DOCS_PAGES, DocsPage, read_entries

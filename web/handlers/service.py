@@ -11,7 +11,7 @@ from web.api.schemas import service as schemas
 from web.api.values import API
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html, write_json
-from web.services.api_documents import CachedJson, cached_json
+from web.services.api_reference import CachedJson, cached_json
 from web.services.catalogue import conversion
 
 _TOOL_PATH = f"^{API}/(?:tools/)?(.*?)({JSON_FORM})?$"

@@ -16,7 +16,7 @@ from storage.tables.ledger import ServerInstance
 from web.metrics import Metrics
 from web.metrics.service import ReadState
 from web.services.accounts import Accounts, Registrations
-from web.services.api_documents import ApiDocuments, MakeOpenApi, cached_json
+from web.services.api_reference import ApiDocuments, MakeOpenApi, cached_json
 from web.services.batches import Batches
 from web.services.catalogue import formats_catalogue
 from web.services.charging import Charges
