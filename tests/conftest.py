@@ -16,11 +16,11 @@ import pytest
 
 from benchmarks.postgres import find_binaries, running_server
 from benchmarks.redis_server import RedisServer
-from benchmarks.s3_server import S3Server
 from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
 from tests.support.samples.shares import SHARES
+from tests.support.servers.s3_server import S3Server
 
 MakeUrl = Callable[[], str]
 CopyDatabase = Callable[[], AbstractContextManager[str]]

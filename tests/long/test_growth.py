@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks import server
 from benchmarks.postgres import PostgresServer, find_binaries
-from benchmarks.s3_server import S3Server
 from benchmarks.workloads import TINY
 from storage.database import Database
 from storage.tables import ledger_audit
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.long
 

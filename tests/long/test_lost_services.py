@@ -20,13 +20,13 @@ from benchmarks.processes import (
     send_signal,
 )
 from benchmarks.redis_server import RedisServer
-from benchmarks.s3_server import S3Server
 from tests.support.requests import http
 from tests.support.samples.forms import FORM, part
 from tests.support.servers import network
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts
 from tests.support.servers.mixed_load import Answer, MixedClients
+from tests.support.servers.s3_server import S3Server
 
 pytestmark = pytest.mark.long
 

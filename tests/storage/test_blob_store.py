@@ -14,7 +14,6 @@ from urllib.parse import unquote
 
 import pytest
 
-from benchmarks.s3_server import S3Server
 from storage.blobs import url_transfers
 from storage.blobs.blob_store import BlobStore, FolderBlobStore, open_blob_store
 from storage.blobs.s3 import S3BlobStore
@@ -22,6 +21,7 @@ from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import BLOCK
 from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
+from tests.support.servers.s3_server import S3Server
 
 MIB = 1 << 20
 Open = Callable[..., BlobStore]

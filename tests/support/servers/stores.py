@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.redis_server import RedisServer
-from benchmarks.s3_server import S3Server
+from tests.support.servers.s3_server import S3Server
 
 
 @contextmanager

@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from benchmarks.s3_server import S3Server
 from tests.support.command_line import invoke
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Servers
+from tests.support.servers.s3_server import S3Server
 
 Stores = Callable[[str], dict[str, Any]]
 

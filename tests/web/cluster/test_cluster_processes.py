@@ -15,12 +15,12 @@ import pytest
 from PIL import Image
 
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
-from benchmarks.s3_server import S3Server
 from storage.ids import new_id
 from tests.support.requests import http
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
+from tests.support.servers.s3_server import S3Server
 from web.cluster.certificates import create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"

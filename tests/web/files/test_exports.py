@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.s3_server import S3Server
 from storage.blobs.s3 import S3BlobStore
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.receiver import Received, Receiver, Send, reply
+from tests.support.servers.s3_server import S3Server
 
 JSON = {"Accept": "application/json"}
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from benchmarks.s3_server import S3Server
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.s3_server import S3Server
 from tests.support.servers.tcp_proxy import tcp_proxy
 
 _KEYED = {"Idempotency-Key": "a key"}
