@@ -1,12 +1,14 @@
 """/presets: fields of requests that an account keeps under a name."""
 
+import json
 import re
 
 from storage.errors import NotFound as StorageNotFound
+from storage.tables import presets
 from web.api.errors import InvalidParameter, NotFound
 from web.api.operations import Operation, json_response
 from web.api.output_fields import PRESET_NAME, KeptFields
-from web.api.schemas.presets import DeletedPreset, Preset, PresetList
+from web.api.schemas.presets import DeletedPreset, Preset, PresetList, describe_preset
 from web.http.handler import BaseHandler
 
 
@@ -16,7 +18,8 @@ class Presets(BaseHandler):
     @Operation(id="listPresets", tag="Presets", responses=(json_response(PresetList),))
     async def get(self) -> None:
         """List the presets"""
-        self.respond(PresetList(await self.services.presets.list_all(self.client().id)))
+        found = await self.services.database.read(presets.list_all, self.client().id)
+        self.respond(PresetList(tuple(map(describe_preset, found))))
 
 
 class PresetResource(BaseHandler):
@@ -42,17 +45,18 @@ class PresetResource(BaseHandler):
         fields, options = self.input.json_fields(KeptFields), self.input.options_given()
         self.input.outputs_given(fields.outputs or ())
         kept = {**fields.model_dump(exclude_none=True), **options}
-        self.respond(await self.services.presets.put(self.client().id, name, kept))
+        stored = await self.services.database.run(presets.put, self.client().id, name, json.dumps(kept))
+        self.respond(describe_preset(stored))
 
     @Operation(id="getPreset", tag="Presets", responses=(json_response(Preset),))
     async def get(self, name: str) -> None:
         """Get a preset"""
-        self.respond(await self.services.presets.get(self.client().id, name))
+        self.respond(describe_preset(await self.services.database.read(presets.get, self.client().id, name)))
 
     @Operation(id="deletePreset", tag="Presets", responses=(json_response(DeletedPreset),))
     async def delete(self, name: str) -> None:
         """Delete a preset"""
-        await self.services.presets.delete(self.client().id, name)
+        await self.services.database.run(presets.delete, self.client().id, name)
         self.respond(DeletedPreset(name))
 
 
@@ -61,7 +65,7 @@ async def apply_preset(handler: BaseHandler) -> None:
     name = handler.input.preset_name()
     if name is not None:
         try:
-            preset = await handler.services.presets.get(handler.client().id, name)
+            preset = await handler.services.database.read(presets.get, handler.client().id, name)
         except StorageNotFound:
             raise NotFound(f"There is no preset {name}.", param="preset") from None
-        handler.input.add_preset(preset.fields)
+        handler.input.add_preset(json.loads(preset.fields))

@@ -35,7 +35,6 @@ from web.services.jobs import Jobs
 from web.services.machine import job_memory
 from web.services.maintenance import Maintenance, server_instance
 from web.services.outgoing import Outgoing
-from web.services.presets import Presets
 from web.services.processes import ServerProcess
 from web.services.public_addresses import AddressRules
 from web.services.releases import Releases
@@ -79,7 +78,6 @@ class Services:
         self.releases = releases = Releases(database)
         idempotency = IdempotencyService(database, owner, releases)
         self.webhooks = Webhooks(database, self.outgoing, self.email_queue, metrics.webhooks, settings.base_url)
-        self.presets = Presets(database)
         self.registrations = Registrations(database, self.email_queue, limiter, settings, metrics.credits)
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)

@@ -1,5 +1,6 @@
 """Responses about presets."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
@@ -7,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from storage.field_types import Timestamp
+from storage.tables.presets import StoredPreset
 
 PresetName: TypeAlias = Annotated[str, Field(description="The name of the preset.", examples=["thumbnails"])]
 
@@ -37,3 +39,8 @@ class DeletedPreset:
 
     name: PresetName
     deleted: Literal[True] = True
+
+
+def describe_preset(stored: StoredPreset) -> Preset:
+    """Returns the description of a stored preset."""
+    return Preset(stored.name, json.loads(stored.fields), stored.created_at, stored.updated_at)
