@@ -19,8 +19,9 @@ from config.pricing import DAY, PACKS, Pack
 from storage.database.pages import CURSOR
 from storage.tables.api_keys import MAX_GRACE
 from storage.tables.jobs import Status
+from storage.tables.webhooks import EVENTS, Event
 from web.api.errors import InvalidParameter
-from web.api.field_types import RequestModel, boolean, field_type, integer, matching, one_of, string
+from web.api.field_types import URL, RequestModel, boolean, field_type, integer, matching, one_of, string
 from web.api.job_fields import CONTROL, JobFields, PreferHeader, Tag
 from web.api.output_fields import MAX_OUTPUTS, ConversionFields, TargetFields
 from web.api.url_fields import ExportFields
@@ -380,3 +381,37 @@ class StripeHeader(RequestModel):
             examples=["t=1795238640,v1=5257a869e7ecebeda32affa62cdca3fa51cad7e77a0e56ff536d0ce8e108d8bd"],
         ),
     ] = Field(alias="Stripe-Signature")
+
+
+def _events(value: object) -> tuple[Event, ...]:
+    """The events in the order of the documentation."""
+    if not isinstance(value, list) or not value:
+        raise PydanticCustomError("malformed", "must be a list of events.")
+    if not all(name in EVENTS for name in value):
+        raise PydanticCustomError("unknown", f"must be some of {', '.join(EVENTS)}.", {"available": list(EVENTS)})
+    return tuple(event for event in EVENTS if event in value)
+
+
+class WebhookFields(RequestModel):
+    """POST /webhooks."""
+
+    url: Annotated[
+        str,
+        URL,
+        Field(
+            description="The URL that gets the messages: http or https, at a public address, without credentials.",
+            examples=["https://app.example/hooks/convertd"],
+        ),
+    ]
+    events: Annotated[
+        tuple[Event, ...],
+        field_type(_events, Annotated[list[Event], Field(min_length=1)]),
+        Field(description="The events that it gets.", examples=[["job.completed", "job.failed"]]),
+    ] = EVENTS
+
+
+class PageQuery(RequestModel):
+    """GET /webhooks and GET /webhooks/{webhook_id}/deliveries."""
+
+    limit: PageLimit = 50
+    cursor: PageCursor | None = None

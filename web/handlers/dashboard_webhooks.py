@@ -7,7 +7,7 @@ from storage.field_types import format_timestamp
 from storage.tables.webhooks import EVENTS
 from web.api.errors import ApiError, PublicError
 from web.api.field_types import validate
-from web.api.webhook_fields import WebhookFields
+from web.api.fields import WebhookFields
 from web.handlers.dashboard import session_account
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.services.accounts import Account

@@ -1,9 +1,9 @@
 """/webhooks: URLs that get messages about an account's events, their secrets, and what was delivered."""
 
+from web.api.fields import PageQuery, WebhookFields
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
 from web.api.schemas import webhooks as schemas
-from web.api.webhook_fields import PageQuery, WebhookFields
 from web.http.handler import BaseHandler
 
 

@@ -14,14 +14,14 @@ from tests.support.growth import SEPARATORS, is_linear
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Running, Servers
-from web.api import fields, job_fields, url_fields, webhook_fields
+from web.api import fields, job_fields, url_fields
 from web.api.errors import ApiError
 from web.api.field_types import RequestModel, field_names, validate
 from web.api.header_parameters import extended_filename, parse_header
 from web.http.downloads import requested_range
 from web.services.outgoing import Outgoing, OutgoingError
 
-_MODULES = (fields, job_fields, url_fields, webhook_fields)
+_MODULES = (fields, job_fields, url_fields)
 _FIELD = 60 << 10  # bytes, as many as a form allows
 _HEADER = 30 << 10
 _DOCUMENTED = ("Authorization", "Accept", "Accept-Encoding", "Content-Type", "Idempotency-Key", "Prefer", "Range")
