@@ -29,11 +29,11 @@ from web.api.errors import (
     public_error,
 )
 from web.api.headers import PREFLIGHT_HEADERS, common_headers, rate_limit_headers
+from web.api.job_fields import Preferences, parse_preferences
 from web.api.operations import METHODS, Access, Route
 from web.api.values import to_json
 from web.http.authorization import Authorization
 from web.http.connections import connection_of
-from web.http.preferences import Preferences, parse_preferences
 from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
 from web.http.server import UNKNOWN_METHOD
