@@ -27,8 +27,7 @@ from web.services.fair_queue import Tenant
 from web.services.files import Files, check_quota
 from web.services.further_files import FurtherFiles
 from web.services.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
-from web.services.job_changes import JobChanges
-from web.services.job_messages import CANCELLED, QUEUED, JobMessages
+from web.services.job_changes import CANCELLED, QUEUED, JobChanges, JobMessages
 from web.services.job_requests import StoredRequest
 from web.services.releases import LEASE
 from web.services.remote_files import RemoteFiles
