@@ -22,13 +22,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
 from web.metrics.jobs import JobMetrics
-from web.metrics.process import ProcessMetrics
-from web.metrics.remote_files import RemoteFileMetrics
 from web.metrics.service import (
     ClusterMetrics,
     CreditMetrics,
     HttpMetrics,
     InstallationMetrics,
+    ProcessMetrics,
+    RemoteFileMetrics,
     TotalsMetrics,
     WorkerMetrics,
 )

@@ -1,4 +1,4 @@
-"""Metrics of HTTP requests, the queue and its workers, credits and email, database totals, the installation, a cluster.
+"""Metrics of HTTP requests, files by URL, the queue and its workers, credits and email, totals, the server, a cluster.
 
 Counters and gauges without logic are public attributes, incremented or set where their event happens.
 """
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
@@ -22,6 +22,9 @@ from web.api.errors import PublicError, RateLimited
 from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
 
+Transfer: TypeAlias = Literal["fetch", "export"]
+
+_CPU = "process_cpu_seconds"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SCOPES = ("account", "address", "failed_authentications", "registrations", "queue_full", "too_many_connections")
 _PAYMENT_OUTCOMES = (
@@ -162,6 +165,24 @@ class WorkerMetrics:
         self._refused_before = Counts(refused)
 
 
+class RemoteFileMetrics:
+    """Transfers of this server by their outcome: `completed`, or the reason why not."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._transfers = Counter(
+            "convertd_remote_transfers",
+            "Files fetched from URLs of clients, and results sent to them, by outcome.",
+            ("transfer", "outcome"),
+            registry=registry,
+        )
+        for transfer in get_args(Transfer):
+            self._transfers.labels(transfer, "completed")
+
+    def record(self, transfer: Transfer, outcome: str = "completed") -> None:
+        """Counts a transfer that has ended."""
+        self._transfers.labels(transfer, outcome).inc()
+
+
 class CreditMetrics:
     """Credits that this server charges and grants, its checkouts and the events about payments, and its emails.
 
@@ -220,6 +241,36 @@ class TotalsMetrics:
             self._totals[name].set(total)
         self._free.set(free_bytes)
         self._updated.set_to_current_time()
+
+
+class ProcessMetrics:
+    """The standard `process_*` metrics of CPU, memory and descriptors, as sums over the processes of a server."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._collector = ProcessCollector(registry=None)
+        families = [family for family in self._collector.collect() if family.name != _CPU]
+        self._gauges = {
+            family.name: Gauge(
+                family.name,
+                family.documentation,
+                registry=registry,
+                multiprocess_mode="livemin" if family.name == "process_start_time_seconds" else "livesum",
+            )
+            for family in families
+        }
+        self._cpu = Counter(_CPU, "Total user and system CPU time spent in seconds.", registry=registry)
+        self._cpu_before = 0.0
+        self.update()
+
+    def update(self) -> None:
+        """Sets all metrics."""
+        for family in self._collector.collect():
+            (sample,) = family.samples
+            if family.name == _CPU:
+                self._cpu.inc(sample.value - self._cpu_before)
+                self._cpu_before = sample.value
+            else:
+                self._gauges[family.name].set(sample.value)
 
 
 class InstallationMetrics:

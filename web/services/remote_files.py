@@ -14,7 +14,7 @@ from engine.executor.detector import Detector
 from engine.outcome import Outcome
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.header_parameters import extended_filename, parse_header
-from web.metrics.remote_files import RemoteFileMetrics
+from web.metrics.service import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import MAX_TOTAL, ConversionRequest, RemoteFile, Upload, identified
 from web.services.outgoing import Outgoing, OutgoingError

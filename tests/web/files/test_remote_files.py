@@ -22,7 +22,7 @@ from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
 from web.api.errors import FileTooLarge, InvalidParameter
-from web.metrics.remote_files import RemoteFileMetrics
+from web.metrics.service import RemoteFileMetrics
 from web.services.accounts import Account
 from web.services.conversion_request import RemoteFile
 from web.services.outgoing import Outgoing
