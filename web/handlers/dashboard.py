@@ -1,6 +1,8 @@
 """The dashboard of the signed-in account: balance, usage, requests, API keys and purchases, with forms."""
 
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +12,7 @@ from storage.field_types import format_timestamp
 from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
-from web.api.errors import ApiError, NotFound, PublicError
+from web.api.errors import ApiError, NotFound
 from web.api.field_types import validate
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
@@ -27,34 +29,49 @@ _SHOWN_REQUESTS = 25
 _GRACE_PERIOD = 86_400  # seconds that a replaced key stays valid
 
 
-class Dashboard(PageHandler):
-    """The dashboard, or the form to sign in."""
+class AccountPage(PageHandler):
+    """A page about the account that is signed in, or the form to sign in."""
 
     access = "form"
 
     async def get(self) -> None:
         account = await self.authorization.find_session()
-        if account is not None:
-            return await self._show(account)
+        await (self.show_signed_out() if account is None else self.show(account))
+
+    async def show(self, account: Account) -> None:
+        """Responds with the page."""
+        raise NotImplementedError
+
+    async def show_signed_out(self) -> None:
+        """Responds with the form."""
+        self.write_sign_in_page()
+
+    def take_cookie(self, name: str) -> str | None:
+        """Returns the value of a private cookie, once."""
+        value = self.get_cookie(name)
+        if value is not None:
+            self.clear_cookie(name, path=SIGN_IN_PATH)
+        return value
+
+
+class Dashboard(AccountPage):
+    """The first page."""
+
+    async def show_signed_out(self) -> None:
         if self.request.headers.get("Sec-Fetch-Site") == "cross-site":
             # Browsers do not send the cookie on navigation from another site, such as the checkout. A reload does.
             self.set_header("Refresh", "0")
-            return self.write_page("redirect.html", url=self.request.uri)
-        return self.write_sign_in_page()
+            self.write_page("redirect.html", url=self.request.uri)
+        else:
+            self.write_sign_in_page()
 
-    async def _show(self, account: Account) -> None:
+    async def show(self, account: Account) -> None:
         purchase = await self._completed_purchase(account)
         if purchase is not None and purchase.state == "open":  # the provider confirms the payment within seconds
             self.set_header("Refresh", str(_RELOAD_SECONDS))
-        await _write_dashboard(self, account, purchase=purchase, issued=await self._take_new_key(account))
-
-    async def _take_new_key(self, account: Account) -> str | None:
-        """The text of an API key that was just created, once."""
-        text = self.get_cookie(_NEW_KEY_COOKIE)
-        if text is None:
-            return None
-        self.clear_cookie(_NEW_KEY_COOKIE, path=SIGN_IN_PATH)
-        return text if await self.services.accounts.owns_key(account.id, text) else None
+        key = self.take_cookie(_NEW_KEY_COOKIE)
+        issued = key if key is not None and await self.services.accounts.owns_key(account.id, key) else None
+        await _write_dashboard(self, account, purchase=purchase, issued=issued)
 
     async def _completed_purchase(self, account: Account) -> Purchase | None:
         """The purchase whose checkout the buyer returns from, unless it was cancelled."""
@@ -71,12 +88,9 @@ class NewKey(PageHandler):
 
     async def post(self) -> None:
         account = session_account(self)
-        try:
+        async with shown_errors(self, account, _write_dashboard):
             name = validate(NewKeyFields, {"name": self.input.web_form().get("name") or account.name}).name
-            issued = await self.services.accounts.issue_key(account.id, name or account.name)
-        except (ApiError, StorageError) as error:
-            return await _write_dashboard_error(self, account, error)
-        return _redirect_to_new_key(self, issued)
+            _redirect_to_new_key(self, await self.services.accounts.issue_key(account.id, name or account.name))
 
 
 class KeyChange(PageHandler):
@@ -85,15 +99,13 @@ class KeyChange(PageHandler):
     access = "session"
 
     async def post(self, key_id: str, change: str) -> None:
-        account = session_account(self)
-        accounts = self.services.accounts
-        try:
+        account, accounts = session_account(self), self.services.accounts
+        async with shown_errors(self, account, _write_dashboard):
             if change == "rotate":
-                return _redirect_to_new_key(self, await accounts.rotate_key(account.id, key_id, _GRACE_PERIOD))
-            await accounts.revoke_key(account.id, key_id)
-        except StorageError as error:
-            return await _write_dashboard_error(self, account, error)
-        return self.redirect(f"{SIGN_IN_PATH}#keys", status=303)
+                _redirect_to_new_key(self, await accounts.rotate_key(account.id, key_id, _GRACE_PERIOD))
+            else:
+                await accounts.revoke_key(account.id, key_id)
+                self.redirect(f"{SIGN_IN_PATH}#keys", status=303)
 
 
 class BuyCredits(PageHandler):
@@ -103,14 +115,12 @@ class BuyCredits(PageHandler):
 
     async def post(self) -> None:
         account = session_account(self)
-        try:
+        async with shown_errors(self, account, _write_dashboard):
             pack = validate(PurchaseFields, self.input.web_form()).pack
             opened = await self.services.payments.checkout.purchase(account, pack, DEFAULT_LANGUAGE)
-        except ApiError as error:
-            return await _write_dashboard_error(self, account, error)
-        # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
-        self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
-        return self.write_page("redirect.html", url=opened.session.checkout_url)
+            # Not a 303: the Content-Security-Policy allows forms to lead to this server only.
+            self.set_header("Refresh", f"0; url={opened.session.checkout_url}")
+            self.write_page("redirect.html", url=opened.session.checkout_url)
 
 
 class Receipt(PageHandler):
@@ -181,10 +191,16 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
     )
 
 
-async def _write_dashboard_error(page: PageHandler, account: Account, error: PublicError) -> None:
-    """Responds with the dashboard, which shows the error, and with the error's status."""
-    page.set_error(error)
-    await _write_dashboard(page, account, error=error)
+@asynccontextmanager
+async def shown_errors(
+    page: PageHandler, account: Account, write: Callable[..., Awaitable[None]]
+) -> AsyncIterator[None]:
+    """Responds with the page that `write` makes, which shows the error, and with its status, if a form is refused."""
+    try:
+        yield
+    except (ApiError, StorageError) as error:
+        page.set_error(error)
+        await write(page, account, error=error)
 
 
 def _redirect_to_new_key(page: PageHandler, issued: IssuedKey) -> None:

@@ -1,10 +1,9 @@
 """The dashboard's page of jobs: their states, errors and results, with forms to cancel and delete them."""
 
-from storage.errors import StorageError
-from web.api.errors import NotFound
+from web.api.errors import NotFound, PublicError
 from web.api.fields import JobListQuery
 from web.api.schemas.jobs import describe_job
-from web.handlers.dashboard import session_account
+from web.handlers.dashboard import AccountPage, session_account, shown_errors
 from web.handlers.downloads import send_batch
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.http.downloads import send_stored
@@ -15,16 +14,11 @@ _PATH = f"{SIGN_IN_PATH}/jobs"
 _SHOWN = 25  # jobs on a page
 
 
-class JobsPage(PageHandler):
-    """The jobs of the account that is signed in, or the form to sign in."""
+class JobsPage(AccountPage):
+    """The jobs of the account."""
 
-    access = "form"
-
-    async def get(self) -> None:
-        account = await self.authorization.find_session()
-        if account is None:
-            return self.write_sign_in_page()
-        return await _write_page(self, account, self.input.query_fields(JobListQuery).cursor)
+    async def show(self, account: Account) -> None:
+        await _write_page(self, account, self.input.query_fields(JobListQuery).cursor)
 
 
 class JobAction(PageHandler):
@@ -34,12 +28,9 @@ class JobAction(PageHandler):
 
     async def post(self, job_id: str, action: str) -> None:
         account, jobs = session_account(self), self.services.jobs
-        try:
+        async with shown_errors(self, account, _write_page):
             await (jobs.cancel if action == "cancel" else jobs.delete)(account.id, job_id)
-        except StorageError as error:
-            self.set_error(error)
-            return await _write_page(self, account, error=error)
-        return self.redirect(_PATH, status=303)
+            self.redirect(_PATH, status=303)
 
 
 class JobDownload(PageHandler):
@@ -59,7 +50,7 @@ class JobDownload(PageHandler):
 
 
 async def _write_page(
-    page: PageHandler, account: Account, cursor: str | None = None, error: StorageError | None = None
+    page: PageHandler, account: Account, cursor: str | None = None, error: PublicError | None = None
 ) -> None:
     found = await page.services.jobs.list_page(account.id, limit=_SHOWN, cursor=cursor, status=None, tag=None)
     jobs = [describe_job(job) for job in found.values]

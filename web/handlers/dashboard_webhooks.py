@@ -2,13 +2,11 @@
 
 from typing import Any
 
-from storage.errors import StorageError
 from storage.field_types import format_timestamp
 from storage.tables.webhooks import EVENTS
-from web.api.errors import ApiError, PublicError
 from web.api.field_types import validate
 from web.api.fields import WebhookFields
-from web.handlers.dashboard import session_account
+from web.handlers.dashboard import AccountPage, session_account, shown_errors
 from web.handlers.pages import SIGN_IN_PATH, PageHandler
 from web.services.accounts import Account
 
@@ -18,20 +16,13 @@ _SECRET_SECONDS = 60
 _SHOWN_ATTEMPTS = 10  # per webhook
 
 
-class WebhooksPage(PageHandler):
-    """The webhooks of the account that is signed in, or the form to sign in."""
+class WebhooksPage(AccountPage):
+    """The webhooks of the account."""
 
-    access = "form"
-
-    async def get(self) -> None:
-        account = await self.authorization.find_session()
-        if account is None:
-            return self.write_sign_in_page()
-        secret = self.get_cookie(_SECRET_COOKIE)
-        if secret is not None:
-            self.clear_cookie(_SECRET_COOKIE, path=SIGN_IN_PATH)
-            secret = secret if await self.services.webhooks.owns_secret(account.id, secret) else None
-        return await _write_page(self, account, secret=secret)
+    async def show(self, account: Account) -> None:
+        secret = self.take_cookie(_SECRET_COOKIE)
+        is_own = secret is not None and await self.services.webhooks.owns_secret(account.id, secret)
+        await _write_page(self, account, secret=secret if is_own else None)
 
 
 class NewWebhook(PageHandler):
@@ -41,12 +32,10 @@ class NewWebhook(PageHandler):
 
     async def post(self) -> None:
         account, form = session_account(self), self.input.web_form()
-        try:
+        async with shown_errors(self, account, _write_page):
             fields = validate(WebhookFields, {"url": form.get("url", "").strip()})
             issued = await self.services.webhooks.create(account.id, fields.url, fields.events)
-        except (ApiError, StorageError) as error:
-            return await _write_error(self, account, error)
-        return _redirect_to_secret(self, issued.secret)
+            _redirect_to_secret(self, issued.secret)
 
 
 class WebhookAction(PageHandler):
@@ -56,13 +45,12 @@ class WebhookAction(PageHandler):
 
     async def post(self, webhook_id: str, action: str) -> None:
         account, webhooks = session_account(self), self.services.webhooks
-        try:
+        async with shown_errors(self, account, _write_page):
             if action == "rotate":
-                return _redirect_to_secret(self, (await webhooks.rotate(account.id, webhook_id)).secret)
-            await (webhooks.test if action == "test" else webhooks.delete)(account.id, webhook_id)
-        except StorageError as error:
-            return await _write_error(self, account, error)
-        return self.redirect(_PATH, status=303)
+                _redirect_to_secret(self, (await webhooks.rotate(account.id, webhook_id)).secret)
+            else:
+                await (webhooks.test if action == "test" else webhooks.delete)(account.id, webhook_id)
+                self.redirect(_PATH, status=303)
 
 
 class RedeliveryAction(PageHandler):
@@ -72,11 +60,9 @@ class RedeliveryAction(PageHandler):
 
     async def post(self, delivery_id: str) -> None:
         account = session_account(self)
-        try:
+        async with shown_errors(self, account, _write_page):
             await self.services.webhooks.redeliver(account.id, delivery_id)
-        except StorageError as error:
-            return await _write_error(self, account, error)
-        return self.redirect(_PATH, status=303)
+            self.redirect(_PATH, status=303)
 
 
 class OwnSecretAction(PageHandler):
@@ -102,12 +88,6 @@ async def _write_page(page: PageHandler, account: Account, **values: Any) -> Non
         events=EVENTS,
         format_timestamp=format_timestamp,
     )
-
-
-async def _write_error(page: PageHandler, account: Account, error: PublicError) -> None:
-    """Responds with the page, which shows the error, and with the error's status."""
-    page.set_error(error)
-    await _write_page(page, account, error=error)
 
 
 def _redirect_to_secret(page: PageHandler, secret: str) -> None:
