@@ -11,9 +11,15 @@ from typing import NamedTuple, TypeAlias
 
 from PIL import Image
 
-from engine import Size
+from engine import Size, combined_orientation
+from engine.option_types import Flip, Rotate
 from plugins import _tiff_tags
 from plugins._tiff_tags import Layout
+
+ROTATIONS = {90: 6, 180: 3, 270: 8}
+"""The EXIF orientations that turn clockwise by an angle in degrees."""
+FLIPS = {"horizontal": 2, "vertical": 4}
+"""The EXIF orientations that mirror."""
 
 PREFIX = b"Exif\0\0"
 ORIENTATION, XMP, IPTC, PHOTOSHOP = 0x0112, 700, 33723, 34377
@@ -338,3 +344,9 @@ def _preview_ranges(block: Block) -> Iterator[tuple[int, int]]:
     for offsets, sizes in _PREVIEW_DATA:
         starts, lengths = values.get(offsets, ()), values.get(sizes, ())
         yield from ((start, start + length) for start, length in zip(starts, lengths, strict=False))
+
+
+def orientation_after(orientation: int, *, rotate: Rotate, flip: Flip | None) -> int:
+    """The EXIF orientation with the effect of another one, followed by the options `rotate` and `flip`."""
+    orientation = combined_orientation(orientation, ROTATIONS[rotate]) if rotate else orientation
+    return combined_orientation(orientation, FLIPS[flip]) if flip else orientation

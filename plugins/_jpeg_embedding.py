@@ -6,11 +6,13 @@ from types import MappingProxyType
 
 from PIL import Image
 
+from engine import FidelityWarning, Raster
 from engine.option_types import Flip, Metadata, Rotate
 from plugins import _exif, _pillow
-from plugins.geometry import orientation_after
-from plugins.jpeg import check_scans, filter_segments, inspect_coding, is_decodable, open_file
+from plugins._jpeg_segments import check_scans, filter_segments, inspect_coding, is_decodable, open_file
 
+JPEG_QUALITY = 92
+"""The default quality of pictures from a lossy codec."""
 _QUALITY = 95  # for pictures without quantization tables that are encoded again
 
 
@@ -41,7 +43,7 @@ def prepare(data: bytes, metadata: Metadata, *, rotate: Rotate = 0, flip: Flip |
     """
     check_scans(data)
     data, image = open_file(data)
-    orientation = orientation_after(_exif.read_orientation(image), rotate=rotate, flip=flip)
+    orientation = _exif.orientation_after(_exif.read_orientation(image), rotate=rotate, flip=flip)
     dpi, profile = _pillow.read_dpi(image), image.info.get("icc_profile")
     size, mode = image.size, image.mode
     uses_huffman, is_complete = inspect_coding(data)
@@ -78,3 +80,10 @@ PLACEMENTS: Mapping[int, Callable[[float, float], tuple[float, ...]]] = MappingP
     }
 )
 """By EXIF orientation: the matrix that places the unit square of a picture on a page of width w and height h."""
+
+
+def warn_quality_ignored(raster: Raster, quality: int) -> None:
+    """Issues a warning if a quality is requested for pixels that are stored without loss."""
+    if quality != JPEG_QUALITY and not raster.lossy:
+        message = "Pictures from lossless formats are stored without loss: quality has no effect."
+        FidelityWarning.issue("quality_ignored", message)

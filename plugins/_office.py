@@ -21,14 +21,16 @@ from engine import (
     conversion,
 )
 from engine.option_types import Pages, Password
-from plugins import _compound_file, _libreoffice, _zip, pdf
+from plugins import _compound_file, _libreoffice, _zip
 from plugins._compound_file import CompoundFile
 from plugins._libreoffice import PROGRAMS, Filter, Written
+from plugins._pdf import reading
+from plugins._pdf.reading import read_pages
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._office_references", *pdf.MODULES)
+MODULES = ("plugins._office_references", *reading.MODULES)
 TEMPLATE = "documents"
 _COST = 10.0
 _CONTENT_TYPES = "[Content_Types].xml"
@@ -91,7 +93,7 @@ def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes
     @conversion(format, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
     def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
         written = _convert(prepare(data), format, filter_, password)
-        return pdf.read.run(written.data, pages=pages)
+        return read_pages(written.data, pages=pages)
 
     return read
 

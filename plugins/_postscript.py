@@ -8,11 +8,11 @@ from PIL import Image, ImageChops
 
 from engine import Raster, Size, TargetCapabilities, color
 from engine.option_types import Metadata, Quality
-from plugins import _jpeg_embedding, _pillow, jpeg
-from plugins._jpeg_embedding import PLACEMENTS, EmbeddableJpeg
-from plugins.pdf import JPEG_QUALITY, warn_quality_ignored
+from plugins import _jpeg_embedding, _pillow
+from plugins._jpeg_embedding import JPEG_QUALITY, PLACEMENTS, EmbeddableJpeg, warn_quality_ignored
+from plugins._jpeg_segments import open_file
 
-MODULES = ("numpy", "imagecodecs._deflate", *jpeg.MODULES)
+MODULES = ("numpy", "imagecodecs._deflate", "PIL.MpoImagePlugin")
 
 _FLATE = "/FlateDecode"
 _DEFLATE_LEVEL = 6  # libdeflate
@@ -54,7 +54,8 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     if picture.icc_profile and picture.mode == "CMYK":
         color.warn_profile_dropped()
     elif picture.icc_profile and not _is_srgb(picture):
-        return from_raster(jpeg.decode(data).converted_for(HOLDS))
+        _, image = open_file(data)
+        return from_raster(_pillow.to_raster(image, [0], lossy=True).converted_for(HOLDS))
     return _draw_jpeg(picture)
 
 

@@ -11,8 +11,8 @@ from tifffile import COMPRESSION, PHOTOMETRIC, TiffPage
 
 from engine import Size
 from plugins import _tifffile
+from plugins._jpeg_segments import END, check_scans, inspect_coding, read_segments
 from plugins._pdf.pictures import Stream, Tiles, group4_stream
-from plugins.jpeg import END, check_scans, inspect_coding, read_segments
 
 _START, _STOP = b"\xff\xd8", b"\xff\xd9"
 _SCAN, _RESTART_INTERVAL, _RESTART, _COMMENT = 0xDA, 0xDD, 0xD0, 0xFE  # markers of JPEG

@@ -21,12 +21,14 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Pages
-from plugins import _programs, pdf
+from plugins import _programs
+from plugins._pdf import reading
+from plugins._pdf.reading import read_pages
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = pdf.MODULES
+MODULES = reading.MODULES
 TEMPLATE = "documents"
 _MAGIC = b"AT&TFORM"
 _HEADER = 12  # bytes that the size in them does not count
@@ -68,7 +70,7 @@ def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
         # Damaged pages are written as far as they can be decoded, with the exit code 10.
         if process.returncode or not result.exists() or not result.stat().st_size:
             raise CorruptInput("The pages cannot be decoded.")
-        return pdf.read.run(result.read_bytes(), pages=pages)
+        return read_pages(result.read_bytes(), pages=pages)
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""EPS (Encapsulated PostScript): read, and written from documents, by Ghostscript. `_postscript` writes pictures."""
+"""EPS (Encapsulated PostScript), read, and written from documents, by Ghostscript."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_docu
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.active_content", "plugins._pdf.resources", "plugins._pdf.transparency", *_postscript.MODULES)
+MODULES = (
+    "plugins._pdf.active_content",
+    "plugins._pdf.resources",
+    "plugins._pdf.transparency",
+    *_postscript.MODULES,
+)
 TEMPLATE = "documents"
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
 

@@ -16,18 +16,16 @@ from engine import (
     Raster,
     Size,
     color,
-    combined_orientation,
     transform,
 )
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
 from plugins import _attention, _canvas, _color_space, _pillow, _resampling
 from plugins import trim as borders
+from plugins._exif import FLIPS, ROTATIONS
 from plugins._sizes import ATTENTION, Sizing, crop_rectangle, crop_size, focus_of, is_ratio, length, offset, scaled_box
 
 MODULES = _resampling.MODULES + _attention.MODULES
-# The EXIF orientations that have the same effect, and Pillow's methods for them, which turn counterclockwise.
-_ROTATIONS = {90: 6, 180: 3, 270: 8}
-_FLIPS = {"horizontal": 2, "vertical": 4}
+# Pillow's methods for EXIF orientations, which turn counterclockwise.
 _METHODS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -67,19 +65,13 @@ def rotate(raster: Raster, *, rotate: Rotate = 0) -> Raster:
         return raster
     if rotate != 180 and raster.dpi:
         raster = replace(raster, dpi=raster.dpi[::-1])
-    return _turn(raster, _ROTATIONS[rotate])
+    return _turn(raster, ROTATIONS[rotate])
 
 
 @transform(RASTER, after=rotate)
 def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
     """Mirrors each frame: `horizontal` exchanges left and right."""
-    return _turn(raster, _FLIPS[flip]) if flip else raster
-
-
-def orientation_after(orientation: int, *, rotate: Rotate, flip: Flip | None) -> int:
-    """The EXIF orientation with the effect of another one, followed by the options `rotate` and `flip`."""
-    orientation = combined_orientation(orientation, _ROTATIONS[rotate]) if rotate else orientation
-    return combined_orientation(orientation, _FLIPS[flip]) if flip else orientation
+    return _turn(raster, FLIPS[flip]) if flip else raster
 
 
 def _turn(raster: Raster, orientation: int) -> Raster:

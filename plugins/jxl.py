@@ -31,7 +31,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins import _exif, _jpeg_pictures, _light, _pillow, _ultra_hdr, jpeg
+from plugins import _exif, _jpeg_pictures, _jpeg_segments, _light, _pillow, _ultra_hdr, jpeg
 from plugins import metadata as filters
 from plugins._jxl.library import find
 from plugins.jpeg import JPEG
@@ -245,17 +245,17 @@ def from_jpeg(
     from plugins._jxl.gain_maps import write_box
     from plugins._jxl.writer import write_jpeg
 
-    jpeg.check_scans(data)
-    data, picture = jpeg.open_file(data)
-    if not (jpeg.inspect_coding(data)[1] or jpeg.is_decodable(picture)):
+    _jpeg_segments.check_scans(data)
+    data, picture = _jpeg_segments.open_file(data)
+    if not (_jpeg_segments.inspect_coding(data)[1] or _jpeg_segments.is_decodable(picture)):
         raise OSError("truncated")
     pixels = picture.width * picture.height
     size, orientation = _pillow.upright_size(picture), _exif.read_orientation(picture)
-    others = _jpeg_pictures.find_others(data, jpeg.read_segments) if hdr == "keep" else []
+    others = _jpeg_pictures.find_others(data, _jpeg_segments.read_segments) if hdr == "keep" else []
     gain_map = _ultra_hdr.read(data, others, size, orientation)
     boxes = [write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
-        kept = jpeg.filter_segments(data, metadata, gain_map=False, dpi=dpi)
+        kept = _jpeg_segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
         written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
         if written is not None:
             return written
@@ -277,13 +277,13 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     original = read_jpeg(data)
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
-    filtered, header = jpeg.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
-    others = _jpeg_pictures.find_others(original, jpeg.read_segments) if metadata == "all" else []
+    filtered, header = _jpeg_segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
+    others = _jpeg_pictures.find_others(original, _jpeg_segments.read_segments) if metadata == "all" else []
     has_own = _jpeg_pictures.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
     if gain_map is None:
         return filtered
-    return _ultra_hdr.join(filtered, jpeg.read_segments, _stored(gain_map, header.orientation))
+    return _ultra_hdr.join(filtered, _jpeg_segments.read_segments, _stored(gain_map, header.orientation))
 
 
 def _stored(gain_map: GainMap, orientation: int) -> GainMap:

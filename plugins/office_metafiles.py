@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Signature, any_of, conversion, hookimpl
 from engine.option_types import Pages
-from plugins import _libreoffice, pdf
+from plugins import _libreoffice
 from plugins._libreoffice import LIBREOFFICE, PROGRAMS, Filter
+from plugins._pdf import reading
+from plugins._pdf.reading import read_pages
 
 if TYPE_CHECKING:
     import pymupdf
@@ -27,7 +29,7 @@ WMF = FileFormat(
     sniff=any_of(*(Signature((0, start)) for start in (_WMF_BOX_START, *_WMF_STARTS))),
 )
 
-MODULES = pdf.MODULES
+MODULES = reading.MODULES
 TEMPLATE = "documents"
 _COST = 10.0
 _EMF_FRAME, _PER_MM = struct.Struct("<24x4i"), 100
@@ -131,13 +133,13 @@ def _read(data: bytes, format: FileFormat, size: tuple[float, float]) -> bytes:
 
 @conversion(EMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
 def read_emf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
-    return pdf.read.run(_read(data, EMF, _emf_size(data)), pages=pages)
+    return read_pages(_read(data, EMF, _emf_size(data)), pages=pages)
 
 
 @conversion(WMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
 def read_wmf(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
     data = _with_box(data)
-    return pdf.read.run(_read(data, WMF, _wmf_size(data)), pages=pages)
+    return read_pages(_read(data, WMF, _wmf_size(data)), pages=pages)
 
 
 @hookimpl

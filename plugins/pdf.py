@@ -19,13 +19,10 @@ from engine import (
     FileFormat,
     Frame,
     Loss,
-    PageRanges,
     Raster,
     Signature,
     Size,
     TargetCapabilities,
-    TooLarge,
-    UnknownFormat,
     any_of,
     check_size,
     conversion,
@@ -42,9 +39,12 @@ from engine.option_types import (
     Sanitize,
 )
 from plugins import _jpeg_embedding, _pillow, jpeg
+from plugins._jpeg_segments import filter_segments
+from plugins._metadata_filters import filter_xmp
+from plugins._pdf import reading
+from plugins._pdf.reading import read_pages
 from plugins._sizes import Drawing
-from plugins.jpeg import JPEG, filter_segments
-from plugins.metadata import filter_xmp
+from plugins.jpeg import JPEG
 
 if TYPE_CHECKING:
     import pymupdf
@@ -61,15 +61,10 @@ PDF = FileFormat(
     is_complete=ends_with(b"%%EOF"),
 )
 
-MODULES = (
-    *("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.active_content", "plugins._pdf.losses"),
-    *("plugins._pdf.pictures", "plugins._pdf.selection", *jpeg.MODULES),
-)
+MODULES = ("plugins._pdf.active_content", "plugins._pdf.pictures", *reading.MODULES, *jpeg.MODULES)
 TEMPLATE = "documents"
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
-_MAX_REPEATED_PAGES = 10_000
-_TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 # What MuPDF reports about JBIG2 data of which it draws nothing.
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
@@ -78,60 +73,11 @@ OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "dpi", "sanitize")
 """The options of `write` that concern PDF files only."""
 COMPRESSED_QUALITY = 75
 """The default quality of pictures in a document that is compressed."""
-JPEG_QUALITY = 92
-"""The default quality of pictures from a lossy codec."""
 
 
 @conversion(PDF, DOCUMENT, isolated=True)
 def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
-    from engine.mupdf import pymupdf
-
-    document = pymupdf.open(stream=data, filetype="pdf")
-    if document.needs_pass and not document.authenticate(password or ""):
-        raise encrypted_error(password)
-    if _has_repeated_pages(document):
-        from plugins._pdf.selection import with_distinct_pages
-
-        document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
-    if document.page_count == 0:
-        raise CorruptInput("The PDF has no readable page.")
-    if document.is_repaired:
-        warn_repaired(data)
-    indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
-    if indexes == list(range(document.page_count)):
-        return document
-    from plugins._pdf.selection import select_pages
-
-    selected = select_pages(data, password or "", indexes)
-    if selected is None:
-        document.select(indexes)
-        return document
-    document = pymupdf.open(stream=selected, filetype="pdf")
-    document.authenticate(password or "")
-    return document
-
-
-def _has_repeated_pages(document: pymupdf.Document) -> bool:
-    """Whether the document has more pages than objects, which MuPDF takes for damage. Raises TooLarge."""
-    try:
-        return int(document.page_count) < 0
-    except RuntimeError:
-        kind, count = document.xref_get_key(document.pdf_catalog(), "Pages/Count")
-    if kind == "int" and int(count) > _MAX_REPEATED_PAGES:
-        raise TooLarge(
-            f"The file has {count} pages, of which some are the same; the limit is {_MAX_REPEATED_PAGES}.",
-            reason="pages",
-            details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)},
-        )
-    return True
-
-
-def warn_repaired(data: bytes) -> None:
-    """Issues a warning for a PDF that had to be repaired. Raises CorruptInput for a truncated one."""
-    # MuPDF adds blank pages for the missing part of a truncated file; a file with only a broken index is complete.
-    if b"startxref" not in data[-_TAIL:]:
-        raise CorruptInput("The PDF is truncated.")
-    FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
+    return read_pages(data, password, pages)
 
 
 def warn_first_page(document: pymupdf.Document) -> None:
@@ -141,19 +87,6 @@ def warn_first_page(document: pymupdf.Document) -> None:
     warn_losses(document[0])
     if document.page_count > 1:
         FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
-
-
-def warn_quality_ignored(raster: Raster, quality: int) -> None:
-    """Issues a warning if a quality is requested for pixels that are stored without loss."""
-    if quality != JPEG_QUALITY and not raster.lossy:
-        message = "Pictures from lossless formats are stored without loss: quality has no effect."
-        FidelityWarning.issue("quality_ignored", message)
-
-
-def encrypted_error(password: str | None) -> UnknownFormat:
-    """The error for an encrypted PDF without the right password."""
-    problem = "a password is required" if password is None else "the password is incorrect"
-    return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
 
 
 @conversion(DOCUMENT, PDF)

@@ -3,7 +3,8 @@
 from engine import RASTER, Raster, conversion
 from engine.option_types import Quality
 from plugins import _png_encoder
-from plugins.pdf import HOLDS, JPEG_QUALITY, PDF, to_bytes
+from plugins._jpeg_embedding import JPEG_QUALITY
+from plugins.pdf import HOLDS, PDF, to_bytes
 
 MODULES = ("plugins._pdf.pictures", *_png_encoder.MODULES)
 TEMPLATE = "documents"

@@ -28,7 +28,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Exposure
-from plugins import _exif, _pillow, _raw_containers, _tiff_tags, jpeg, tiff
+from plugins import _exif, _jpeg_segments, _pillow, _raw_containers, _tiff_tags, tiff
 from plugins._raw_containers import FORMATS
 
 WhiteBalance: TypeAlias = Annotated[
@@ -119,7 +119,7 @@ def _read_preview(data: bytes) -> Raster:
     if not isinstance(preview, bytes):  # an array of uncompressed samples, or none
         message = "raw_mode must be develop for this file: it contains no JPEG preview."
         raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
-    jpeg.check_scans(preview)
+    _jpeg_segments.check_scans(preview)
     raster = _pillow.decode(preview, "JPEG", lossy=True)
     orientation = _raw_containers.orientation(data)
     if method := _METHODS.get(orientation):
@@ -255,7 +255,7 @@ def _open_preview(raw: RawPy) -> Image.Image | None:
     try:
         if not isinstance(preview, bytes):
             return None if preview is None else Image.fromarray(preview)
-        jpeg.check_scans(preview)
+        _jpeg_segments.check_scans(preview)
         image = _pillow.open_image(preview, "JPEG")
         image.draft("RGB", (_SAMPLED_SIDE, _SAMPLED_SIDE))
         image.load()

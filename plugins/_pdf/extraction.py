@@ -12,9 +12,9 @@ from PIL import Image
 from engine import MAX_PIXELS
 from engine.mupdf import pymupdf
 from plugins import _pillow
+from plugins._jpeg_segments import inspect_coding
 from plugins._pdf.name_trees import Ids, as_list
 from plugins._pdf.resources import drawn_objects
-from plugins.jpeg import inspect_coding
 
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _BANDS = {"/DeviceGray": 1, "/CalGray": 1, "/DeviceRGB": 3, "/CalRGB": 3, "/DeviceCMYK": 4}

@@ -10,7 +10,7 @@ from engine import FidelityWarning, dry_run
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins import _iptc, _xmp
-from plugins.jpeg import filter_segments
+from plugins._jpeg_segments import filter_segments
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.tagged_photo import exiftool, exiftool_of_all

@@ -6,7 +6,7 @@ import pytest
 
 from engine import FidelityWarning
 from plugins import _exif
-from plugins.metadata import filter_exif
+from plugins._metadata_filters import filter_exif
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.exif_blocks import (
     EXPOSURE,

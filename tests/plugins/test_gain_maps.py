@@ -13,7 +13,7 @@ from PIL.MpoImagePlugin import MpoImageFile
 from engine import Frame, GainMap, GainMapNumbers
 from engine.options import OptionValue
 from plugins import _gain_map, _ultra_hdr, avif, jpeg, jxl
-from plugins.jpeg import read_segments
+from plugins._jpeg_segments import read_segments
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved

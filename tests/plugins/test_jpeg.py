@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, JpegImagePlugin
 from engine import CorruptInput, InvalidOption
 from engine.options import OptionValue
 from plugins import _pillow
-from plugins.jpeg import read_segments
+from plugins._jpeg_segments import read_segments
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
