@@ -87,14 +87,13 @@ class _Manager(pluggy.PluginManager):
 
 
 def load_plugins(builtins: str, find_harm: Trial) -> list[Plugin]:
-    """Loads the modules of the package `builtins`, then third-party plugins by name, with the error of those that fail.
+    """Loads the plugins of the package `builtins`, then third-party ones by name, with the error of those that fail.
 
     A third-party plugin is first loaded in a process of its own, and `find_harm` of the built-in plugins and this one
     called there, unless the process that has started this one has done so. A built-in plugin that fails raises.
     """
-    paths = importlib.import_module(builtins).__path__
-    names = sorted(module.name for module in pkgutil.iter_modules(paths) if not module.name.startswith("_"))
-    loaded = [_read_plugin(importlib.import_module(f"{builtins}.{name}"), name) for name in names]
+    modules = {name.rpartition(".")[2]: name for name in _module_names(builtins)}
+    loaded = [_read_plugin(importlib.import_module(modules[name]), name) for name in sorted(modules)]
     if entries := sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         from engine.contained import run_apart  # noqa: PLC0415, which is rarely needed
 
@@ -105,6 +104,13 @@ def load_plugins(builtins: str, find_harm: Trial) -> list[Plugin]:
             errors = run_apart([partial(_try, find_harm, loaded, entry) for entry in entries])
         loaded += [_load_entry_point(entry, error) for entry, error in zip(entries, errors, strict=True)]
     return loaded
+
+
+def _module_names(package: str) -> Iterator[str]:
+    """The modules of a package and of its packages, without those whose names start with an underscore."""
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        if not module.name.rpartition(".")[2].startswith("_"):
+            yield from _module_names(module.name) if module.ispkg else (module.name,)
 
 
 def _try(find_harm: Trial, builtins: Sequence[Plugin], entry: EntryPoint) -> str | None:
