@@ -22,7 +22,10 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
-from plugins import _cicp, _exif, _heif_boxes, _heif_gain_maps, _heif_items, _pillow
+from plugins._boxes import heif, heif_gain_maps, heif_items
+from plugins._color import cicp
+from plugins._metadata import exif_data
+from plugins._pixels import pillow
 
 AVIF = FileFormat(
     "avif",
@@ -47,32 +50,32 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 @conversion(AVIF, RASTER, cost=1.5)
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     """Decodes stills with imagecodecs, which has more than 8 bits per sample and takes less time than Pillow."""
-    _heif_boxes.check_size(data)
-    data, exif = _heif_items.take_exif(_heif_boxes.repair(_heif_items.with_brand(data, b"avif")))
-    raster = _heif_boxes.with_colors(_decode(data, pages), data)
-    raster = replace(raster, exif=exif and _exif.upright(exif), bare=raster.bare and exif is None)
+    heif.check_size(data)
+    data, exif = heif_items.take_exif(heif.repair(heif_items.with_brand(data, b"avif")))
+    raster = heif.with_colors(_decode(data, pages), data)
+    raster = replace(raster, exif=exif and exif_data.upright(exif), bare=raster.bare and exif is None)
     if hdr == "drop" or raster.animated or raster.hdr:
         return raster
-    return replace(raster, gain_map=_heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+    return replace(raster, gain_map=heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
 
 
 def _first_picture(data: bytes) -> Image.Image:
-    return _pillow.decode(data, "AVIF").first_frame().image
+    return pillow.decode(data, "AVIF").first_frame().image
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
-    image = _pillow.open_image(data, "AVIF")
-    bits = _heif_boxes.bit_depth(data)
+    image = pillow.open_image(data, "AVIF")
+    bits = heif.bit_depth(data)
     if getattr(image, "n_frames", 1) > 1:
         if bits > 8:
             FidelityWarning.issue("depth_reduced", "Animations are converted with 8 bits per sample.")
-        raster = _pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
-        return replace(raster, loop_count=_heif_boxes.loop_count(data))
-    raster = _pillow.to_raster(image, _pillow.select([0], pages), lossy=True)
-    aperture = _heif_boxes.clean_aperture(data, *image.size)
+        raster = pillow.decode(data, "AVIF", animated=True, lossy=True, pages=pages)
+        return replace(raster, loop_count=heif.loop_count(data))
+    raster = pillow.to_raster(image, pillow.select([0], pages), lossy=True)
+    aperture = heif.clean_aperture(data, *image.size)
     if aperture:
         size = aperture[2] - aperture[0], aperture[3] - aperture[1]
-        raster = replace(raster, sizes=[size[::-1] if _exif.read_orientation(image) >= 5 else size])
+        raster = replace(raster, sizes=[size[::-1] if exif_data.read_orientation(image) >= 5 else size])
     frames = _decode_still(data, image, bits, aperture)
     if bits == 8:
         return replace(raster, frames=frames)
@@ -80,9 +83,7 @@ def _decode(data: bytes, pages: str | None) -> Raster:
     return replace(raster, frames=reduced, deep_frames=frames, source_bit_depth=bits)
 
 
-def _decode_still(
-    data: bytes, header: Image.Image, bits: int, aperture: _heif_boxes.Rectangle | None
-) -> Iterator[Frame]:
+def _decode_still(data: bytes, header: Image.Image, bits: int, aperture: heif.Rectangle | None) -> Iterator[Frame]:
     import numpy as np
     from imagecodecs import avif_decode
 
@@ -91,7 +92,7 @@ def _decode_still(
     if aperture:
         left, top, right, bottom = aperture
         array = array[top:bottom, left:right]
-    array = _pillow.apply_orientation(array, _exif.read_orientation(header))
+    array = pillow.apply_orientation(array, exif_data.read_orientation(header))
     if array.ndim == 2 and profile and profile[_PROFILE_SPACE] == b"RGB ":
         array = np.repeat(array[..., None], 3, axis=2)
     mode = _MODES[array.shape[2] if array.ndim == 3 else 1]
@@ -136,23 +137,23 @@ def encode(
         if raster.gain_map:
             picture = Frame(raster.gain_map.frame.image)
             encoded = _encode_still(picture, 8, None, _GAIN_MAP_QUALITY, speed, "4:2:0", lossless=False)
-            data = _heif_gain_maps.add(data, raster.gain_map, encoded)
-        return _heif_boxes.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
+            data = heif_gain_maps.add(data, raster.gain_map, encoded)
+        return heif.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
         raise InvalidOption(message, reason="unsupported", param="lossless")
-    data = _pillow.encode(
+    data = pillow.encode(
         frames[0].image,
         "AVIF",
         quality=quality,
         speed=speed,
         subsampling=subsampling,
         icc_profile=frames[0].icc_profile,
-        exif=_exif.without_orientation(raster.exif),  # Pillow would encode the texts again
+        exif=exif_data.without_orientation(raster.exif),  # Pillow would encode the texts again
         xmp=raster.xmp,
-        **_pillow.animation_parameters(raster, frames),
+        **pillow.animation_parameters(raster, frames),
     )
-    return _heif_boxes.with_loop_count(data, raster.loop_count)
+    return heif.with_loop_count(data, raster.loop_count)
 
 
 def _speed(effort: int, pixels: int) -> int:
@@ -176,15 +177,15 @@ def _encode_still(
 
     pixels = frame.pixels
     samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
-    primaries, transfer, matrix = _cicp.code_points(hdr, lossless=lossless)
+    primaries, transfer, matrix = cicp.code_points(hdr, lossless=lossless)
     encoded = avif_encode(
         samples,
         _LOSSLESS if lossless else quality,
         speed=speed,
         bitspersample=bits if isinstance(pixels, DeepPixels) else 8,
         pixelformat="yuv" + subsampling.replace(":", ""),
-        primaries=_cicp.UNSPECIFIED if frame.icc_profile else primaries,
-        transfer=_cicp.UNSPECIFIED if frame.icc_profile else transfer,
+        primaries=cicp.UNSPECIFIED if frame.icc_profile else primaries,
+        transfer=cicp.UNSPECIFIED if frame.icc_profile else transfer,
         matrix=matrix,
         numthreads=1,  # jobs share the cores
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from PIL import Image
 
 from engine import RASTER, Content, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion
-from plugins import _pillow, _samples
+from plugins._pixels import pillow, sample_arrays
 
 
 def _is_complete(content: Content) -> bool:
@@ -39,15 +39,15 @@ _STRIP = 64  # rows converted at a time
 @conversion(BMP, RASTER)
 def decode(data: bytes) -> Raster:
     if len(data) < _MASKS_END:
-        return _pillow.decode(data, "BMP")
+        return pillow.decode(data, "BMP")
     _, header, _, _, _, bits, compression = _HEADER.unpack_from(data)
     if header == _OS2_HEADER or bits not in _PILLOW_MASKS or compression not in (_BIT_FIELDS, _ALPHA_BIT_FIELDS):
-        return _pillow.decode(data, "BMP")
+        return pillow.decode(data, "BMP")
     # Pillow reads few masks, but refuses others only when it opens a file.
     known = struct.pack("<I", _BIT_FIELDS), struct.pack("<4I", *_PILLOW_MASKS[bits])
     start = data[:_COMPRESSION] + known[0] + data[_COMPRESSION + 4 : _MASKS] + known[1]
-    image = _pillow.open_image(start + data[_MASKS_END : 14 + header], "BMP")
-    return replace(_pillow.to_raster(image, [0]), frames=_decode_bit_fields(data), sample=None)
+    image = pillow.open_image(start + data[_MASKS_END : 14 + header], "BMP")
+    return replace(pillow.to_raster(image, [0]), frames=_decode_bit_fields(data), sample=None)
 
 
 def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
@@ -64,10 +64,10 @@ def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
     samples = np.empty((*rows.shape, 4 if masks[3] else 3), np.uint8)
     for top in range(0, abs(height), _STRIP):
         for band, mask in enumerate(masks[: samples.shape[2]]):
-            samples[top : top + _STRIP, :, band] = _samples.at_mask(rows[top : top + _STRIP], mask)
+            samples[top : top + _STRIP, :, band] = sample_arrays.at_mask(rows[top : top + _STRIP], mask)
     yield Frame(Image.fromarray(samples))
 
 
 @conversion(RASTER, BMP, holds=TargetCapabilities(("1", "L", "P", "RGB"), metadata=frozenset({"resolution"})))
 def encode(raster: Raster) -> bytes:
-    return _pillow.encode(raster.first_frame().image, "BMP", dpi=raster.dpi)
+    return pillow.encode(raster.first_frame().image, "BMP", dpi=raster.dpi)

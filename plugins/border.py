@@ -11,8 +11,10 @@ from pydantic import Field
 
 from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, transform
 from engine.option_types import Background
-from plugins import _canvas, _color_space, watermark
-from plugins._sizes import length
+from plugins import watermark
+from plugins._color import color_spaces
+from plugins._pixels import canvases
+from plugins._pixels.sizes import length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,16 +54,16 @@ def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
         return _with_corners(frame, min(length(radius, shorter), shorter / 2))
 
     sample = raster.sample and _with_corners(raster.sample, _LARGE)  # a transparent pixel
-    return replace(_color_space.map_frames(raster, rounded), gain_map=raster.gain_map, sample=sample)
+    return replace(color_spaces.map_frames(raster, rounded), gain_map=raster.gain_map, sample=sample)
 
 
 def _with_corners(frame: Frame, radius: float) -> Frame:
     import numpy as np
 
-    frame = _canvas.continuous(frame)
+    frame = canvases.continuous(frame)
     if frame.pixels.mode in ("CMYK", "LAB"):
         color.warn_converted(frame.pixels.mode)
-        frame = _color_space.in_color_space(frame, gray=False)
+        frame = color_spaces.in_color_space(frame, gray=False)
     pixels = frame.pixels
     if isinstance(pixels, Image.Image):
         image = pixels.convert(pixels.mode if pixels.mode.endswith("A") else pixels.mode + "A")
@@ -111,15 +113,15 @@ def pad(raster: Raster, *, pad: Pad | None = None, background: Background | None
 
     def new_size(size: Size) -> Size:
         top, right, bottom, left = _widths(pad, size)
-        return _canvas.check_result((left + size[0] + right, top + size[1] + bottom), "pad")
+        return canvases.check_result((left + size[0] + right, top + size[1] + bottom), "pad")
 
     def padded(frame: Frame) -> Frame:
         top, _, _, left = _widths(pad, frame.size)
-        return _canvas.on_canvas(frame, new_size(frame.size), (left, top), fill)
+        return canvases.on_canvas(frame, new_size(frame.size), (left, top), fill)
 
     raster = raster.tone_mapped()  # the color around it is in sRGB
-    sample = raster.sample and padded(_canvas.continuous(raster.sample))
-    return replace(_color_space.map_frames(raster, padded, new_size), sample=sample, resized=True)
+    sample = raster.sample and padded(canvases.continuous(raster.sample))
+    return replace(color_spaces.map_frames(raster, padded, new_size), sample=sample, resized=True)
 
 
 def _widths(pad: str, size: Size) -> tuple[int, int, int, int]:

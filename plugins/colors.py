@@ -12,10 +12,11 @@ from pydantic import Field
 
 from engine import RASTER, FidelityWarning, Frame, InputFile, InvalidOption, Raster, color, transform
 from engine.option_types import Background, BitDepth
-from plugins import _color_space, _profiles, border
-from plugins._profiles import PROFILE, Profile
+from plugins import border
+from plugins._color import color_spaces, profiles
+from plugins._color.profiles import PROFILE, Profile
 
-MODULES = _color_space.MODULES
+MODULES = color_spaces.MODULES
 
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray", "p3", "cmyk"],
@@ -30,7 +31,7 @@ OutputProfile: TypeAlias = Annotated[
         PROFILE,
         "ICC profile to which the colors are converted, and which the result has: srgb, p3, adobe-rgb, fogra39 (coated "
         "paper in Europe), swop (in America), or a file: a file of a form, elsewhere the `file_id` of a stored one.",
-        _profiles.NAMES,
+        profiles.NAMES,
     ),
 ]
 Intent: TypeAlias = Annotated[
@@ -38,7 +39,7 @@ Intent: TypeAlias = Annotated[
     Field(description="How colors that the new profile lacks are changed; relative keeps all others."),
 ]
 
-SWOP = _profiles.SWOP
+SWOP = profiles.SWOP
 _MODES = MappingProxyType({"srgb": "RGB", "p3": "RGB", "gray": "L", "cmyk": "CMYK"})
 _DEFAULTS = MappingProxyType({"p3": "p3", "cmyk": "fogra39"})  # names of profiles
 _INTENTS = MappingProxyType(
@@ -72,9 +73,9 @@ def color_space(
     profile = _profile_for(color_space, output_profile)
     if profile is None:
         _warn_unused(intent)
-        return raster if color_space == "keep" else _color_space.converted(raster, gray=color_space == "gray")
+        return raster if color_space == "keep" else color_spaces.converted(raster, gray=color_space == "gray")
     below = raster.background[:3] if raster.background else color.WHITE
-    convert = partial(_profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
+    convert = partial(profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
 
     def change(frame: Frame) -> Frame:
         if output_profile is None and frame.pixels.mode == profile.mode == "CMYK":
@@ -83,7 +84,7 @@ def color_space(
         return convert(frame)
 
     # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.
-    return _color_space.map_frames(replace(raster.tone_mapped(), sample=None), change)
+    return color_spaces.map_frames(replace(raster.tone_mapped(), sample=None), change)
 
 
 def _warn_unused(intent: Intent) -> None:
@@ -95,7 +96,7 @@ def _warn_unused(intent: Intent) -> None:
 def _profile_for(space: str, given: Profile | str | None) -> Profile | None:
     """The profile of the result. None for sRGB and gray without one, and without a conversion."""
     name = _DEFAULTS.get(space) if given is None else given
-    profile = _profiles.named(name) if isinstance(name, str) else name
+    profile = profiles.named(name) if isinstance(name, str) else name
     is_other = name != space if space in ("srgb", "p3") else profile and profile.mode != _MODES.get(space, profile.mode)
     if given is not None and is_other:
         message = f"output_profile is not one of the color space {space}."

@@ -22,7 +22,7 @@ from engine import (
     conversion,
 )
 from engine.option_types import Exposure
-from plugins import _light, _samples
+from plugins._pixels import linear_light, sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,14 +180,16 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         FidelityWarning.issue("pictures_dropped", "Only the first picture of the texture was converted.")
     size, mode = (header.width, header.height), _mode(kind, palette)
     if isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT:
-        return _light.raster(
+        return linear_light.raster(
             lambda: _read_light_blocks(data[start:], size, kind), mode, size, bits=16, exposure=exposure
         )
     if isinstance(kind, _Samples) and kind.kind != "<u2":
         bits = 8 * int(kind.kind[2:])
-        return _light.raster(lambda: _read_samples(data[start:], size, kind), mode, size, bits=bits, exposure=exposure)
-    _light.ignore_exposure(exposure)
-    return _samples.to_raster(
+        return linear_light.raster(
+            lambda: _read_samples(data[start:], size, kind), mode, size, bits=bits, exposure=exposure
+        )
+    linear_light.ignore_exposure(exposure)
+    return sample_arrays.to_raster(
         lambda: _read(data[start:], size, kind, palette), size, mode, deep=isinstance(kind, _Samples)
     )
 
@@ -236,7 +238,7 @@ def _blocks(data: bytes, size: Size, kind: _Blocks) -> tuple[Size, bytes]:
     """The size of all blocks together in pixels, and the blocks. Raises CorruptInput."""
     width, height = (-(-side // _MIN_BLOCK) * _MIN_BLOCK for side in size)
     count = width * height // _MIN_BLOCK**2 * kind.size
-    return (width, height), _samples.from_buffer(data, "u1", count).tobytes()
+    return (width, height), sample_arrays.from_buffer(data, "u1", count).tobytes()
 
 
 def _read_light_blocks(data: bytes, size: Size, kind: _Blocks) -> NDArray[np.float32]:
@@ -267,15 +269,15 @@ def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
     import numpy as np
 
     count, width = size[0] * size[1], kind.bits // 8
-    stored = _samples.from_buffer(data, "u1", count * width).reshape(count, width)
+    stored = sample_arrays.from_buffer(data, "u1", count * width).reshape(count, width)
     pixels = np.zeros(count, np.uint32)
     for position in range(width):
         pixels |= stored[:, position].astype(np.uint32) << np.uint32(8 * position)
     pixels = pixels.reshape(size[::-1])
     *colors, alpha = kind.masks
-    bands = [_samples.at_mask(pixels, mask) for mask in (colors[:1] if kind.gray else colors)]
+    bands = [sample_arrays.at_mask(pixels, mask) for mask in (colors[:1] if kind.gray else colors)]
     if alpha:
-        bands.append(_samples.at_mask(pixels, alpha))
+        bands.append(sample_arrays.at_mask(pixels, alpha))
     return np.stack(bands, axis=-1) if len(bands) > 1 else bands[0]
 
 
@@ -284,7 +286,7 @@ def _read_samples(data: bytes, size: Size, kind: _Samples) -> NDArray[Any]:
     import numpy as np
 
     count = size[0] * size[1] * kind.bands
-    samples = _samples.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
+    samples = sample_arrays.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
     samples = samples.astype(np.uint16 if kind.kind == "<u2" else np.float32)
     if kind.bands == 2:
         samples = np.concatenate((samples, np.zeros_like(samples[..., :1])), axis=-1)

@@ -22,8 +22,8 @@ from engine import (
 )
 from engine.option_types import Pages
 from plugins import _programs
-from plugins._pdf import reading
-from plugins._pdf.reading import read_pages
+from plugins._pdf.pages import reading
+from plugins._pdf.pages.reading import read_pages
 
 if TYPE_CHECKING:
     import pymupdf

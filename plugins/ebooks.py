@@ -17,9 +17,9 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
-from plugins import _zip
-from plugins._markup import in_markup, root_name
-from plugins._paper import MARGIN, Paper
+from plugins._text import zip_archives
+from plugins._text.markup import in_markup, root_name
+from plugins._text.paper import MARGIN, Paper
 from plugins.html import HTML
 from plugins.txt import TXT
 
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = (
-    *("lxml.etree", "plugins._pdf.books", "plugins._pdf.losses", "encodings.cp437", "encodings.raw_unicode_escape"),
+    *(
+        "lxml.etree",
+        "plugins._pdf.text.books",
+        "plugins._pdf.losses",
+        "encodings.cp437",
+        "encodings.raw_unicode_escape",
+    ),
     *("PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin"),
 )
 TEMPLATE = "documents"
@@ -44,14 +50,14 @@ def _contains(file: str) -> Sniffer:
     """A sniffer for archives with a file of this name, or with this extension: 8 if the archive has it."""
 
     def sniff(content: Content) -> int:
-        return 8 if any(name.endswith(file) for name in _zip.names(content)) else 0
+        return 8 if any(name.endswith(file) for name in zip_archives.names(content)) else 0
 
-    return Signature((0, _zip.SIGNATURE), then=sniff)
+    return Signature((0, zip_archives.SIGNATURE), then=sniff)
 
 
 def _is_comic(content: Content) -> int:
     """5 for an archive that contains pictures, and nothing else but what comic readers and systems add."""
-    names = (name.lower() for name in _zip.names(content))
+    names = (name.lower() for name in zip_archives.names(content))
     files = [name for name in names if not name.endswith("/") and not name.startswith("__macosx/")]
     pictures = [name for name in files if name.endswith(_COMIC_PICTURES)]
     others = [name for name in files if not name.endswith((*_COMIC_PICTURES, *_COMIC_OTHERS))]
@@ -63,7 +69,8 @@ EPUB = FileFormat(
     media_type="application/epub+zip",
     extensions=("epub",),
     sniff=any_of(
-        Signature((0, _zip.SIGNATURE), (30, b"mimetypeapplication/epub+zip")), _contains("META-INF/container.xml")
+        Signature((0, zip_archives.SIGNATURE), (30, b"mimetypeapplication/epub+zip")),
+        _contains("META-INF/container.xml"),
     ),
 )
 FB2 = FileFormat(
@@ -82,7 +89,7 @@ CBZ = FileFormat(
     "cbz",
     media_type="application/vnd.comicbook+zip",
     extensions=("cbz",),
-    sniff=Signature((0, _zip.SIGNATURE), then=_is_comic),
+    sniff=Signature((0, zip_archives.SIGNATURE), then=_is_comic),
 )
 XPS = FileFormat("xps", media_type="application/oxps", extensions=("xps", "oxps"), sniff=_contains(".fdseq"))
 
@@ -100,7 +107,7 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
         font_size: FontSize = FONT_SIZE,
         pages: Pages | None = None,
     ) -> pymupdf.Document:
-        from plugins._pdf import books
+        from plugins._pdf.text import books
 
         paper = Paper.of(page_size, landscape, margin)
         return books.to_pdf(books.open_book(data, fmt.name, paper, font_size), pages)
@@ -108,7 +115,7 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
     @conversion(fmt, TXT, loss=Loss.STRUCTURE, isolated=True)
     def read_text(data: bytes) -> bytes:
         """The text of the chapters."""
-        from plugins._pdf import books, texts
+        from plugins._pdf.text import books, texts
 
         _, chapters = books.read_chapters(data, fmt.name)
         return texts.text_document(chapters).encode()
@@ -116,7 +123,7 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
     @conversion(fmt, HTML, loss=Loss.STRUCTURE, isolated=True)
     def read_html(data: bytes) -> bytes:
         """A section for each chapter."""
-        from plugins._pdf import books, texts
+        from plugins._pdf.text import books, texts
 
         return texts.html_document(*books.read_chapters(data, fmt.name)).encode()
 
@@ -128,7 +135,7 @@ def _declare_pages(fmt: FileFormat) -> AnyConversion:
 
     @conversion(fmt, DOCUMENT, isolated=True)
     def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
-        from plugins._pdf import books
+        from plugins._pdf.text import books
 
         return books.to_pdf(books.open_pages(data, fmt.name), pages)
 

@@ -15,7 +15,9 @@ from PIL import Image
 from pydantic import Field
 
 from engine import RASTER, DeepPixels, Frame, Raster, color, transform
-from plugins import _bands, _canvas, _color_space, geometry
+from plugins import geometry
+from plugins._color import color_spaces
+from plugins._pixels import band_filters, canvases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +46,7 @@ Pixelate: TypeAlias = Annotated[
     int, Field(ge=1, le=1000, examples=[8], description="Side in pixels of the squares that get their mean color.")
 ]
 
-MODULES = _bands.MODULES
+MODULES = band_filters.MODULES
 _MIN_SIGMA = 0.1  # A Gaussian below it changes nothing.
 _STRIP = 64  # rows whose saturation is changed at a time
 _LUMINANCE = (0.213, 0.715, 0.072)  # shares of red, green and blue, as in CSS
@@ -64,8 +66,8 @@ def adjust(
     def change(frame: Frame) -> Frame:
         if frame.pixels.mode in ("CMYK", "LAB"):
             color.warn_converted(frame.pixels.mode)
-            frame = _color_space.in_color_space(frame, gray=False)
-        pixels = _canvas.continuous(frame).pixels
+            frame = color_spaces.in_color_space(frame, gray=False)
+        pixels = canvases.continuous(frame).pixels
         if brightness != 1 or contrast != 1:
             pixels = _map_levels(pixels, lightened)
         if saturation != 1 and pixels.mode in ("RGB", "RGBA"):
@@ -74,7 +76,7 @@ def adjust(
             pixels = _map_levels(pixels, lambda levels: levels ** (1 / gamma))
         return replace(frame, pixels=pixels)
 
-    return _color_space.map_frames(raster.tone_mapped(), change)
+    return color_spaces.map_frames(raster.tone_mapped(), change)
 
 
 def _map_levels(
@@ -111,7 +113,7 @@ def _saturated(pixels: Image.Image | DeepPixels, factor: float) -> Image.Image |
 @transform(RASTER, after=adjust, memory=20)
 def blur(raster: Raster, *, blur: Blur = 0) -> Raster:
     """Blurs each frame."""
-    return _filtered(raster, partial(_bands.gaussian, sigma=blur)) if blur >= _MIN_SIGMA else raster
+    return _filtered(raster, partial(band_filters.gaussian, sigma=blur)) if blur >= _MIN_SIGMA else raster
 
 
 @transform(RASTER, after=blur, memory=24)
@@ -119,7 +121,7 @@ def sharpen(raster: Raster, *, sharpen: Sharpen = 0) -> Raster:
     """Adds the difference to a blurred picture to each frame."""
     if sharpen < _MIN_SIGMA:
         return raster
-    return _filtered(raster, lambda values: 2 * values - _bands.gaussian(values, sharpen))
+    return _filtered(raster, lambda values: 2 * values - band_filters.gaussian(values, sharpen))
 
 
 @transform(RASTER, after=sharpen, memory=16)
@@ -140,7 +142,7 @@ def _filtered(raster: Raster, change: Callable[[NDArray[Any]], NDArray[Any]]) ->
     """The raster whose bands are changed. A gain map, which would not fit any more, is dropped."""
 
     def convert(frame: Frame) -> Frame:
-        return replace(frame, pixels=_bands.filter_bands(_canvas.continuous(frame).pixels, change))
+        return replace(frame, pixels=band_filters.filter_bands(canvases.continuous(frame).pixels, change))
 
     raster = raster.tone_mapped() if raster.gain_map else raster
-    return _color_space.map_frames(raster, convert)
+    return color_spaces.map_frames(raster, convert)

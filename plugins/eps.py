@@ -29,7 +29,8 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Metadata
-from plugins import _postscript, _programs
+from plugins import _programs
+from plugins._pdf.images import postscript
 from plugins.jpeg import JPEG
 from plugins.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, to_bytes, warn_first_page
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 MODULES = (
     "plugins._pdf.active_content",
     "plugins._pdf.resources",
-    "plugins._pdf.transparency",
-    *_postscript.MODULES,
+    "plugins._pdf.images.transparency",
+    *postscript.MODULES,
 )
 TEMPLATE = "documents"
 _DOS_HEADER = b"\xc5\xd0\xd3\xc6"  # binary header with the offsets of the program and a preview
@@ -174,7 +175,7 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it. Transparent parts become pictures."""
-    from plugins._pdf import transparency
+    from plugins._pdf.images import transparency
 
     warn_first_page(document)
     _check_pictures(document)
@@ -297,10 +298,10 @@ def _rounded_up(length: float) -> int:
     return math.ceil(round(length, 3))
 
 
-embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(_postscript.embed_jpeg)
+embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(postscript.embed_jpeg)
 from_raster = conversion(
-    RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=_postscript.HOLDS, without=("dpi",)
-)(_postscript.from_raster)
+    RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=postscript.HOLDS, without=("dpi",)
+)(postscript.from_raster)
 
 
 @hookimpl

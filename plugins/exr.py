@@ -23,7 +23,8 @@ from engine import (
     conversion,
 )
 from engine.option_types import Exposure
-from plugins import _cicp, _light, _pillow
+from plugins._color import cicp
+from plugins._pixels import linear_light, pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,10 +73,12 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         names = ", ".join(sorted(picture.channels.values()))
         FidelityWarning.issue("layers_dropped", f"Only these channels were converted: {names}.")
     bits = 16 if _is_half(data, picture) else 32
-    raster = _light.raster(partial(_read, data, picture), picture.mode, picture.size, bits=bits, exposure=exposure)
+    raster = linear_light.raster(
+        partial(_read, data, picture), picture.mode, picture.size, bits=bits, exposure=exposure
+    )
     xmp, density = header.get("xmp"), header.get("xDensity", 0)
-    dpi = _pillow.plausible_dpi((density, density * header["pixelAspectRatio"]))
-    return replace(raster, dpi=dpi, xmp=_pillow.upright_xmp(xmp))
+    dpi = pillow.plausible_dpi((density, density * header["pixelAspectRatio"]))
+    return replace(raster, dpi=dpi, xmp=pillow.upright_xmp(xmp))
 
 
 def _open(data: bytes, *, header_only: bool = False) -> list[Part]:
@@ -111,7 +114,7 @@ def _choose(headers: list[dict[str, Any]]) -> _Picture:
     check_size((data_right - data_left + 1) * total, data_bottom - data_top + 1)
     x_red, y_red, x_green, y_green, x_blue, y_blue, *white = header.get("chromaticities", ()) or (0.0,) * 8
     primaries = (*white, x_red, y_red, x_green, y_green, x_blue, y_blue)
-    primaries = primaries if _cicp.are_valid(primaries) else _cicp.SRGB
+    primaries = primaries if cicp.are_valid(primaries) else cicp.SRGB
     return _Picture(index, channels, (width, height), (data_left - left, data_top - top), primaries)
 
 
@@ -157,7 +160,7 @@ def _read(data: bytes, picture: _Picture) -> NDArray[Any]:
     del part
     if picture.mode == "L":
         return window[..., 0]
-    window = _light.from_primaries(picture.primaries, window)
+    window = linear_light.from_primaries(picture.primaries, window)
     if picture.mode == "RGBA":
         pixels = window.reshape(-1, 4)
         for start in range(0, len(pixels), _BLOCK):
@@ -190,7 +193,7 @@ def _from_differences(part: Mapping[str, Channel], primaries: Primaries) -> tupl
     steps = [(part[name].ySampling, part[name].xSampling) for name in _DIFFERENCES]
     full = [one.repeat(down, 0).repeat(across, 1) for one, (down, across) in zip(differences, steps, strict=True)]
     red, blue = ((one + 1) * luminance for one in full)
-    red_share, green_share, blue_share = _light.luminances(primaries)
+    red_share, green_share, blue_share = linear_light.luminances(primaries)
     return red, (luminance - red * red_share - blue * blue_share) / green_share, blue
 
 

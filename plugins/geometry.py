@@ -19,12 +19,23 @@ from engine import (
     transform,
 )
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
-from plugins import _attention, _canvas, _color_space, _pillow, _resampling
 from plugins import trim as borders
-from plugins._exif import FLIPS, ROTATIONS
-from plugins._sizes import ATTENTION, Sizing, crop_rectangle, crop_size, focus_of, is_ratio, length, offset, scaled_box
+from plugins._color import color_spaces
+from plugins._metadata.exif_data import FLIPS, ROTATIONS
+from plugins._pixels import attention, canvases, pillow, resampling
+from plugins._pixels.sizes import (
+    ATTENTION,
+    Sizing,
+    crop_rectangle,
+    crop_size,
+    focus_of,
+    is_ratio,
+    length,
+    offset,
+    scaled_box,
+)
 
-MODULES = _resampling.MODULES + _attention.MODULES
+MODULES = resampling.MODULES + attention.MODULES
 # Pillow's methods for EXIF orientations, which turn counterclockwise.
 _METHODS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -50,12 +61,12 @@ def crop(raster: Raster, *, crop: Crop | None = None, gravity: Gravity = "center
     def part(size: Size) -> Size:
         return crop_size(crop, size)
 
-    raster, focus = _canvas.with_focus(raster, gravity if by_ratio else "center", lambda size: (part(size), size))
+    raster, focus = canvases.with_focus(raster, gravity if by_ratio else "center", lambda size: (part(size), size))
 
     def cut(frame: Frame) -> Frame:
-        return _canvas.cut(frame, crop_rectangle(crop, frame.full_size or frame.size, focus(frame)))
+        return canvases.cut(frame, crop_rectangle(crop, frame.full_size or frame.size, focus(frame)))
 
-    return replace(_color_space.map_frames(raster, cut, part), origin=origin, placed=by_ratio)
+    return replace(color_spaces.map_frames(raster, cut, part), origin=origin, placed=by_ratio)
 
 
 @transform(RASTER, after=crop)
@@ -75,7 +86,7 @@ def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
 
 
 def _turn(raster: Raster, orientation: int) -> Raster:
-    turned = _color_space.map_frames(
+    turned = color_spaces.map_frames(
         raster,
         lambda frame: _transpose(frame, orientation),
         lambda size: size[::-1] if orientation >= 5 else size,
@@ -88,7 +99,7 @@ def _transpose(frame: Frame, orientation: int) -> Frame:
     frame = replace(frame, dpi=frame.dpi[::-1]) if frame.dpi and orientation >= 5 else frame
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        array = _pillow.apply_orientation(pixels.array, orientation)
+        array = pillow.apply_orientation(pixels.array, orientation)
         return replace(frame, pixels=replace(pixels, array=array), full_size=full_size)
     return replace(frame, pixels=pixels.transpose(_METHODS[orientation]), full_size=full_size)
 
@@ -126,31 +137,31 @@ def resize(
         raster = raster.tone_mapped()  # the color around it is in sRGB
 
     def new_size(size: Size) -> Size:
-        return _canvas.check_result(sizing.sizes(size, enlarge=enlarge, warn=True).result, "width")
+        return canvases.check_result(sizing.sizes(size, enlarge=enlarge, warn=True).result, "width")
 
     def part(size: Size) -> tuple[Size, Size]:
         sizes = sizing.sizes(size, enlarge=enlarge)
         return sizes.part, sizes.whole
 
     covers = sizing.has_box and sizing.fit == "cover"
-    raster, focus = _canvas.with_focus(raster, gravity if covers else "center", part)
+    raster, focus = canvases.with_focus(raster, gravity if covers else "center", part)
 
     def fitted(frame: Frame) -> Frame:
         full = frame.full_size or frame.size
         new_size(full)
         whole, kept, canvas = sizing.sizes(full, enlarge=enlarge)
         box = scaled_box((*offset(focus(frame), whole, kept), *kept), whole, frame.size)
-        frame = replace(frame, pixels=_resampling.resample(frame.pixels, kept, box), full_size=None)
-        return _canvas.on_canvas(frame, canvas, offset(focus_of(gravity), canvas, kept), fill) if canvas else frame
+        frame = replace(frame, pixels=resampling.resample(frame.pixels, kept, box), full_size=None)
+        return canvases.on_canvas(frame, canvas, offset(focus_of(gravity), canvas, kept), fill) if canvas else frame
 
     return _resized(raster, fitted, new_size)
 
 
 def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:
     """The raster with these changes of its frames and sizes, and with the sample and the origin that it then has."""
-    resized = replace(_color_space.map_frames(raster, fitted, new_size), resized=True)
+    resized = replace(color_spaces.map_frames(raster, fitted, new_size), resized=True)
     if [*resized.sizes] != [*raster.sizes]:
-        resized = replace(resized, sample=raster.sample and _canvas.continuous(raster.sample))
+        resized = replace(resized, sample=raster.sample and canvases.continuous(raster.sample))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
     return replace(resized, origin=raster.origin) if is_unchanged else resized
 

@@ -23,7 +23,8 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Pages
-from plugins import _metadata_writing, _pillow
+from plugins._metadata import writing
+from plugins._pixels import pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ _TOLERANCE = 0.01  # milliseconds; sources store fractions
 
 @conversion(GIF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    raster = _pillow.decode(data, "GIF", animated=True, pages=pages)
+    raster = pillow.decode(data, "GIF", animated=True, pages=pages)
     return replace(raster, loop_count=_loop_count(data))
 
 
@@ -70,15 +71,15 @@ def _loop_count(data: bytes) -> int:
 def encode(raster: Raster) -> bytes:
     """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
     frames = list(raster.frames)
-    comment = b"\n".join(_metadata_writing.comments(raster)) or None
+    comment = b"\n".join(writing.comments(raster)) or None
     if len(frames) == 1:
-        return _pillow.encode(_to_still(frames[0].image), "GIF", comment=comment)
+        return pillow.encode(_to_still(frames[0].image), "GIF", comment=comment)
     frames, disposal = _with_palettes(_with_whole_durations(frames))
-    parameters = _pillow.animation_parameters(raster, frames) | {"comment": comment}
+    parameters = pillow.animation_parameters(raster, frames) | {"comment": comment}
     if raster.loop_count:
         # GIF counts repetitions after the first play; no value means none.
         parameters["loop"] = raster.loop_count - 1 or None
-    return _pillow.encode(frames[0].image, "GIF", disposal=disposal, **parameters)
+    return pillow.encode(frames[0].image, "GIF", disposal=disposal, **parameters)
 
 
 def _with_whole_durations(frames: list[Frame]) -> list[Frame]:

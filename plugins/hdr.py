@@ -24,7 +24,8 @@ from engine import (
     conversion,
 )
 from engine.option_types import Exposure
-from plugins import _cicp, _light, _pillow
+from plugins._color import cicp
+from plugins._pixels import linear_light, pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +75,7 @@ class _Header(NamedTuple):
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     header = _read_header(data)
     check_size(header.columns, header.rows)
-    return _light.raster(partial(_read, data, header), "RGB", header.upright_size, bits=16, exposure=exposure)
+    return linear_light.raster(partial(_read, data, header), "RGB", header.upright_size, bits=16, exposure=exposure)
 
 
 def _read_header(data: bytes) -> _Header:
@@ -96,8 +97,8 @@ def _read_primaries(text: bytes) -> Primaries:
         x_red, y_red, x_green, y_green, x_blue, y_blue, *white = map(float, text.split())
         primaries = (*white, x_red, y_red, x_green, y_green, x_blue, y_blue)
     except ValueError:
-        return _cicp.SRGB
-    return primaries if len(white) == 2 and _cicp.are_valid(primaries) else _cicp.SRGB
+        return cicp.SRGB
+    return primaries if len(white) == 2 and cicp.are_valid(primaries) else cicp.SRGB
 
 
 def _read(data: bytes, header: _Header) -> NDArray[np.float32]:
@@ -113,8 +114,8 @@ def _read(data: bytes, header: _Header) -> NDArray[np.float32]:
         array = array.reshape(header.rows, header.columns, 3)
     if array.shape != (header.rows, header.columns, 3):
         raise CorruptInput("The file has other pixels than its header states.")
-    array = _pillow.apply_orientation(array, header.orientation)
-    return _light.from_primaries(header.primaries, np.asarray(array, np.float32))
+    array = pillow.apply_orientation(array, header.orientation)
+    return linear_light.from_primaries(header.primaries, np.asarray(array, np.float32))
 
 
 def _expand(body: bytes, count: int) -> NDArray[np.uint8]:

@@ -25,7 +25,9 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
-from plugins import _cicp, _heif_boxes, _heif_gain_maps, _heif_items, _pillow
+from plugins._boxes import heif, heif_gain_maps, heif_items
+from plugins._color import cicp
+from plugins._pixels import pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,26 +58,26 @@ _CODE_POINTS = ("color_primaries", "transfer_characteristics", "matrix_coefficie
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
 
-    _heif_boxes.check_size(data)
-    data = _heif_items.with_brand(data, b"heic")
-    frames = _heif_boxes.frame_count(data)
+    heif.check_size(data)
+    data = heif_items.with_brand(data, b"heic")
+    frames = heif.frame_count(data)
     if frames > 1:
         FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
-    header = _pillow.open_image(data, "HEIF").info
+    header = pillow.open_image(data, "HEIF").info
     # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
     if not header["primary"]:
         raise CorruptInput("The primary picture is invalid.")
-    raster, bits = _pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
+    raster, bits = pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
     if bits > 8:
         raster = replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits)
-    raster = _heif_boxes.with_colors(raster, data)
+    raster = heif.with_colors(raster, data)
     if hdr == "drop" or pages or raster.hdr:
         return raster
-    return replace(raster, gain_map=_heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+    return replace(raster, gain_map=heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
 
 
 def _first_picture(data: bytes) -> Image.Image:
-    return _pillow.decode(data, "HEIF").first_frame().image
+    return pillow.decode(data, "HEIF").first_frame().image
 
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
@@ -86,7 +88,7 @@ def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
     file = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
     pictures = dict(enumerate(file))
     others = [index for index in pictures if index != file.primary_index]
-    order = _pillow.select([file.primary_index, *others], pages)
+    order = pillow.select([file.primary_index, *others], pages)
     del file
     for index in order:
         picture = pictures.pop(index)
@@ -150,7 +152,7 @@ def encode(
         picture = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
     chroma = int(subsampling.replace(":", ""))
     parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality, "chroma": chroma}
-    code_points = dict(zip(_CODE_POINTS, _cicp.code_points(raster.hdr, lossless=lossless), strict=True))
+    code_points = dict(zip(_CODE_POINTS, cicp.code_points(raster.hdr, lossless=lossless), strict=True))
     metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
     file = BytesIO()
     picture.save(

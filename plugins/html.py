@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, Signature, any_of, conversion, hookimpl
 from engine.option_types import Landscape, Margin, Pages, PageSize
-from plugins import _programs, _zip, pdf_scans
-from plugins._markup import in_markup, root_name
+from plugins import _programs, pdf_scans
+from plugins._text import zip_archives
+from plugins._text.markup import in_markup, root_name
 
 if TYPE_CHECKING:
     import pymupdf
@@ -29,7 +30,9 @@ HTML = FileFormat(
     extensions=("html", "htm", "xhtml"),
     sniff=any_of(
         in_markup(_sniff),
-        Signature((0, _zip.SIGNATURE), then=lambda content: 15 if "index.html" in _zip.names(content) else 0),
+        Signature(
+            (0, zip_archives.SIGNATURE), then=lambda content: 15 if "index.html" in zip_archives.names(content) else 0
+        ),
     ),
     text_extensions=("html", "htm", "xhtml"),
     paged=True,
@@ -43,7 +46,7 @@ PANGO = Requirement(
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
 MODULES = (
-    ("lxml.etree", "plugins._web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape", *pdf_scans.MODULES)
+    ("lxml.etree", "plugins._text.web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape", *pdf_scans.MODULES)
     if PANGO.present
     else ()
 )
@@ -60,9 +63,9 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
-    from plugins import _web_pages
+    from plugins._text import web_pages
 
-    return _web_pages.lay_out(data, page_size, landscape, margin, pages)
+    return web_pages.lay_out(data, page_size, landscape, margin, pages)
 
 
 @hookimpl

@@ -10,14 +10,14 @@ from plugins.html import HTML
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.losses", "plugins._pdf.texts", "encodings.raw_unicode_escape")
+MODULES = ("plugins._pdf.losses", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
 TEMPLATE = "documents"
 
 
 @conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
 def to_html(document: pymupdf.Document) -> bytes:
     """A section for each page, with its headings, paragraphs and links in reading order."""
-    from plugins._pdf.texts import blocks_of, html_document, warn_pictures
+    from plugins._pdf.text.texts import blocks_of, html_document, warn_pictures
 
     pages = []
     for page in document:

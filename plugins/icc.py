@@ -1,10 +1,10 @@
 """ICC profiles, which options of conversions take as files."""
 
 from engine import FileFormat, Signature, conversion
-from plugins import _profiles
-from plugins._profiles import PROFILE, Profile
+from plugins._color import profiles
+from plugins._color.profiles import PROFILE, Profile
 
-MODULES = _profiles.MODULES
+MODULES = profiles.MODULES
 _SIZE = 4  # bytes of the size at the start
 
 ICC = FileFormat(
@@ -18,4 +18,4 @@ ICC = FileFormat(
 
 @conversion(ICC, PROFILE, memory=1)
 def decode(data: bytes) -> Profile:
-    return _profiles.read(data)
+    return profiles.read(data)

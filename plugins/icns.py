@@ -21,13 +21,14 @@ from engine import (
     TargetCapabilities,
     conversion,
 )
-from plugins import _icons, _pillow, _samples, png
+from plugins import png
+from plugins._pixels import icons, pillow, sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MODULES = ("numpy", *_icons.MODULES)
+MODULES = ("numpy", *icons.MODULES)
 
 
 def _is_complete(content: Content) -> bool:
@@ -109,8 +110,8 @@ def _pictures(blocks: Mapping[bytes, bytes]) -> Iterator[_Picture]:
             size = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
             yield _Picture(size, 32, lambda content=content: png.decode(content))  # type: ignore[misc]
         elif content.startswith(_JPEG_2000):
-            image = _pillow.open_image(content, "JPEG2000")
-            yield _Picture(image.size, 32, lambda content=content: _pillow.decode(content, "JPEG2000"))  # type: ignore[misc]
+            image = pillow.open_image(content, "JPEG2000")
+            yield _Picture(image.size, 32, lambda content=content: pillow.decode(content, "JPEG2000"))  # type: ignore[misc]
         elif content.startswith(_ARGB) and kind in _ARGB_SIDES:
             yield _square(_ARGB_SIDES[kind], 32, _Packed(content[len(_ARGB) :], 4, None))
         elif kind in _COLORS:
@@ -133,7 +134,7 @@ class _Packed(NamedTuple):
 
 def _square(side: int, bits: int, packed: _Packed) -> _Picture:
     size = side, side
-    return _Picture(size, bits, lambda: _samples.to_raster(lambda: _read_packed(packed, size), size, "RGBA"))
+    return _Picture(size, bits, lambda: sample_arrays.to_raster(lambda: _read_packed(packed, size), size, "RGBA"))
 
 
 def _read_packed(packed: _Packed, size: Size) -> Image.Image:
@@ -166,7 +167,7 @@ def _unpacked(packed: bytes, count: int) -> bytes:
 
 def _indexed(content: bytes, size: Size, bits: int, mask: bytes) -> _Picture:
     return _Picture(
-        size, bits, lambda: _samples.to_raster(lambda: _read_indexed(content, size, bits, mask), size, "RGBA")
+        size, bits, lambda: sample_arrays.to_raster(lambda: _read_indexed(content, size, bits, mask), size, "RGBA")
     )
 
 
@@ -174,7 +175,7 @@ def _read_indexed(content: bytes, size: Size, bits: int, mask: bytes) -> Image.I
     import numpy as np
 
     shape = size[::-1]
-    stored = _samples.from_buffer(content, "u1", size[0] * size[1] * bits // 8)
+    stored = sample_arrays.from_buffer(content, "u1", size[0] * size[1] * bits // 8)
     unpacked = np.unpackbits(stored).reshape(*shape, bits)
     indexes = np.packbits(unpacked, axis=-1)[..., 0] >> (8 - bits)
     colors = {1: np.array([[255] * 3, [0] * 3], np.uint8), 4: _palette(_COLORS_4), 8: _colors_8()}[bits]
@@ -204,7 +205,7 @@ def _colors_8() -> NDArray[np.uint8]:
 
 def _sides(sizes: str | None, size: Size) -> Sequence[int]:
     """The sides that are written of a picture of this size. Raises InvalidOption for a size that _TYPES lacks."""
-    wanted = tuple(_TYPES) if sizes is None else _icons.parse_sizes(sizes)
+    wanted = tuple(_TYPES) if sizes is None else icons.parse_sizes(sizes)
     if not _TYPES.keys() >= {*wanted}:
         available = [one for one in _TYPES if one <= 256]
         names = ", ".join(map(str, available))
@@ -222,16 +223,16 @@ def _holds(options: OptionValues) -> TargetCapabilities:
         side = _sides(None if sizes is None else str(sizes), size)[-1]
         return side, side
 
-    drawn_side = max(_TYPES) if sizes is None else max(_icons.parse_sizes(str(sizes)))
+    drawn_side = max(_TYPES) if sizes is None else max(icons.parse_sizes(str(sizes)))
     return TargetCapabilities(("RGB", "RGBA"), max_side=max(_TYPES), fit=fit, drawn_side=drawn_side)
 
 
 @conversion(RASTER, ICNS, cost=3, memory=16, holds=_holds)
-def encode(raster: Raster, *, sizes: _icons.Sizes | None = None) -> bytes:
+def encode(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     """Without `sizes`, squares of all sizes that the picture reaches."""
     image = raster.first_frame().image
     if sizes is not None:
-        _icons.warn_of_sizes(_icons.parse_sizes(sizes), image.size)
-    pictures = {side: _pillow.encode(_icons.square(image, side), "PNG") for side in _sides(sizes, image.size)}
+        icons.warn_of_sizes(icons.parse_sizes(sizes), image.size)
+    pictures = {side: pillow.encode(icons.square(image, side), "PNG") for side in _sides(sizes, image.size)}
     blocks = [_TYPES[side] + (_HEAD + len(block)).to_bytes(4) + block for side, block in pictures.items()]
     return b"icns" + (_HEAD + sum(map(len, blocks))).to_bytes(4) + b"".join(blocks)

@@ -22,9 +22,10 @@ from engine import (
     conversion,
     hookimpl,
 )
-from plugins import _icons, _pillow, _samples, bmp, png
+from plugins import bmp, png
+from plugins._pixels import icons, pillow, sample_arrays
 
-MODULES = ("numpy", *_icons.MODULES)
+MODULES = ("numpy", *icons.MODULES)
 _HEADER, _ENTRY = struct.Struct("<HHH"), struct.Struct("<BBBBHHII")
 _ICON, _CURSOR = 1, 2  # kinds of files
 _DEFAULT_SIZES = (16, 32, 48)  # besides the picture itself
@@ -100,7 +101,7 @@ def decode(data: bytes) -> Raster:
     best = max(_pictures(data), key=lambda one: (one.size[0] * one.size[1], one.bits))
     if best.png_length:
         return png.decode(data[best.start : best.start + best.png_length])
-    return _samples.to_raster(lambda: _read_bitmap(data[best.start :], best.size, best.bits), best.size, "RGBA")
+    return sample_arrays.to_raster(lambda: _read_bitmap(data[best.start :], best.size, best.bits), best.size, "RGBA")
 
 
 def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
@@ -109,7 +110,7 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
     info, start = _bitmap_header(data, size, bits)
     row, mask_row = (width * bits + 31) // 32 * 4, (width + 31) // 32 * 4
     end = start + row * height
-    pixels = _samples.from_buffer(data, "u1", row * height, start).tobytes()
+    pixels = sample_arrays.from_buffer(data, "u1", row * height, start).tobytes()
     if bits == 32 and info[_COMPRESSION : _COMPRESSION + 1] == b"\0":
         image = Image.frombytes("RGBA", size, pixels, "raw", ("BGRA", row, -1))
         if image.getchannel("A").getextrema() != (0, 0):
@@ -144,12 +145,12 @@ def _bitmap_header(data: bytes, size: Size, bits: int) -> tuple[bytes, int]:
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     sizes = options.get("sizes")
-    wanted = () if sizes is None else _icons.parse_sizes(str(sizes))
+    wanted = () if sizes is None else icons.parse_sizes(str(sizes))
 
     def fit(size: Size) -> Size:
         if not wanted:
-            return _icons.size_within(size, _MAX_SIDE)
-        side = _icons.reached(wanted, size)[-1]
+            return icons.size_within(size, _MAX_SIDE)
+        side = icons.reached(wanted, size)[-1]
         return side, side
 
     drawn_side = max(wanted, default=_MAX_SIDE)
@@ -159,19 +160,19 @@ def _holds(options: OptionValues) -> TargetCapabilities:
 def _encode(raster: Raster, sizes: str | None, kind: int) -> bytes:
     image = raster.first_frame().image.convert("RGBA")
     if sizes is None:
-        largest = _icons.within(image, _MAX_SIDE)
+        largest = icons.within(image, _MAX_SIDE)
         smaller = [side for side in _DEFAULT_SIZES if side * side < largest.width * largest.height]
-        images = [*(_icons.square(image, side) for side in smaller), largest]
+        images = [*(icons.square(image, side) for side in smaller), largest]
     else:
-        wanted = _icons.parse_sizes(sizes)
-        _icons.warn_of_sizes(wanted, image.size)
-        images = [_icons.square(image, side) for side in _icons.reached(wanted, image.size)]
+        wanted = icons.parse_sizes(sizes)
+        icons.warn_of_sizes(wanted, image.size)
+        images = [icons.square(image, side) for side in icons.reached(wanted, image.size)]
     return _file(images, kind)
 
 
 def _file(images: Sequence[Image.Image], kind: int) -> bytes:
     """A file with these RGBA pictures."""
-    blocks = [_pillow.encode(one, "PNG") if max(one.size) >= _PNG_SIDE else _bitmap(one) for one in images]
+    blocks = [pillow.encode(one, "PNG") if max(one.size) >= _PNG_SIDE else _bitmap(one) for one in images]
     offset = _HEADER.size + len(images) * _ENTRY.size
     directory = _HEADER.pack(0, kind, len(images))
     planes, bits = (1, 32) if kind == _ICON else (0, 0)  # a cursor has its hotspot in these fields
@@ -192,13 +193,13 @@ def _bitmap(image: Image.Image) -> bytes:
 
 
 @conversion(RASTER, ICO, holds=_holds, memory=12)
-def encode_icon(raster: Raster, *, sizes: _icons.Sizes | None = None) -> bytes:
+def encode_icon(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     """Without `sizes`, the picture itself, and squares of the usual sizes below it."""
     return _encode(raster, sizes, _ICON)
 
 
 @conversion(RASTER, CUR, holds=_holds, memory=12)
-def encode_cursor(raster: Raster, *, sizes: _icons.Sizes | None = None) -> bytes:
+def encode_cursor(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     return _encode(raster, sizes, _CURSOR)
 
 

@@ -29,7 +29,8 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Lossless, Quality
-from plugins import _jp2_boxes, _pillow
+from plugins._boxes import jp2
+from plugins._pixels import pillow
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,22 +64,22 @@ def _format(name: str, media_type: str, extensions: tuple[str, ...], sniff: Sign
         media_type=media_type,
         extensions=extensions,
         sniff=sniff,
-        is_complete=_jp2_boxes.is_complete,
+        is_complete=jp2.is_complete,
         lossy=True,
         bytes_per_pixel=0.05,
     )
 
 
 _TYPE = (16, b"ftyp")
-JP2 = _format("jp2", "image/jp2", ("jp2", "jpx", "jpf"), Signature((0, _jp2_boxes.SIGNATURE), _TYPE, then=_brand))
-JPH = _format("jph", "image/jph", ("jph",), Signature((0, _jp2_boxes.SIGNATURE), _TYPE, then=_is_jph))
-J2K = _format("j2k", "image/j2c", ("j2k", "j2c", "jpc", "jhc"), Signature((0, _jp2_boxes.CODESTREAM)))
+JP2 = _format("jp2", "image/jp2", ("jp2", "jpx", "jpf"), Signature((0, jp2.SIGNATURE), _TYPE, then=_brand))
+JPH = _format("jph", "image/jph", ("jph",), Signature((0, jp2.SIGNATURE), _TYPE, then=_is_jph))
+J2K = _format("j2k", "image/j2c", ("j2k", "j2c", "jpc", "jhc"), Signature((0, jp2.CODESTREAM)))
 
 MODULES = ("imagecodecs._jpeg2k", "imagecodecs._htj2k", "PIL.Jpeg2KImagePlugin")
 
 
 def decode(data: bytes) -> Raster:
-    header = _jp2_boxes.read_header(data)
+    header = jp2.read_header(data)
     mode = _mode(header)
     is_reduced = header.subsampled or _has_transparent_inks(header)
     bits = 8 if is_reduced else max(header.depths[index].bits for index in _color_channels(header))
@@ -87,55 +88,55 @@ def decode(data: bytes) -> Raster:
         deep_frames=_frames(data, header, deep=True) if bits > 8 else None,
         source_bit_depth=min(bits, 16) if bits > 8 or mode == "L" else 16,
         lossy=not header.reversible,
-        sizes=[header.size[::-1] if _jp2_boxes.read_orientation(data) >= _jp2_boxes.EXCHANGED else header.size],
-        sample=_pillow.sample(mode, header.profile),
+        sizes=[header.size[::-1] if jp2.read_orientation(data) >= jp2.EXCHANGED else header.size],
+        sample=pillow.sample(mode, header.profile),
     )
     if bits > 16:
         color.warn_of_depth(16)
     if count := len(header.depths) - len(_color_channels(header)) - (header.opacity is not None):
         FidelityWarning.issue("layers_dropped", f"Channels besides the colors were dropped: {count} without a meaning.")
-    return raster if data.startswith(_jp2_boxes.CODESTREAM) else _jp2_boxes.with_metadata(raster, data)
+    return raster if data.startswith(jp2.CODESTREAM) else jp2.with_metadata(raster, data)
 
 
-def _color_channels(header: _jp2_boxes.Header) -> list[int]:
+def _color_channels(header: jp2.Header) -> list[int]:
     """The indexes of the channels with the colors of the mode."""
     others = [index for index in range(len(header.depths)) if index != header.opacity]
     return others[: len(_colors(header))]
 
 
-def _has_transparent_inks(header: _jp2_boxes.Header) -> bool:
+def _has_transparent_inks(header: jp2.Header) -> bool:
     """Whether the picture is CMYK with transparency, which becomes sRGB, because no raster has both."""
     return header.opacity is not None and _colors(header) == "CMYK"
 
 
-def _mode(header: _jp2_boxes.Header) -> str:
+def _mode(header: jp2.Header) -> str:
     """The mode of the pixels."""
     colors = "RGB" if _has_transparent_inks(header) else _colors(header)
     return colors if header.opacity is None else f"{colors}A"
 
 
-def _colors(header: _jp2_boxes.Header) -> str:
+def _colors(header: jp2.Header) -> str:
     """The mode of the colors, without transparency."""
     channels = len(header.depths) - (header.opacity is not None)
     mode = _MODES[min(channels, 4)]
-    if channels == 4 and header.color_space not in (_jp2_boxes.CMYK, None):
+    if channels == 4 and header.color_space not in (jp2.CMYK, None):
         mode = "RGB"  # and a channel without meaning
     return "L" if mode == "LA" else mode
 
 
-def _frames(data: bytes, header: _jp2_boxes.Header, *, deep: bool) -> Iterator[Frame]:
+def _frames(data: bytes, header: jp2.Header, *, deep: bool) -> Iterator[Frame]:
     import numpy as np
 
     if header.subsampled:  # imagecodecs does not scale channels
-        image = _pillow.open_image(data, "JPEG2000")
-        turned = _pillow.apply_orientation(np.asarray(color.standard_mode(image)), _jp2_boxes.read_orientation(data))
+        image = pillow.open_image(data, "JPEG2000")
+        turned = pillow.apply_orientation(np.asarray(color.standard_mode(image)), jp2.read_orientation(data))
         yield Frame(Image.fromarray(turned), header.profile)
         return
     frame = Frame(_read(data, header), None if _has_transparent_inks(header) else header.profile)
     yield frame if deep else replace(frame, pixels=frame.image)
 
 
-def _read(data: bytes, header: _jp2_boxes.Header) -> Image.Image | DeepPixels:
+def _read(data: bytes, header: jp2.Header) -> Image.Image | DeepPixels:
     import numpy as np
     from imagecodecs import jpeg2k_decode
 
@@ -154,13 +155,13 @@ def _read(data: bytes, header: _jp2_boxes.Header) -> Image.Image | DeepPixels:
     if header.premultiplied:
         alpha = np.maximum(samples[..., -1:], 1).astype(np.float32)
         samples[..., :-1] = np.minimum(samples[..., :-1] * np.float32(maximum) / alpha + 0.5, maximum)
-    samples = _pillow.apply_orientation(samples[..., 0] if mode == "L" else samples, _jp2_boxes.read_orientation(data))
+    samples = pillow.apply_orientation(samples[..., 0] if mode == "L" else samples, jp2.read_orientation(data))
     if _has_transparent_inks(header):
-        return _pillow.transparent_inks(samples, maximum, header.profile)
+        return pillow.transparent_inks(samples, maximum, header.profile)
     return DeepPixels(samples, mode) if is_deep else Image.fromarray(samples, mode)
 
 
-def _scaled(samples: NDArray[Any], depth: _jp2_boxes.Depth, maximum: int) -> NDArray[np.uint16]:
+def _scaled(samples: NDArray[Any], depth: jp2.Depth, maximum: int) -> NDArray[np.uint16]:
     """Samples of one channel from their own depth to 0 to `maximum`."""
     import numpy as np
 
@@ -238,7 +239,7 @@ def _samples(frame: Frame, bits: int) -> NDArray[Any]:
 
 def _in_boxes(codestream: bytes, brand: bytes, raster: Raster, frame: Frame) -> bytes:
     bits = (raster.bit_depth or 8) if isinstance(frame.pixels, DeepPixels) else 8
-    return _jp2_boxes.write(codestream, brand, raster, frame.pixels.mode, bits, frame.icc_profile)
+    return jp2.write(codestream, brand, raster, frame.pixels.mode, bits, frame.icc_profile)
 
 
 @hookimpl

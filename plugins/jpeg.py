@@ -19,9 +19,9 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Effort, Hdr, Progressive, Quality, Subsampling
-from plugins import _exif, _iptc, _jpeg_pictures, _metadata_writing, _pillow, _ultra_hdr
-from plugins._jpeg_encoding import encoding_for, encoding_of
-from plugins._jpeg_segments import (
+from plugins._jpeg import further_images, ultra_hdr
+from plugins._jpeg.coding_tables import encoding_for, encoding_of
+from plugins._jpeg.segments import (
     ADOBE,
     APP13,
     COMMENT,
@@ -36,9 +36,11 @@ from plugins._jpeg_segments import (
     read_segments,
     segment,
 )
-from plugins._jpeg_transform import TURBOJPEG as TURBOJPEG
-from plugins._jpeg_transform import transform
-from plugins._sizes import Drawing, reduced_scale
+from plugins._jpeg.transform import TURBOJPEG as TURBOJPEG
+from plugins._jpeg.transform import transform
+from plugins._metadata import exif_data, iptc_data, writing
+from plugins._pixels import pillow
+from plugins._pixels.sizes import Drawing, reduced_scale
 
 JPEG = FileFormat(
     "jpeg",
@@ -66,16 +68,16 @@ def decode(
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
     data, image = open_file(data)
-    others = _jpeg_pictures.find_others(data, read_segments)
-    _jpeg_pictures.warn_of_lost(others, gain_map=False)
-    size = _pillow.upright_size(image)
+    others = further_images.find_others(data, read_segments)
+    further_images.warn_of_lost(others, gain_map=False)
+    size = pillow.upright_size(image)
     scale = reduced_scale(size, drawing.needed_size(size))
-    orientation = _exif.read_orientation(image)
+    orientation = exif_data.read_orientation(image)
     origin = Origin(JPEG, data, (0, 0, *image.size), orientation)
-    gain_map = _ultra_hdr.read(data, others, size, orientation) if hdr == "keep" else None
+    gain_map = ultra_hdr.read(data, others, size, orientation) if hdr == "keep" else None
     if scale > 1:
         image.draft(None, (image.width // scale, image.height // scale))
-    raster = replace(_pillow.to_raster(image, [0], lossy=True), origin=origin, gain_map=gain_map)
+    raster = replace(pillow.to_raster(image, [0], lossy=True), origin=origin, gain_map=gain_map)
     if scale == 1:
         return raster
     reduced = raster.map(lambda frame: replace(frame, full_size=size))
@@ -104,14 +106,14 @@ def encode(
 ) -> bytes:
     """Keeps the coefficients of a JPEG if the changes of its pixels allow it, otherwise its tables and its sampling."""
     data = _encode(raster, quality=quality, effort=effort, progressive=progressive, subsampling=subsampling)
-    return _ultra_hdr.join(data, read_segments, raster.gain_map) if raster.gain_map else data
+    return ultra_hdr.join(data, read_segments, raster.gain_map) if raster.gain_map else data
 
 
 def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, subsampling: Subsampling | None) -> bytes:
     optimize = effort > _DEFAULT_EFFORT
     own: dict[str, Any] = {}
     if raster.origin and raster.origin.format == JPEG:
-        source = _pillow.open_image(raster.origin.data, "JPEG")
+        source = pillow.open_image(raster.origin.data, "JPEG")
         own = encoding_of(source, raster.origin.orientation)
         if subsampling in (None, own["subsampling"]):
             kept = _keep_coefficients(raster, raster.origin, source, progressive=progressive)
@@ -125,7 +127,7 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
     parameters = encoding_for(quality, subsampling) | own
     if subsampling:
         parameters["subsampling"] = subsampling
-    return _pillow.encode_jpeg(
+    return pillow.encode_jpeg(
         frame.image, **parameters, optimize=optimize, progressive=progressive, **_metadata(raster, frame.icc_profile)
     )
 
@@ -143,9 +145,9 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
 
 def _other_segments(raster: Raster) -> bytes:
     """The segments of IPTC and comments, which are cut at the limit of a segment."""
-    segments = [segment(COMMENT, comment[:_MAX_SEGMENT]) for comment in _metadata_writing.comments(raster)]
+    segments = [segment(COMMENT, comment[:_MAX_SEGMENT]) for comment in writing.comments(raster)]
     if raster.iptc:
-        segments.append(segment(APP13, PHOTOSHOP + _iptc.to_resources(raster.iptc)))
+        segments.append(segment(APP13, PHOTOSHOP + iptc_data.to_resources(raster.iptc)))
     return b"".join(segments)
 
 
@@ -168,7 +170,7 @@ def _keep_coefficients(raster: Raster, origin: Origin, source: Image.Image, *, p
 def _with_metadata(data: bytes, source: Image.Image, raster: Raster) -> bytes:
     """A JPEG with the metadata of the raster and the profile of its source, instead of its own."""
     profile = color.matching_profile(source.mode, source.info.get("icc_profile"))
-    smallest = _pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
+    smallest = pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
     needs_jfif = "jfif" in source.info or (raster.dpi and not raster.exif)  # EXIF has the resolution, too
     left_out = {ADOBE} if needs_jfif and _may_have_jfif(source) else {ADOBE, JFIF}
     added = b"".join(

@@ -31,9 +31,12 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins import _exif, _jpeg_pictures, _jpeg_segments, _light, _pillow, _ultra_hdr, jpeg
+from plugins import jpeg
 from plugins import metadata as filters
+from plugins._jpeg import further_images, segments, ultra_hdr
 from plugins._jxl.library import find
+from plugins._metadata import exif_data
+from plugins._pixels import linear_light, pillow
 from plugins.jpeg import JPEG
 
 if TYPE_CHECKING:
@@ -83,16 +86,16 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     from plugins._jxl.reader import read_header, read_light
 
     header = read_header(data)
-    order = sorted(_pillow.select(list(range(len(header.durations))), pages))
+    order = sorted(pillow.select(list(range(len(header.durations))), pages))
     mode = _INKS if header.inks is not None and header.mode == "RGB" else header.mode
-    sample = _pillow.sample(mode, header.profile)
+    sample = pillow.sample(mode, header.profile)
     raster = Raster(
         (replace(frame, pixels=frame.image) for frame in _frames(data, header, order)),
         count=len(order),
         animated=header.animated and len(order) > 1,
         loop_count=header.loop_count,
         exif=_exif_block(header.boxes.get(_EXIF)),
-        xmp=_pillow.upright_xmp(header.boxes.get(_XMP) or None),
+        xmp=pillow.upright_xmp(header.boxes.get(_XMP) or None),
         lossy=header.lossy,
         turned=header.orientation > 1,
         bare=header.boxes.keys() <= _PLAIN_BOXES,
@@ -117,14 +120,14 @@ def _with_light(raster: Raster, light: NDArray[Any], header: Header) -> Raster:
     """The raster with linear light in place of its pixels."""
     mode = {"L": "L", "LA": "RGBA"}.get(header.mode, header.mode)
     pixels = light[..., [0, 0, 0, 1]] if header.mode == "LA" else light[..., 0] if mode == "L" else light
-    bright = _light.raster(lambda: pixels, mode, header.size, bits=header.bits, exposure=0)
+    bright = linear_light.raster(lambda: pixels, mode, header.size, bits=header.bits, exposure=0)
     return replace(bright, exif=raster.exif, xmp=raster.xmp, lossy=raster.lossy, turned=raster.turned, bare=raster.bare)
 
 
 def _exif_block(content: bytes | None) -> bytes | None:
     if not content:
         return None
-    return _exif.upright(_exif.PREFIX + content[_OFFSET + int.from_bytes(content[:_OFFSET]) :])
+    return exif_data.upright(exif_data.PREFIX + content[_OFFSET + int.from_bytes(content[:_OFFSET]) :])
 
 
 def _frames(data: bytes, header: Header, order: Sequence[int]) -> Iterator[Frame]:
@@ -206,7 +209,7 @@ def _boxes(raster: Raster) -> Iterator[tuple[bytes, bytes]]:
     from plugins._jxl.gain_maps import write_box
 
     if raster.exif:
-        yield _EXIF, bytes(_OFFSET) + raster.exif.removeprefix(_exif.PREFIX)
+        yield _EXIF, bytes(_OFFSET) + raster.exif.removeprefix(exif_data.PREFIX)
     if raster.xmp:
         yield _XMP, raster.xmp
     if raster.gain_map:
@@ -245,17 +248,17 @@ def from_jpeg(
     from plugins._jxl.gain_maps import write_box
     from plugins._jxl.writer import write_jpeg
 
-    _jpeg_segments.check_scans(data)
-    data, picture = _jpeg_segments.open_file(data)
-    if not (_jpeg_segments.inspect_coding(data)[1] or _jpeg_segments.is_decodable(picture)):
+    segments.check_scans(data)
+    data, picture = segments.open_file(data)
+    if not (segments.inspect_coding(data)[1] or segments.is_decodable(picture)):
         raise OSError("truncated")
     pixels = picture.width * picture.height
-    size, orientation = _pillow.upright_size(picture), _exif.read_orientation(picture)
-    others = _jpeg_pictures.find_others(data, _jpeg_segments.read_segments) if hdr == "keep" else []
-    gain_map = _ultra_hdr.read(data, others, size, orientation)
+    size, orientation = pillow.upright_size(picture), exif_data.read_orientation(picture)
+    others = further_images.find_others(data, segments.read_segments) if hdr == "keep" else []
+    gain_map = ultra_hdr.read(data, others, size, orientation)
     boxes = [write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
-        kept = _jpeg_segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
+        kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
         written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
         if written is not None:
             return written
@@ -277,20 +280,20 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     original = read_jpeg(data)
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
-    filtered, header = _jpeg_segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
-    others = _jpeg_pictures.find_others(original, _jpeg_segments.read_segments) if metadata == "all" else []
-    has_own = _jpeg_pictures.find_gain_map(others) is not None
+    filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
+    others = further_images.find_others(original, segments.read_segments) if metadata == "all" else []
+    has_own = further_images.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
     if gain_map is None:
         return filtered
-    return _ultra_hdr.join(filtered, _jpeg_segments.read_segments, _stored(gain_map, header.orientation))
+    return ultra_hdr.join(filtered, segments.read_segments, _stored(gain_map, header.orientation))
 
 
 def _stored(gain_map: GainMap, orientation: int) -> GainMap:
     """The gain map of a picture that the orientation turns upright."""
     import numpy as np
 
-    turned = _pillow.apply_orientation(np.asarray(gain_map.frame.image), {6: 8, 8: 6}.get(orientation, orientation))
+    turned = pillow.apply_orientation(np.asarray(gain_map.frame.image), {6: 8, 8: 6}.get(orientation, orientation))
     return gain_map.with_image(Image.fromarray(turned))
 
 

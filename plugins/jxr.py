@@ -28,7 +28,9 @@ from engine import (
     conversion,
 )
 from engine.option_types import Exposure, Lossless, Quality
-from plugins import _exif, _iptc, _light, _pillow, tiff
+from plugins import tiff
+from plugins._metadata import exif_data, iptc_data
+from plugins._pixels import linear_light, pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,7 +88,7 @@ _MIN_LOSSY_WIDTH = 32  # pixels; the encoder fails on narrower ones
 
 
 def _is_complete(content: Content) -> bool:
-    block = _exif.parse_file(content[:])
+    block = exif_data.parse_file(content[:])
     return block is not None and not _is_truncated(block)
 
 
@@ -104,7 +106,7 @@ MODULES = ("imagecodecs._jpegxr", *tiff.MODULES)
 
 @conversion(JXR, RASTER, cost=3, memory=50, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
-    block = _exif.parse_file(data)
+    block = exif_data.parse_file(data)
     if block is None or _is_truncated(block):
         raise CorruptInput("The file is truncated, or has no directory.")
     size, pixel_format = _read_size(block), block.bytes_of(_PIXEL_FORMAT) or b""
@@ -116,26 +118,26 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         size, dpi = size[::-1], dpi and dpi[::-1]
     read = partial(_read, data, block, mode, bits)
     if bits == _LIGHT:
-        raster = _light.raster(read, mode, size, bits=_LIGHT, exposure=exposure)
+        raster = linear_light.raster(read, mode, size, bits=_LIGHT, exposure=exposure)
     else:
-        _light.ignore_exposure(exposure)
+        linear_light.ignore_exposure(exposure)
         raster = Raster(
             _frames(read, mode, profile, deep=False),
             deep_frames=_frames(read, mode, profile, deep=True) if bits == 16 else None,
-            sample=_pillow.sample(mode, profile),
+            sample=pillow.sample(mode, profile),
             sizes=[size],
         )
     return replace(
         raster,
         dpi=dpi,
-        exif=_exif.from_file(block),
-        xmp=_pillow.upright_xmp(block.bytes_of(_exif.XMP)),
-        iptc=block.bytes_of(_exif.IPTC) or _iptc.from_resources(block.bytes_of(_exif.PHOTOSHOP) or b""),
+        exif=exif_data.from_file(block),
+        xmp=pillow.upright_xmp(block.bytes_of(exif_data.XMP)),
+        iptc=block.bytes_of(exif_data.IPTC) or iptc_data.from_resources(block.bytes_of(exif_data.PHOTOSHOP) or b""),
         turned=_orientation(block) > 1,
     )
 
 
-def _is_truncated(block: _exif.Block) -> bool:
+def _is_truncated(block: exif_data.Block) -> bool:
     """Whether a part of the picture is beyond the end of the file.
 
     jxrlib writes the end of alpha as its size, so that their sum may be.
@@ -144,7 +146,7 @@ def _is_truncated(block: _exif.Block) -> bool:
     return not parts[0][1] or any(max(part) > len(block.data) for part in parts) or sum(parts[0]) > len(block.data)
 
 
-def _read_size(block: _exif.Block) -> Size:
+def _read_size(block: exif_data.Block) -> Size:
     """Width and height. Raises TooLarge, and CorruptInput if the directory and the codestream differ."""
     width, height = block.integer(_WIDTH), block.integer(_HEIGHT)
     start = block.integer(_PARTS[0][0])
@@ -159,14 +161,14 @@ def _read_size(block: _exif.Block) -> Size:
     return width, height
 
 
-def _read_dpi(block: _exif.Block) -> tuple[float, float] | None:
+def _read_dpi(block: exif_data.Block) -> tuple[float, float] | None:
     fields = [block.bytes_of(tag) or b"" for tag in (_ACROSS, _DOWN)]
     if [len(field) for field in fields] != [4, 4]:
         return None
-    return _pillow.plausible_dpi([struct.unpack(f"{block.order}f", field)[0] for field in fields])
+    return pillow.plausible_dpi([struct.unpack(f"{block.order}f", field)[0] for field in fields])
 
 
-def _orientation(block: _exif.Block) -> int:
+def _orientation(block: exif_data.Block) -> int:
     """The EXIF orientation with the effect of the transformation in the file."""
     number = block.integer(_ORIENTATION)
     return _ORIENTATIONS[number] if number < len(_ORIENTATIONS) else 1
@@ -177,13 +179,13 @@ def _frames(read: Callable[[], NDArray[Any]], mode: str, profile: bytes | None, 
 
     array = read()
     if array.shape[2:] == (5,):
-        yield Frame(_pillow.transparent_inks(array, np.iinfo(array.dtype).max, profile))
+        yield Frame(pillow.transparent_inks(array, np.iinfo(array.dtype).max, profile))
         return
     frame = Frame(Image.fromarray(array, mode) if array.dtype.itemsize == 1 else DeepPixels(array, mode), profile)
     yield frame if deep else replace(frame, pixels=frame.image)
 
 
-def _read(data: bytes, block: _exif.Block, mode: str, bits: int) -> NDArray[Any]:
+def _read(data: bytes, block: exif_data.Block, mode: str, bits: int) -> NDArray[Any]:
     """The upright samples of the mode: integers of 8 or 16 bits, or floats."""
     import numpy as np
     from imagecodecs import jpegxr_decode
@@ -206,7 +208,7 @@ def _read(data: bytes, block: _exif.Block, mode: str, bits: int) -> NDArray[Any]
         array = array[..., : len(mode)]  # without an unused band
     if pixel_format in _PREMULTIPLIED:
         array = _divided(array)
-    return _pillow.apply_orientation(array, _orientation(block))
+    return pillow.apply_orientation(array, _orientation(block))
 
 
 def _divided(array: NDArray[Any]) -> NDArray[Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pymupdf
 
 MODULES = (
-    *("markdown_it", "plugins._pdf.losses", "plugins._pdf.markdown", "plugins._pdf.texts"),
+    *("markdown_it", "plugins._pdf.losses", "plugins._pdf.text.markdown", "plugins._pdf.text.texts"),
     *("encodings.raw_unicode_escape", *html.MODULES),
 )
 TEMPLATE = html.TEMPLATE
@@ -60,16 +60,16 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options have others."""
-    from plugins import _web_pages
+    from plugins._text import web_pages
 
-    return _web_pages.lay_out(to_html(data), page_size, landscape, margin, pages)
+    return web_pages.lay_out(to_html(data), page_size, landscape, margin, pages)
 
 
 @conversion(DOCUMENT, MD, loss=Loss.STRUCTURE, cost=5, terminal=True)
 def to_markdown(document: pymupdf.Document) -> bytes:
     """Headings, paragraphs, lists, tables and links in reading order."""
-    from plugins._pdf import markdown
-    from plugins._pdf.texts import warn_pictures
+    from plugins._pdf.text import markdown
+    from plugins._pdf.text.texts import warn_pictures
 
     for page in document:
         warn_pictures(page)

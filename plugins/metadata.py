@@ -5,8 +5,8 @@ from functools import partial
 
 from engine import RASTER, Raster, transform
 from engine.option_types import Dpi, Metadata
-from plugins import _exif, _metadata_writing, _xmp
-from plugins._metadata_filters import filter_exif, filter_iptc, filter_xmp
+from plugins._metadata import exif_data, writing, xmp_data
+from plugins._metadata.filters import filter_exif, filter_iptc, filter_xmp
 
 
 @transform(RASTER, always=True, memory=0)
@@ -18,20 +18,20 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = N
     exif = filter_exif(raster.exif, metadata)
     if dpi and not raster.scalable:
         raster = _with_resolution(raster, dpi)
-        exif = exif and _exif.with_resolution(exif, dpi)
+        exif = exif and exif_data.with_resolution(exif, dpi)
     xmp, iptc = filter_xmp(raster.xmp, metadata), filter_iptc(raster.iptc, metadata)
     text = raster.text if metadata == "all" else ()
-    block = _exif.parse(exif)
+    block = exif_data.parse(exif)
     everything = metadata == "all"
     contents = {
-        "exif": block and _exif.describes(block, program=everything),
-        "xmp": xmp and (everything or _xmp.describes(xmp)),
+        "exif": block and exif_data.describes(block, program=everything),
+        "xmp": xmp and (everything or xmp_data.describes(xmp)),
         "iptc": iptc,
         "text": text,
         "resolution": dpi and not raster.scalable,
     }
     wanted = frozenset(name for name, content in contents.items() if content)
-    adapt = partial(_metadata_writing.adapt, wanted=wanted)
+    adapt = partial(writing.adapt, wanted=wanted)
     return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, adapt_metadata=adapt)
 
 

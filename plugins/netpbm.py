@@ -29,7 +29,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Exposure
-from plugins import _light, _samples
+from plugins._pixels import linear_light, sample_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -136,7 +136,7 @@ def decode(data: bytes) -> Raster:
         raise CorruptInput("The header of the file is invalid.")
     if header.kind not in _PLAIN and _START.match(data, header.stop):
         FidelityWarning.issue("pictures_dropped", "Only the first picture in the file was converted.")
-    return _samples.to_raster(
+    return sample_arrays.to_raster(
         lambda: _read_integers(data, header),
         (header.width, header.height),
         header.mode,
@@ -153,14 +153,14 @@ def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
     if header.kind == b"4":
         row = (header.width + 7) // 8
         return Image.frombytes(
-            "1", size, _samples.from_buffer(data, "u1", row * header.height, header.end), "raw", "1;I"
+            "1", size, sample_arrays.from_buffer(data, "u1", row * header.height, header.end), "raw", "1;I"
         )
     shape = (header.height, header.width) if len(mode) == 1 else (header.height, header.width, len(mode))
     count = int(np.prod(shape))
     if header.kind in _PLAIN:
         array = _parse(data[header.end - 1 :], count, header)
     else:
-        array = _samples.from_buffer(data, ">u2" if header.maximum > 255 else "u1", count, header.end)
+        array = sample_arrays.from_buffer(data, ">u2" if header.maximum > 255 else "u1", count, header.end)
     array = array.reshape(shape)
     if mode == "1":
         return Image.fromarray(array == 0)
@@ -202,19 +202,21 @@ def decode_floats(data: bytes, *, exposure: Exposure = 0) -> Raster:
     size, bytes_each = (header.width, header.height), 2 if header.kind in b"Hh" else 4
     check_size(*size)
     shape = size[::-1] if header.mode == "L" else (*size[::-1], 3)
-    values = _samples.from_buffer(data, f"{header.order}f{bytes_each}", int(np.prod(shape)), header.end)
+    values = sample_arrays.from_buffer(data, f"{header.order}f{bytes_each}", int(np.prod(shape)), header.end)
     values = values.reshape(shape)[::-1]
     high = float(np.max(values, initial=0, where=np.isfinite(values)))
     if high > 1 and all((part == np.rint(part)).all() for part in np.array_split(values, len(values))):
-        _light.ignore_exposure(exposure)
+        linear_light.ignore_exposure(exposure)
         scale = _MAX_VALUE // 255 if high <= 255 else 1
-        return _samples.to_raster(
+        return sample_arrays.to_raster(
             lambda: DeepPixels((values.clip(0, _MAX_VALUE) * scale).astype(np.uint16), header.mode),
             size,
             header.mode,
             deep=True,
         )
-    return _light.raster(lambda: values.astype(np.float32), header.mode, size, bits=8 * bytes_each, exposure=exposure)
+    return linear_light.raster(
+        lambda: values.astype(np.float32), header.mode, size, bits=8 * bytes_each, exposure=exposure
+    )
 
 
 def _array(raster: Raster) -> tuple[NDArray[Any], str]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Signature, any_of, conversion, hookimpl
 from engine.option_types import Pages
-from plugins import _libreoffice
-from plugins._libreoffice import LIBREOFFICE, PROGRAMS, Filter
-from plugins._pdf import reading
-from plugins._pdf.reading import read_pages
+from plugins._office import libreoffice
+from plugins._office.libreoffice import LIBREOFFICE, PROGRAMS, Filter
+from plugins._pdf.pages import reading
+from plugins._pdf.pages.reading import read_pages
 
 if TYPE_CHECKING:
     import pymupdf
@@ -128,7 +128,7 @@ def _read(data: bytes, format: FileFormat, size: tuple[float, float]) -> bytes:
         for name, text in (("META-INF/manifest.xml", _MANIFEST), ("styles.xml", _STYLES), ("content.xml", _CONTENT)):
             archive.writestr(name, text.format(**fields))
         archive.writestr(file, data)
-    return _libreoffice.convert(drawing.getvalue(), "odg", Filter("draw_pdf_Export")).data
+    return libreoffice.convert(drawing.getvalue(), "odg", Filter("draw_pdf_Export")).data
 
 
 @conversion(EMF, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)

@@ -7,26 +7,26 @@ from io import StringIO
 from itertools import islice
 
 from engine import AnyConversion, FileFormat, TooLarge, any_of, decode_text, hookimpl
-from plugins import _office
-from plugins._libreoffice import LIBREOFFICE, Filter
+from plugins._office import documents
+from plugins._office.libreoffice import LIBREOFFICE, Filter
 
 XLSX = FileFormat(
     "xlsx",
     media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     extensions=("xlsx", "xlsm", "xltx", "xltm"),
-    sniff=_office.sniff_package("xl/workbook.xml"),
+    sniff=documents.sniff_package("xl/workbook.xml"),
 )
 XLS = FileFormat(
     "xls",
     media_type="application/vnd.ms-excel",
     extensions=("xls", "xlt"),
-    sniff=_office.sniff_streams("Workbook", "Book"),
+    sniff=documents.sniff_streams("Workbook", "Book"),
 )
 ODS = FileFormat(
     "ods",
     media_type="application/vnd.oasis.opendocument.spreadsheet",
     extensions=("ods", "ots"),
-    sniff=_office.sniff_opendocument("spreadsheet"),
+    sniff=documents.sniff_opendocument("spreadsheet"),
 )
 CSV = FileFormat("csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=any_of())
 _READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
@@ -69,11 +69,11 @@ def conversions() -> list[AnyConversion]:
     if not LIBREOFFICE.present:
         return []
     pages = Filter("calc_pdf_Export")
-    readers = [_office.reader(format, pages) for format in (XLSX, XLS, ODS)]
+    readers = [documents.reader(format, pages) for format in (XLSX, XLS, ODS)]
     from_csv = [(format, filter_._replace(reading=_READING)) for format, filter_ in _TARGETS if format is not CSV]
     return [
         *readers,
-        _office.reader(CSV, pages._replace(reading=_READING), _separate_by_commas),
-        *_office.writers((XLSX, XLS, ODS), _TARGETS),
-        *_office.writers((CSV,), from_csv, _separate_by_commas),
+        documents.reader(CSV, pages._replace(reading=_READING), _separate_by_commas),
+        *documents.writers((XLSX, XLS, ODS), _TARGETS),
+        *documents.writers((CSV,), from_csv, _separate_by_commas),
     ]

@@ -3,23 +3,23 @@
 import re
 
 from engine import AnyConversion, CorruptInput, FileFormat, Signature, ends_with, hookimpl
-from plugins import _office
-from plugins._libreoffice import LIBREOFFICE, Filter
+from plugins._office import documents
+from plugins._office.libreoffice import LIBREOFFICE, Filter
 
 DOCX = FileFormat(
     "docx",
     media_type="application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     extensions=("docx", "docm", "dotx", "dotm"),
-    sniff=_office.sniff_package("word/document.xml"),
+    sniff=documents.sniff_package("word/document.xml"),
 )
 DOC = FileFormat(
-    "doc", media_type="application/msword", extensions=("doc", "dot"), sniff=_office.sniff_streams("WordDocument")
+    "doc", media_type="application/msword", extensions=("doc", "dot"), sniff=documents.sniff_streams("WordDocument")
 )
 ODT = FileFormat(
     "odt",
     media_type="application/vnd.oasis.opendocument.text",
     extensions=("odt", "ott"),
-    sniff=_office.sniff_opendocument("text"),
+    sniff=documents.sniff_opendocument("text"),
 )
 RTF = FileFormat(
     "rtf",
@@ -44,8 +44,8 @@ def conversions() -> list[AnyConversion]:
         return []
     pages = Filter("writer_pdf_Export")
     return [
-        *(_office.reader(format, pages) for format in (DOCX, DOC, ODT)),
-        _office.reader(RTF, pages, _check_lengths),
-        *_office.writers((DOCX, DOC, ODT), _TARGETS),
-        *_office.writers((RTF,), _TARGETS, _check_lengths),
+        *(documents.reader(format, pages) for format in (DOCX, DOC, ODT)),
+        documents.reader(RTF, pages, _check_lengths),
+        *documents.writers((DOCX, DOC, ODT), _TARGETS),
+        *documents.writers((RTF,), _TARGETS, _check_lengths),
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from PIL import Image
 
 from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
-from plugins import _pillow, _samples
+from plugins._pixels import pillow, sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +79,8 @@ def decode(data: bytes) -> Raster:
         if header.bits * header.planes == 1
         else {3: "RGB", 4: "RGBA"}.get(header.planes if header.bits == 8 else 1, "P")
     )
-    dpi = _pillow.plausible_dpi((header.dpi_across, header.dpi_down))
-    return _samples.to_raster(lambda: _read(data, header), header.size, mode, dpi=dpi)
+    dpi = pillow.plausible_dpi((header.dpi_across, header.dpi_down))
+    return sample_arrays.to_raster(lambda: _read(data, header), header.size, mode, dpi=dpi)
 
 
 def _read(data: bytes, header: _Header) -> Image.Image:
@@ -115,7 +115,7 @@ def _read_rows(data: bytes, header: _Header) -> NDArray[np.uint8]:
         # As one row, because runs of some programs go on in the next row.
         stored = np.asarray(Image.frombytes("L", (count, 1), data[_START:], "pcx", "L", count))
     else:
-        stored = _samples.from_buffer(data, "u1", count, _START)
+        stored = sample_arrays.from_buffer(data, "u1", count, _START)
     return stored.reshape(height, header.planes, row_bytes)
 
 
@@ -144,6 +144,6 @@ def _palette(data: bytes, header: _Header) -> bytes | None:
     RASTER, PCX, holds=TargetCapabilities(("1", "L", "P", "RGB"), max_side=65_535, metadata=frozenset({"resolution"}))
 )
 def encode(raster: Raster) -> bytes:
-    data = _pillow.encode(raster.first_frame().image, "PCX")
+    data = pillow.encode(raster.first_frame().image, "PCX")
     across, down = raster.dpi or (72, 72)
     return data[:12] + struct.pack("<HH", round(across), round(down)) + data[16:]

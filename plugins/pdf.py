@@ -38,12 +38,14 @@ from engine.option_types import (
     Rotate,
     Sanitize,
 )
-from plugins import _jpeg_embedding, _pillow, jpeg
-from plugins._jpeg_segments import filter_segments
-from plugins._metadata_filters import filter_xmp
-from plugins._pdf import reading
-from plugins._pdf.reading import read_pages
-from plugins._sizes import Drawing
+from plugins import jpeg
+from plugins._jpeg import embedding
+from plugins._jpeg.segments import filter_segments
+from plugins._metadata.filters import filter_xmp
+from plugins._pdf.pages import reading
+from plugins._pdf.pages.reading import read_pages
+from plugins._pixels import pillow
+from plugins._pixels.sizes import Drawing
 from plugins.jpeg import JPEG
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ PDF = FileFormat(
     is_complete=ends_with(b"%%EOF"),
 )
 
-MODULES = ("plugins._pdf.active_content", "plugins._pdf.pictures", *reading.MODULES, *jpeg.MODULES)
+MODULES = ("plugins._pdf.active_content", "plugins._pdf.images.image_pages", *reading.MODULES, *jpeg.MODULES)
 TEMPLATE = "documents"
 _INFORMATION = ("title", "author", "subject", "keywords")
 _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
@@ -178,7 +180,7 @@ def render(
         text=_texts(document),
         dpi=_resolution(dpi, *found[0][:2]),
         scalable=True,
-        sample=_pillow.sample("RGB"),
+        sample=pillow.sample("RGB"),
         sizes=[full for full, _, _ in found],
         drawn_sizes=[_box_size(box or (0, 0, *whole)) for _, whole, box in found],
     )
@@ -246,9 +248,9 @@ def embed_jpeg(
     dpi: Dpi | None = None,
 ) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
-    from plugins._pdf.pictures import PictureWriter, jpeg_stream
+    from plugins._pdf.images.image_pages import PictureWriter, jpeg_stream
 
-    picture = _jpeg_embedding.prepare(data, metadata, rotate=rotate, flip=flip)
+    picture = embedding.prepare(data, metadata, rotate=rotate, flip=flip)
     writer = PictureWriter()
     stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
     writer.add_page(stream, picture.size, (dpi, dpi) if dpi else picture.dpi, picture.orientation)

@@ -36,7 +36,7 @@ def compress(
     from plugins._pdf.compression import optimize, with_pictures
     from plugins._pdf.documents import needs_repair, open_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.recompression import PictureSettings
+    from plugins._pdf.images.recompression import PictureSettings
 
     document = open_document(data, password)
     count = len(document.pages)

@@ -13,7 +13,7 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.parts")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.parts")
 TEMPLATE = "documents"
 
 
@@ -21,7 +21,7 @@ TEMPLATE = "documents"
 def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.parts import keep_pages
+    from plugins._pdf.pages.parts import keep_pages
 
     count = page_count(document)
     indices = sorted(PageRanges.parse(pages).indexes(count))

@@ -24,7 +24,7 @@ from plugins.pdf import PDF
 from plugins.png import PNG
 from plugins.tiff import TIFF
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.extraction")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.images.extraction")
 TEMPLATE = "documents"
 
 JPEG_2000 = FileFormat(
@@ -52,7 +52,7 @@ def extract_images(
 ) -> ToolResult[bytes]:
     """Extracts the pictures of a PDF: JPEG and JPEG 2000 as they are, others as PNG, and CMYK as TIFF."""
     from plugins._pdf.documents import open_document
-    from plugins._pdf.extraction import Extractor
+    from plugins._pdf.images.extraction import Extractor
 
     document = open_document(data, password)
     indexes = sorted(PageRanges.parse(pages).indexes(len(document.pages)))

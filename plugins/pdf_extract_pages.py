@@ -8,10 +8,10 @@ from pydantic import AfterValidator, Field
 
 from engine import EncodedFile, ToolResult, split_list, tool
 from engine.option_types import Password, Sanitize
-from plugins._pdf.page_order import read_order
+from plugins._pdf.pages.page_order import read_order
 from plugins.pdf import PDF
 
-MODULES = ("plugins._pdf.parts",)
+MODULES = ("plugins._pdf.pages.parts",)
 TEMPLATE = "documents"
 
 
@@ -38,7 +38,7 @@ def extract_pages(
     """Makes a PDF with these pages of a PDF, in this order, with what belongs to them."""
     from plugins._pdf.documents import open_document, save_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.parts import keep_pages
+    from plugins._pdf.pages.parts import keep_pages
 
     document = open_document(data, password)
     count = len(document.pages)

@@ -6,7 +6,7 @@ from engine import EncodedFile, PageRanges, tool
 from engine.option_types import Pages, Password, Sanitize
 from plugins.pdf import PDF
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.flattening", "plugins._pdf.form_fields")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.pages.flattening", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
 
 
@@ -16,8 +16,8 @@ def flatten(
 ) -> EncodedFile:
     """Makes form fields and annotations of a PDF part of its pages, so that they cannot be changed; links stay."""
     from plugins._pdf.documents import open_document, save_document
-    from plugins._pdf.flattening import flatten_pages
     from plugins._pdf.form_fields import remove_signatures, remove_xfa
+    from plugins._pdf.pages.flattening import flatten_pages
 
     document = open_document(data, password)
     count = len(document.pages)

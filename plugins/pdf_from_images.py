@@ -9,7 +9,7 @@ from pydantic import Field
 
 from engine import RASTER, EncodedFile, tool
 from engine.option_types import Margin, Sanitize
-from plugins._paper import POINTS, SIZES, check_margin
+from plugins._text.paper import POINTS, SIZES, check_margin
 from plugins.pdf import PDF
 
 MODULES = ("plugins._pdf.documents",)

@@ -14,7 +14,7 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.merge")
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.merge")
 TEMPLATE = "documents"
 
 _MAX_MERGED_PAGES = 10_000  # adding a page takes time in proportion to the pages before it
@@ -35,7 +35,7 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
     import pikepdf
 
     from plugins._pdf.form_fields import remove_signatures, remove_xfa
-    from plugins._pdf.merge import append, put_below_item
+    from plugins._pdf.pages.merge import append, put_below_item
 
     pages = sum(map(page_count, documents))
     if pages > _MAX_MERGED_PAGES:
@@ -64,7 +64,7 @@ def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
     """The document itself, or a copy if it is encrypted."""
     import pikepdf
 
-    from plugins._pdf.merge import append
+    from plugins._pdf.pages.merge import append
 
     if not document.is_encrypted:
         return document

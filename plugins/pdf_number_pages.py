@@ -15,7 +15,7 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.marks")
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
 
 Template = Annotated[
@@ -43,7 +43,7 @@ def number_pages(
 ) -> pikepdf.Pdf:
     """Writes its number on each page of a PDF."""
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.marks import Geometry, MarkWriter
+    from plugins._pdf.pages.marks import Geometry, MarkWriter
 
     count = page_count(document)
     chosen = set(PageRanges.parse(pages).indexes(count))

@@ -13,7 +13,7 @@ from engine.option_types import Password, Sanitize
 from plugins import _programs
 from plugins.pdf import PDF
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text_layer")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
 TEMPLATE = "documents"
 
 PROGRAMS = _programs.find("tesseract")
@@ -82,7 +82,7 @@ def recognize(
     """Recognizes the text of scans, so that it can be searched and copied; pages that have text stay as they are."""
     from plugins._pdf.documents import keep_original, open_document, save_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.text_layer import Recognizer
+    from plugins._pdf.text.text_layer import Recognizer
 
     document = open_document(data, password)
     count = len(document.pages)

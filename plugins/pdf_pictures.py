@@ -2,11 +2,11 @@
 
 from engine import RASTER, Raster, conversion
 from engine.option_types import Quality
-from plugins import _png_encoder
-from plugins._jpeg_embedding import JPEG_QUALITY
+from plugins._jpeg.embedding import JPEG_QUALITY
+from plugins._pixels import png_encoder
 from plugins.pdf import HOLDS, PDF, to_bytes
 
-MODULES = ("plugins._pdf.pictures", *_png_encoder.MODULES)
+MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
 TEMPLATE = "documents"
 
 
@@ -14,7 +14,7 @@ TEMPLATE = "documents"
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""
-    from plugins._pdf.pictures import PictureWriter, encode_frame
+    from plugins._pdf.images.image_pages import PictureWriter, encode_frame
 
     if quality is None and raster.lossy:
         quality = JPEG_QUALITY

@@ -19,15 +19,16 @@ from engine import (
     conversion,
 )
 from engine.option_types import Dpi, Effort, Flip, Metadata, Pages, Quality, Rotate
-from plugins import _pillow, geometry, tiff
+from plugins import geometry, tiff
 from plugins import metadata as metadata_filter
+from plugins._pixels import pillow
 from plugins.pdf import DPI, HOLDS, PDF, checked_pictures, draw_page, to_bytes
 from plugins.tiff import EFFORT, JPEG_QUALITY, TIFF, Compression
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.pictures", "plugins._pdf.scans", "plugins._tiff_embedding", *tiff.MODULES)
+MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", "plugins._tiff.embedding", *tiff.MODULES)
 TEMPLATE = "documents/scans"
 _INCH = 2
 
@@ -37,23 +38,23 @@ def embed_tiff(
     data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe", dpi: Dpi | None = None
 ) -> bytes:
     """A PDF with the pages of a TIFF: those by Group 4 and JPEG as they are, others without loss."""
-    from plugins import _tifffile
-    from plugins._pdf.pictures import PictureWriter, encode_frame
-    from plugins._tiff_embedding import embeddable
+    from plugins._pdf.images.image_pages import PictureWriter, encode_frame
+    from plugins._tiff import codec
+    from plugins._tiff.embedding import embeddable
 
     writer = PictureWriter()
-    with _tifffile.open_file(data) as file:
-        found = _tifffile.pictures(file)
-        order = _pillow.select(list(range(len(found))), pages)
-        check_count(len(order), [_tifffile.upright_size(found[index]) for index in order], "pages")
+    with codec.open_file(data) as file:
+        found = codec.pictures(file)
+        order = pillow.select(list(range(len(found))), pages)
+        check_count(len(order), [codec.upright_size(found[index]) for index in order], "pages")
         embedded = {index: embeddable(data, found[index]) for index in order}
         rest = [index for index in order if embedded[index] is None]
         raster = _decode(data, rest or order[:1], metadata)
         frames = iter(raster.converted_for(HOLDS).frames if rest else ())
         for index in order:
             page, picture = found[index], embedded[index]
-            dots = (dpi, dpi) if dpi else _pillow.plausible_dpi(page.get_resolution(unit=_INCH))
-            orientation = _tifffile.orientation(page)
+            dots = (dpi, dpi) if dpi else pillow.plausible_dpi(page.get_resolution(unit=_INCH))
+            orientation = codec.orientation(page)
             if picture is not None:
                 writer.add_page(picture, (page.imagewidth, page.imagelength), dots, orientation)
             else:
@@ -85,7 +86,7 @@ def extract(
 ) -> bytes:
     """A TIFF with the pictures of pages that are one picture, as they are stored, and other pages drawn."""
     from engine.mupdf import pymupdf
-    from plugins._pdf import scans
+    from plugins._pdf.images import scans
     from plugins._pdf.losses import warn_losses
 
     with checked_pictures():

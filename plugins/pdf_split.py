@@ -10,13 +10,13 @@ from pydantic import AfterValidator, Field
 
 from engine import ConversionError, EncodedFile, InvalidOption, ToolResult, split_list, tool
 from engine.option_types import Password, Sanitize
-from plugins._pdf.page_order import read_order
+from plugins._pdf.pages.page_order import read_order
 from plugins.pdf import PDF
 
 if TYPE_CHECKING:
-    from plugins._pdf.parts import Divider
+    from plugins._pdf.pages.parts import Divider
 
-MODULES = ("plugins._pdf.parts",)
+MODULES = ("plugins._pdf.pages.parts",)
 TEMPLATE = "documents"
 
 
@@ -85,7 +85,7 @@ def _divide(data: bytes, password: str | None, *, sanitize: bool) -> tuple[Divid
     """The document, and a function that makes a file with some pages of it."""
     from plugins._pdf.documents import blank_documents, open_document, save_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.parts import Divider
+    from plugins._pdf.pages.parts import Divider
 
     document = open_document(data, password)
     new_part = blank_documents(document, data, password)

@@ -15,9 +15,9 @@ from plugins.pdf_objects import OBJECTS, page_count
 if TYPE_CHECKING:
     import pikepdf
 
-    from plugins._pdf.marks import Geometry, Mark
+    from plugins._pdf.pages.marks import Geometry, Mark
 
-MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.marks")
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
 
 Text = Annotated[str, Field(min_length=1, max_length=500, examples=["DRAFT"], description="The text to draw.")]
@@ -58,7 +58,7 @@ def watermark(
 ) -> pikepdf.Pdf:
     """Draws a text or a picture on the pages of a PDF."""
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.marks import Geometry, MarkWriter
+    from plugins._pdf.pages.marks import Geometry, MarkWriter
 
     if (text is None) == (stamp is None):
         reason = "missing" if text is None else "exclusive"

@@ -1,4 +1,4 @@
-"""PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng. `_png_encoder` writes it."""
+"""PNG, still and animated: 8 bits per sample are read through Pillow, 16 through libpng."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +21,15 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Pages
-from plugins import _cicp, _exif, _pillow, _png_encoder
+from plugins._color import cicp
+from plugins._metadata import exif_data
+from plugins._pixels import pillow, png_encoder
 
 PNG = FileFormat(
     "png",
     media_type="image/png",
     extensions=("png", "apng"),
-    sniff=Signature((0, _png_encoder.SIGNATURE)),
+    sniff=Signature((0, png_encoder.SIGNATURE)),
     animated=True,
     is_complete=ends_with(b"IEND\xaeB`\x82"),
 )
@@ -54,8 +56,8 @@ def _is_deep(content: bytes) -> bool:
 @conversion(PNG, RASTER, cost=2)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     data = _without_damaged_chunks(data)
-    image = _pillow.open_image(data, "PNG")
-    kinds = [kind for kind, _ in _png_encoder.read_chunks(memoryview(data))]
+    image = pillow.open_image(data, "PNG")
+    kinds = [kind for kind, _ in png_encoder.read_chunks(memoryview(data))]
     # Pillow reads metadata after the pixels only by decoding them.
     if b"IDAT" in kinds and not _METADATA_CHUNKS.isdisjoint(kinds[kinds.index(b"IDAT") :]):
         image.load()
@@ -64,14 +66,14 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
     # The default image, for readers without animation, is not a frame.
     has_default = count > 1 and image.info.get("default_image", False)
     frames = list(range(1 if has_default else 0, count))
-    order = sorted(_pillow.select(frames, pages))
-    raster = _pillow.to_raster(image, order, animated=len(order) > 1)
+    order = sorted(pillow.select(frames, pages))
+    raster = pillow.to_raster(image, order, animated=len(order) > 1)
     depth, color_type = data[_DEPTH : _DEPTH + 2]
     if _is_deep(data) and len(frames) == 1:
         raster = replace(raster, deep_frames=_decode_deep(data, image))
         if color_type == _GRAY_ALPHA:  # RGBA for Pillow, which a gray profile does not fit
             reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, image))
-            raster = replace(raster, frames=reduced, sample=_pillow.sample("LA", image.info.get("icc_profile")))
+            raster = replace(raster, frames=reduced, sample=pillow.sample("LA", image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
         raster = replace(raster, source_bit_depth=depth)
         if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
@@ -81,25 +83,25 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 def _without_damaged_chunks(data: bytes) -> bytes:
     """The file without the chunks that readers may skip and Pillow cannot read. Issues a FidelityWarning for them."""
-    chunks = list(_png_encoder.read_chunks(memoryview(data)))
+    chunks = list(png_encoder.read_chunks(memoryview(data)))
     optional = [index for index, (kind, _) in enumerate(chunks) if _may_skip(kind)]
     if not optional and _ANIMATION_CHUNKS.isdisjoint(kind for kind, _ in chunks):
         return data
     needed = [bytes(chunk) for kind, chunk in chunks if kind in _NEEDED_CHUNKS]
 
     def header(blocks: Sequence[bytes]) -> bytes:
-        return b"".join([_png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])
+        return b"".join([png_encoder.SIGNATURE, *needed, *blocks, _NO_PIXELS])
 
-    found = _pillow.damaged_blocks("PNG", [bytes(chunks[index][1]) for index in optional], header)
+    found = pillow.damaged_blocks("PNG", [bytes(chunks[index][1]) for index in optional], header)
     left_out = {optional[index] for index in found}
     kinds = {kind for index, (kind, _) in enumerate(chunks) if index not in left_out}
     if len(kinds & _ANIMATION_CHUNKS) == 1:  # an animation has a header, and one for each frame
         left_out |= {index for index, (kind, _) in enumerate(chunks) if kind in {*_ANIMATION_CHUNKS, b"fdAT"}}
     if not left_out:
         return data
-    _pillow.warn_damaged()
+    pillow.warn_damaged()
     kept = (chunk for index, (_, chunk) in enumerate(chunks) if index not in left_out)
-    return b"".join([_png_encoder.SIGNATURE, *kept])
+    return b"".join([png_encoder.SIGNATURE, *kept])
 
 
 def _may_skip(kind: bytes) -> bool:
@@ -114,22 +116,20 @@ def _with_colors(raster: Raster, data: bytes) -> Raster:
     """
     chunks = _color_chunks(data)
     primaries, transfer, matrix, _ = chunks.get(b"cICP", bytes(4))
-    if matrix == _png_encoder.RGB and _cicp.are_known(primaries, transfer):
+    if matrix == png_encoder.RGB and cicp.are_known(primaries, transfer):
         levels = struct.unpack(">2I", chunks.get(b"cLLI", bytes(8)))
         light_levels = (
-            (levels[0] / _png_encoder.LUMINANCE_UNITS, levels[1] / _png_encoder.LUMINANCE_UNITS)
-            if any(levels)
-            else None
+            (levels[0] / png_encoder.LUMINANCE_UNITS, levels[1] / png_encoder.LUMINANCE_UNITS) if any(levels) else None
         )
-        return _cicp.with_colors(raster, primaries, transfer, light_levels, chunks.get(b"mDCV"))
+        return cicp.with_colors(raster, primaries, transfer, light_levels, chunks.get(b"mDCV"))
     measured = None if chunks.keys() & {b"iCCP", b"sRGB"} else _read_gamma(chunks)
-    return raster if measured is None else _cicp.with_profile(raster, measured)
+    return raster if measured is None else cicp.with_profile(raster, measured)
 
 
 def _color_chunks(data: bytes) -> dict[bytes, bytes]:
     """The content of the chunks that describe colors, by type, if it has the right size."""
     found: dict[bytes, bytes] = {}
-    for kind, chunk in _png_encoder.read_chunks(memoryview(data)):
+    for kind, chunk in png_encoder.read_chunks(memoryview(data)):
         if kind == b"IDAT":
             break
         if kind in _COLOR_CHUNKS and _COLOR_CHUNKS[kind] in (None, len(chunk) - 12):
@@ -137,29 +137,29 @@ def _color_chunks(data: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, _cicp.Curve] | None:
+def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, cicp.Curve] | None:
     """The colors that gAMA and cHRM describe. None if they are invalid or sRGB."""
     encoding = int.from_bytes(chunks.get(b"gAMA", b"")) / _FIXED_POINT
     if not _MIN_GAMMA <= encoding <= 1 / _MIN_GAMMA:
         return None
-    primaries = _cicp.SRGB
+    primaries = cicp.SRGB
     if b"cHRM" in chunks:
         primaries = tuple(value / _FIXED_POINT for value in struct.unpack(">8I", chunks[b"cHRM"]))
-        if not _cicp.are_valid(primaries):
+        if not cicp.are_valid(primaries):
             return None
-    values = zip((encoding, *primaries), (_SRGB_GAMMA, *_cicp.SRGB), strict=True)
+    values = zip((encoding, *primaries), (_SRGB_GAMMA, *cicp.SRGB), strict=True)
     if all(abs(value - expected) < _TOLERANCE for value, expected in values):
         return None
-    return primaries, _cicp.gamma(1 / encoding)
+    return primaries, cicp.gamma(1 / encoding)
 
 
 def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     from imagecodecs import png_decode
 
     array = png_decode(data)
-    array = _pillow.apply_orientation(array, _exif.read_orientation(header))
+    array = pillow.apply_orientation(array, exif_data.read_orientation(header))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-encode = conversion(RASTER, PNG, cost=5, memory=20, holds=_png_encoder.holds)(_png_encoder.encode)
+encode = conversion(RASTER, PNG, cost=5, memory=20, holds=png_encoder.holds)(png_encoder.encode)

@@ -17,7 +17,8 @@ from engine import (
     color,
     conversion,
 )
-from plugins import _exif, _pillow
+from plugins._metadata import exif_data
+from plugins._pixels import pillow
 
 if TYPE_CHECKING:
     from plugins._psd.reader import PsdFile
@@ -72,10 +73,10 @@ def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
     # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(
         raster,
-        exif=_exif.upright(_exif.PREFIX + exif.removeprefix(_exif.PREFIX)) if exif else None,
-        xmp=_pillow.upright_xmp(xmp),
+        exif=exif_data.upright(exif_data.PREFIX + exif.removeprefix(exif_data.PREFIX)) if exif else None,
+        xmp=pillow.upright_xmp(xmp),
         iptc=file.resources.get(_IPTC),
-        dpi=_pillow.plausible_dpi((across / 65536, down / 65536)),
+        dpi=pillow.plausible_dpi((across / 65536, down / 65536)),
     )
 
 
@@ -112,7 +113,7 @@ def _encode(raster: Raster, *, large: bool) -> bytes:
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
         _ICC_PROFILE: frame.icc_profile,
-        _EXIF: raster.exif and raster.exif.removeprefix(_exif.PREFIX),
+        _EXIF: raster.exif and raster.exif.removeprefix(exif_data.PREFIX),
         _XMP: raster.xmp,
         _IPTC: raster.iptc,
     }

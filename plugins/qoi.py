@@ -17,7 +17,7 @@ from engine import (
     conversion,
     ends_with,
 )
-from plugins import _samples
+from plugins._pixels import sample_arrays
 
 MODULES = ("numpy", "imagecodecs._qoi")
 _HEADER = struct.Struct(">4sIIBB")
@@ -40,7 +40,7 @@ def decode(data: bytes) -> Raster:
     _, width, height, bands, _ = _HEADER.unpack_from(data)
     if _END not in data[-2 * len(_END) :]:  # the decoder fills the rest of a truncated picture
         raise CorruptInput("The file is truncated.")
-    return _samples.to_raster(lambda: _read(data, (width, height), bands), (width, height), _MODES[bands])
+    return sample_arrays.to_raster(lambda: _read(data, (width, height), bands), (width, height), _MODES[bands])
 
 
 def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:

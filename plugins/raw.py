@@ -1,4 +1,4 @@
-"""Camera RAW of all makers (`plugins/_raw_containers.py`), developed by LibRaw."""
+"""Camera RAW of all makers (`plugins/_tiff/raw_containers.py`), developed by LibRaw."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Exposure
-from plugins import _exif, _jpeg_segments, _pillow, _raw_containers, _tiff_tags, tiff
-from plugins._raw_containers import FORMATS
+from plugins import tiff
+from plugins._jpeg import segments
+from plugins._metadata import exif_data
+from plugins._pixels import pillow
+from plugins._tiff import raw_containers, tiff_directories
+from plugins._tiff.raw_containers import FORMATS
 
 WhiteBalance: TypeAlias = Annotated[
     str,
@@ -85,7 +89,7 @@ class _Settings:
     def parameters(self, raw: RawPy, data: bytes) -> dict[str, Any]:
         """The parameters of `RawPy.postprocess`, besides those for brightness and depth."""
         found: dict[str, Any] = {"half_size": self.half_size}
-        if raw.sizes.flip == 0 and (flip := _FLIPS.get(_raw_containers.orientation(data))):
+        if raw.sizes.flip == 0 and (flip := _FLIPS.get(raw_containers.orientation(data))):
             found["user_flip"] = flip
         if self.white_balance.isdigit():
             return {**found, "user_wb": _multipliers(raw, int(self.white_balance))}
@@ -101,7 +105,7 @@ def decode(
     half_size: HalfSize = False,
 ) -> Raster:
     settings = _Settings(exposure, white_balance, half_size)
-    is_scan = _raw_containers.is_scan(_tiff_tags.read_directories(data))
+    is_scan = raw_containers.is_scan(tiff_directories.read_directories(data))
     if (raw_mode == "preview" or is_scan) and settings != _Settings():
         message = "exposure, white_balance and half_size have no effect on previews and on pictures of film scanners."
         FidelityWarning.issue("option_ignored", message)
@@ -119,22 +123,22 @@ def _read_preview(data: bytes) -> Raster:
     if not isinstance(preview, bytes):  # an array of uncompressed samples, or none
         message = "raw_mode must be develop for this file: it contains no JPEG preview."
         raise InvalidOption(message, reason="unknown", param="raw_mode", details={"available": ["develop"]})
-    _jpeg_segments.check_scans(preview)
-    raster = _pillow.decode(preview, "JPEG", lossy=True)
-    orientation = _raw_containers.orientation(data)
+    segments.check_scans(preview)
+    raster = pillow.decode(preview, "JPEG", lossy=True)
+    orientation = raw_containers.orientation(data)
     if method := _METHODS.get(orientation):
         raster = raster.map(
             lambda frame: replace(frame, pixels=frame.image.transpose(method)),
             lambda size: size[::-1] if orientation >= 5 else size,
         )
-    block = _raw_containers.read_block(data)
-    return replace(raster, exif=_exif.from_file(block), xmp=_read_xmp(block), dpi=None)
+    block = raw_containers.read_block(data)
+    return replace(raster, exif=exif_data.from_file(block), xmp=_read_xmp(block), dpi=None)
 
 
 def _read_scan(data: bytes) -> Raster:
     """The picture of a film scanner, as bright as its thumbnail."""
     raster = tiff.decode(data)
-    brightness = _mean(_to_array(_pillow.open_image(data, "TIFF")))
+    brightness = _mean(_to_array(pillow.open_image(data, "TIFF")))
     deep_frames = None if raster.deep_frames is None else _scan_frames(data, brightness, bits=16)
     return replace(raster, frames=_scan_frames(data, brightness, bits=8), deep_frames=deep_frames)
 
@@ -159,18 +163,18 @@ def _encode_if_linear(array: NDArray[np.uint16], brightness: float) -> None:
 
 def _develop(data: bytes, settings: _Settings) -> Raster:
     """Develops the sensor data, upright and in sRGB."""
-    if _raw_containers.is_truncated(data):
+    if raw_containers.is_truncated(data):
         raise CorruptInput("The file is truncated within the sensor data.")
     size = _upright_size(data, settings)
-    block = _raw_containers.read_block(data)
+    block = raw_containers.read_block(data)
     return Raster(
         _develop_frames(data, settings, bits=8),
         deep_frames=_develop_frames(data, settings, bits=16),
-        exif=_exif.from_file(block, color_space=_SRGB),
+        exif=exif_data.from_file(block, color_space=_SRGB),
         xmp=_read_xmp(block),
         lossy=True,
         developed=True,
-        sample=_pillow.sample("RGB"),
+        sample=pillow.sample("RGB"),
         sizes=[size],
     )
 
@@ -184,7 +188,7 @@ def _upright_size(data: bytes, settings: _Settings) -> Size:
         halved = settings.half_size and raw.raw_type == rawpy.RawType.Flat
     width, height = sizes.iwidth, sizes.iheight
     # LibRaw opens the thumbnail of some files that it does not know.
-    if width * height < _tiff_tags.declared_area(_tiff_tags.read_directories(data)) // 2:
+    if width * height < tiff_directories.declared_area(tiff_directories.read_directories(data)) // 2:
         raise CorruptInput(f"Only {width} x {height} pixels of a larger picture can be read.")
     if halved:
         width, height = (width + 1) // 2, (height + 1) // 2
@@ -255,8 +259,8 @@ def _open_preview(raw: RawPy) -> Image.Image | None:
     try:
         if not isinstance(preview, bytes):
             return None if preview is None else Image.fromarray(preview)
-        _jpeg_segments.check_scans(preview)
-        image = _pillow.open_image(preview, "JPEG")
+        segments.check_scans(preview)
+        image = pillow.open_image(preview, "JPEG")
         image.draft("RGB", (_SAMPLED_SIDE, _SAMPLED_SIDE))
         image.load()
     except (ConversionError, OSError):
@@ -334,8 +338,8 @@ def _mean(array: NDArray[Any]) -> float:
     return float((_sample(array)[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)).mean()) / maximum
 
 
-def _read_xmp(block: _exif.Block | None) -> bytes | None:
-    return _pillow.upright_xmp(block.bytes_of(_exif.XMP)) if block else None
+def _read_xmp(block: exif_data.Block | None) -> bytes | None:
+    return pillow.upright_xmp(block.bytes_of(exif_data.XMP)) if block else None
 
 
 @hookimpl

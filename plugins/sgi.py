@@ -18,7 +18,7 @@ from engine import (
     TargetCapabilities,
     conversion,
 )
-from plugins import _samples
+from plugins._pixels import sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Raster:
         raise CorruptInput("The SGI file has no picture.")
     is_dithered = header.kind == _DITHERED and header.bands == 1 and header.size == 1
     mode = "RGB" if is_dithered else _MODES[min(header.bands, 4)]
-    return _samples.to_raster(
+    return sample_arrays.to_raster(
         lambda: _dithered(_read(data, header)) if is_dithered else _pixels(_read(data, header), mode),
         (header.width, header.height),
         mode,
@@ -101,7 +101,7 @@ def _read(data: bytes, header: _Header) -> NDArray[Any]:
         else:
             count = header.width * header.height
             start = _START + band * count * header.size
-            plane = _samples.from_buffer(data, f">u{header.size}", count, start).reshape(shape)
+            plane = sample_arrays.from_buffer(data, f">u{header.size}", count, start).reshape(shape)
         samples[..., band] = plane[::-1]
     return samples
 
@@ -114,7 +114,7 @@ def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
     import numpy as np
 
     count = header.height * header.bands
-    starts = _samples.from_buffer(data, ">u4", count, _START)[band * header.height :][: header.height]
+    starts = sample_arrays.from_buffer(data, ">u4", count, _START)[band * header.height :][: header.height]
     plane = np.empty((header.height, header.width), f"u{header.size}")
     numbers = np.frombuffer(data, f">u{header.size}", len(data) // header.size)
     for top in range(0, header.height, _STRIP):
@@ -165,7 +165,9 @@ def _dithered(samples: NDArray[np.uint8]) -> Image.Image:
     """A picture of bytes with three bits of red and green, and two of blue."""
     import numpy as np
 
-    return Image.fromarray(np.concatenate([_samples.at_mask(samples, mask) for mask in (0x07, 0x38, 0xC0)], axis=-1))
+    return Image.fromarray(
+        np.concatenate([sample_arrays.at_mask(samples, mask) for mask in (0x07, 0x38, 0xC0)], axis=-1)
+    )
 
 
 _HOLDS_MODES = ("L", "LA", "RGB", "RGBA")

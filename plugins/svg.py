@@ -20,13 +20,14 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Dpi
-from plugins import _pillow, _png_encoder, jpeg, webp
-from plugins._markup import in_markup, root_name
-from plugins._sizes import Drawing, scaled_size
+from plugins import jpeg, webp
+from plugins._pixels import pillow, png_encoder
+from plugins._pixels.sizes import Drawing, scaled_size
 from plugins._svg import GZIP, decompress
+from plugins._text.markup import in_markup, root_name
 from plugins.png import PNG
 
-MODULES = ("plugins._svg.document", *_png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
+MODULES = ("plugins._svg.document", *png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
 TEMPLATE = "svg"
 _HEAD = 65_536  # bytes within which the root element must begin
 
@@ -72,10 +73,10 @@ def render(
 
     def redraw(side: int) -> Frame:
         size = scaled_size(full, side, side, fit="inside", enlarge=True)
-        return Frame(_pillow.open_image(document.render(coordinates.scale_to(root, size), (0, 0, *size)), "PNG"))
+        return Frame(pillow.open_image(document.render(coordinates.scale_to(root, size), (0, 0, *size)), "PNG"))
 
     frame = Frame(
-        _pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None
+        pillow.open_image(png, "PNG"), full_size=full if part or full != wanted else None, cropped=part is not None
     )
     return Raster(
         [frame],

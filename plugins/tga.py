@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from PIL import Image
 
 from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
-from plugins import _pillow, _samples
+from plugins._pixels import pillow, sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +109,7 @@ def decode(data: bytes) -> Raster:
     mode = {_PALETTE: "P", _COLORS: "RGBA" if has_alpha else "RGB", _GRAY: "LA" if header.depth == 16 else "L"}[
         header.type
     ]
-    return _samples.to_raster(lambda: _read(data, header, attributes), (header.width, header.height), mode)
+    return sample_arrays.to_raster(lambda: _read(data, header, attributes), (header.width, header.height), mode)
 
 
 def _alpha_type(data: bytes) -> int | None:
@@ -143,12 +143,12 @@ def _read_pixels(data: bytes, header: _Header) -> Image.Image:
     size, depth = (header.width, header.height), (header.depth + 7) // 8 * 8
     direction = 1 if header.flags & _FROM_TOP else -1
     if header.depth == 1:
-        bits = _samples.from_buffer(data, "u1", (header.width + 7) // 8 * header.height, header.start)
+        bits = sample_arrays.from_buffer(data, "u1", (header.width + 7) // 8 * header.height, header.start)
         return Image.frombytes("1", size, bits.tobytes(), "raw", ("1", 0, direction)).convert("L")
     mode, raw_mode = _RAW_MODES[depth]
     if header.kind & _COMPRESSED:
         return Image.frombytes(mode, size, data[header.start :], "tga_rle", raw_mode, direction, depth)
-    stored = _samples.from_buffer(data, "u1", header.width * header.height * depth // 8, header.start)
+    stored = sample_arrays.from_buffer(data, "u1", header.width * header.height * depth // 8, header.start)
     return Image.frombytes(mode, size, stored.tobytes(), "raw", (raw_mode, 0, direction))
 
 
@@ -166,9 +166,9 @@ def _colors(pixels: NDArray[Any], depth: int) -> NDArray[np.uint8]:
     """Red, green, blue, and alpha if there is one, of pixels or colors of a palette with 15 or 16 bits."""
     import numpy as np
 
-    bands = [_samples.at_mask(pixels, mask) for mask in (0x7C00, 0x03E0, 0x001F)]
+    bands = [sample_arrays.at_mask(pixels, mask) for mask in (0x7C00, 0x03E0, 0x001F)]
     if depth == 16:
-        bands.append(255 - _samples.at_mask(pixels, 0x8000))  # the bit is set in transparent pixels
+        bands.append(255 - sample_arrays.at_mask(pixels, 0x8000))  # the bit is set in transparent pixels
     return np.stack(bands, axis=-1)
 
 
@@ -179,7 +179,7 @@ def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
     if not header.has_palette or header.entry not in _ENTRY_DEPTHS:
         raise CorruptInput("The palette of the TGA is missing.")
     size = (header.entry + 7) // 8
-    stored = _samples.from_buffer(data, "u1", header.length * size, header.palette).reshape(-1, size)
+    stored = sample_arrays.from_buffer(data, "u1", header.length * size, header.palette).reshape(-1, size)
     colors = _colors(stored.copy().view("<u2")[:, 0], header.entry) if size == 2 else stored[:, [2, 1, 0, 3][:size]]
     if colors.shape[1] == 4 and (not colors[:, 3].any() or colors[:, 3].all()):
         colors = colors[:, :3]
@@ -203,7 +203,7 @@ def _with_palette(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
 @conversion(RASTER, TGA, holds=TargetCapabilities(("L", "P", "RGB", "RGBA"), max_side=65_535))
 def encode(raster: Raster) -> bytes:
     image = raster.first_frame().image
-    data = _pillow.encode(image, "TGA", compression="tga_rle")
+    data = pillow.encode(image, "TGA", compression="tga_rle")
     if image.mode != "RGBA":
         return data
     pixels = data[:-_FOOTER_SIZE]

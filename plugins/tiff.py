@@ -29,7 +29,9 @@ from engine import (
     conversion,
 )
 from engine.option_types import Effort, Pages, Quality
-from plugins import _exif, _iptc, _pillow, _tiff_tags
+from plugins._metadata import exif_data, iptc_data
+from plugins._pixels import pillow
+from plugins._tiff import tiff_directories
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 
 def _sniff(content: Content) -> int:
     """0 for camera RAW files: of those without a plugin, only the thumbnail could be read."""
-    directories = _tiff_tags.sniffed(content)
-    only_thumbnails = _tiff_tags.camera_make(directories) and _tiff_tags.holds_only_thumbnails(directories)
-    return 0 if only_thumbnails or _tiff_tags.holds_sensor_data(directories) else 4
+    directories = tiff_directories.sniffed(content)
+    only_thumbnails = tiff_directories.camera_make(directories) and tiff_directories.holds_only_thumbnails(directories)
+    return 0 if only_thumbnails or tiff_directories.holds_sensor_data(directories) else 4
 
 
 TIFF = FileFormat(
@@ -48,10 +50,10 @@ TIFF = FileFormat(
     extensions=("tiff", "tif"),
     sniff=any_of(*(Signature((0, magic), then=_sniff) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"))),
     paged=True,
-    is_complete=_tiff_tags.is_complete,
+    is_complete=tiff_directories.is_complete,
 )
 
-MODULES = ("plugins._tifffile", "PIL.TiffImagePlugin")
+MODULES = ("plugins._tiff.codec", "PIL.TiffImagePlugin")
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
 _UNSIGNED, _INCH = 1, 2
 _WEBP = 50001
@@ -83,33 +85,33 @@ _PHOTOMETRIC_NAMES = {
 
 @conversion(TIFF, RASTER)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    directories = _tiff_tags.read_directories(data)
-    if _tiff_tags.camera_make(directories) and _tiff_tags.lacks_directories(data, directories):
+    directories = tiff_directories.read_directories(data)
+    if tiff_directories.camera_make(directories) and tiff_directories.lacks_directories(data, directories):
         raise CorruptInput("The file is truncated before the sensor data.")
-    if count := _tiff_tags.unknown_channels(directories):
+    if count := tiff_directories.unknown_channels(directories):
         FidelityWarning.issue("layers_dropped", f"Channels besides the colors were dropped: {count} without a meaning.")
-    block = _exif.parse_file(data)
+    block = exif_data.parse_file(data)
     raster = _decode(data, pages)
     if block is None:
         return raster
-    iptc = block.bytes_of(_exif.IPTC) or _iptc.from_resources(block.bytes_of(_exif.PHOTOSHOP) or b"")
-    xmp = _pillow.upright_xmp(block.bytes_of(_exif.XMP))
-    return replace(raster, exif=_exif.from_file(block), xmp=xmp, iptc=iptc)
+    iptc = block.bytes_of(exif_data.IPTC) or iptc_data.from_resources(block.bytes_of(exif_data.PHOTOSHOP) or b"")
+    xmp = pillow.upright_xmp(block.bytes_of(exif_data.XMP))
+    return replace(raster, exif=exif_data.from_file(block), xmp=xmp, iptc=iptc)
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
     try:
-        image = _pillow.open_image(data, "TIFF")
+        image = pillow.open_image(data, "TIFF")
         sizes = _sizes(image)
     except _UNREADABLE:
         sizes = {}
     if not sizes:
         return _decode_with_tifffile(data, pages)
-    order = _pillow.select(list(sizes), pages)
-    raster = _pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
+    order = pillow.select(list(sizes), pages)
+    raster = pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
     return replace(
         raster,
-        turned=getattr(image, "tag_v2", {}).get(_exif.ORIENTATION, 1) != 1,  # Pillow turns the pixels
+        turned=getattr(image, "tag_v2", {}).get(exif_data.ORIENTATION, 1) != 1,  # Pillow turns the pixels
         bare=raster.bare and getattr(image, "n_frames", 1) == 1,  # without thumbnails
     )
 
@@ -124,7 +126,7 @@ def _sizes(image: Image.Image) -> dict[int, Size]:
     for index, page in enumerate(ImageSequence.Iterator(image)):
         if not _is_for_pillow(getattr(page, "tag_v2", {})):
             return {}
-        if not int(page.tag_v2.get(_tiff_tags.SUBFILE, 0)) & (_tiff_tags.REDUCED | _tiff_tags.MASK):  # type: ignore[attr-defined]
+        if not int(page.tag_v2.get(tiff_directories.SUBFILE, 0)) & (tiff_directories.REDUCED | tiff_directories.MASK):  # type: ignore[attr-defined]
             sizes[index] = page.size  # Pillow has turned it upright
         if len(sizes) > MAX_FRAMES:
             break
@@ -136,24 +138,26 @@ def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
     """Whether a page has up to 8 bits per sample, a compression of Pillow, no transparent inks, no sub-directories."""
     return (
         max(tags.get(_BITS_PER_SAMPLE, (1,))) <= 8
-        and tags.get(_tiff_tags.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
+        and tags.get(tiff_directories.COMPRESSION, 1) != _WEBP  # Pillow's libtiff lacks the codec
         and set(tags.get(_SAMPLE_FORMAT, (_UNSIGNED,))) == {_UNSIGNED}
-        and not (tags.get(_tiff_tags.PHOTOMETRIC) == _INKS and tags.get(_tiff_tags.SAMPLES, 1) > len("CMYK"))
-        and _tiff_tags.SUB_DIRECTORIES not in tags
+        and not (
+            tags.get(tiff_directories.PHOTOMETRIC) == _INKS and tags.get(tiff_directories.SAMPLES, 1) > len("CMYK")
+        )
+        and tiff_directories.SUB_DIRECTORIES not in tags
     )
 
 
 def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
-    from plugins import _tifffile
+    from plugins._tiff import codec
 
-    with _tifffile.open_file(data) as file:
-        pages = _tifffile.pictures(file)
-        order = _pillow.select(list(range(len(pages))), selected)
+    with codec.open_file(data) as file:
+        pages = codec.pictures(file)
+        order = pillow.select(list(range(len(pages))), selected)
         chosen = [pages[index] for index in order]
-        bits = max(_tifffile.integer_bits(page) for page in chosen)
-        sizes = [_tifffile.upright_size(page) for page in chosen]
-        turned = any(_tifffile.orientation(page) > 1 for page in chosen)
-        dpi = _pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
+        bits = max(codec.integer_bits(page) for page in chosen)
+        sizes = [codec.upright_size(page) for page in chosen]
+        turned = any(codec.orientation(page) > 1 for page in chosen)
+        dpi = pillow.plausible_dpi(file.pages.first.get_resolution(unit=_INCH))
     return Raster(
         _frames(data, order, deep=False),
         count=len(order),
@@ -166,12 +170,12 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
 
 
 def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
-    from plugins import _tifffile
+    from plugins._tiff import codec
 
-    with _tifffile.open_file(data) as file:
-        pages = _tifffile.pictures(file)
+    with codec.open_file(data) as file:
+        pages = codec.pictures(file)
         for index in order:
-            frame = Frame(_tifffile.read(pages[index]), _tifffile.profile(pages[index]))
+            frame = Frame(codec.read(pages[index]), codec.profile(pages[index]))
             yield frame if deep else replace(frame, pixels=frame.image)
             del frame  # frees its memory before the next one is decoded
 
@@ -208,10 +212,10 @@ def encode(
     effort: Effort = EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
-    from plugins import _tifffile
+    from plugins._tiff import codec
 
-    block = _exif.parse(raster.exif)
-    with _tifffile.Writer(block.order if block else "<") as writer:
+    block = exif_data.parse(raster.exif)
+    with codec.Writer(block.order if block else "<") as writer:
         for frame in raster.frames:
             common: dict[str, Any] = {
                 "iccprofile": frame.icc_profile,
@@ -273,22 +277,22 @@ def with_tags(data: bytes, raster: Raster, further: Mapping[int, bytes | None] =
 
     `further` are the contents of other tags, None for those that are left out.
     """
-    layout, block = _tiff_tags.read_layout(data), _exif.parse(raster.exif)
+    layout, block = tiff_directories.read_layout(data), exif_data.parse(raster.exif)
     tags = block.directory if block else {}
-    directory = {tag: value for tag, value in tags.items() if tag not in _exif.STRUCTURAL}
-    for tag, content in {_exif.XMP: raster.xmp, _exif.IPTC: raster.iptc, **further}.items():
+    directory = {tag: value for tag, value in tags.items() if tag not in exif_data.STRUCTURAL}
+    for tag, content in {exif_data.XMP: raster.xmp, exif_data.IPTC: raster.iptc, **further}.items():
         if content:
-            directory[tag] = _exif.Value(_BYTE, len(content), content)
+            directory[tag] = exif_data.Value(_BYTE, len(content), content)
     if layout is None or not directory:
         return data
-    entries, following = _tiff_tags.read_entries(data, layout.read_offset(data, layout.first), layout)
+    entries, following = tiff_directories.read_entries(data, layout.read_offset(data, layout.first), layout)
     for entry in entries:
         field = data[entry.start : entry.start + entry.size]
         if entry.size > layout.offset_size:
             field = struct.pack(f"{layout.order}I", entry.start)
-        directory[entry.tag] = _exif.Value(entry.kind, entry.length, field)
+        directory[entry.tag] = exif_data.Value(entry.kind, entry.length, field)
     # The new directory is at the end, after an even number of bytes, so that all values stay where they are.
     end = len(data) + len(data) % 2
     first = struct.pack(f"{layout.order}I", end)
-    added = _exif.write_directory(directory, layout.order, end, following)
+    added = exif_data.write_directory(directory, layout.order, end, following)
     return b"".join([data[: layout.first], first, data[layout.first + len(first) :], bytes(len(data) % 2), added])

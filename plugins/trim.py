@@ -10,8 +10,10 @@ from PIL import Image
 
 from engine import RASTER, DeepPixels, Frame, Raster, transform
 from engine.option_types import Trim
-from plugins import _canvas, _color_space, _resampling, animation
-from plugins._sizes import Rectangle
+from plugins import animation
+from plugins._color import color_spaces
+from plugins._pixels import canvases, resampling
+from plugins._pixels.sizes import Rectangle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,13 +33,13 @@ def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
         return raster
     if raster.count > 1 and not raster.animated:
         (first, *_), raster = raster.read_ahead(1)
-        pages = _color_space.map_frames(raster, lambda frame: _canvas.cut(frame, _content([frame], trim)))
+        pages = color_spaces.map_frames(raster, lambda frame: canvases.cut(frame, _content([frame], trim)))
         return replace(pages, sizes=[_content([first], trim)[2:]], origin=None)
     frames, raster = raster.read_ahead()
     rectangle = _content(frames, trim)
     origin = raster.origin and raster.origin.cropped(*rectangle)
     del frames
-    cut = _color_space.map_frames(raster, lambda frame: _canvas.cut(frame, rectangle), lambda _: rectangle[2:])
+    cut = color_spaces.map_frames(raster, lambda frame: canvases.cut(frame, rectangle), lambda _: rectangle[2:])
     return replace(cut, origin=origin)
 
 
@@ -58,7 +60,7 @@ def _differs(pixels: Image.Image | DeepPixels, threshold: float) -> NDArray[Any]
     import numpy as np
 
     if isinstance(pixels, Image.Image):
-        pixels = _resampling.continuous(pixels)
+        pixels = resampling.continuous(pixels)
     array: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
     bands = array if array.ndim == 3 else array[..., None]
     unit = 1 if bands.dtype.kind == "f" else np.iinfo(bands.dtype).max

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from engine import DOCUMENT, FileFormat, Loss, any_of, conversion
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
-from plugins._paper import MARGIN, Paper
+from plugins._text.paper import MARGIN, Paper
 
 if TYPE_CHECKING:
     import pymupdf
 
-MODULES = ("plugins._pdf.losses", "plugins._pdf.text_pages", "plugins._pdf.texts", "encodings.raw_unicode_escape")
+MODULES = (
+    "plugins._pdf.losses",
+    "plugins._pdf.text.text_pages",
+    "plugins._pdf.text.texts",
+    "encodings.raw_unicode_escape",
+)
 TEMPLATE = "documents"
 _FONT_SIZE = 10.0
 
@@ -29,7 +34,7 @@ TXT = FileFormat(
 def to_text(document: pymupdf.Document) -> bytes:
     """The text of the pages in reading order, in UTF-8: form feeds separate pages, empty lines paragraphs."""
     from plugins._pdf.losses import warn_losses
-    from plugins._pdf.texts import blocks_of, text_document, warn_pictures
+    from plugins._pdf.text.texts import blocks_of, text_document, warn_pictures
 
     pages = []
     for page in document:
@@ -50,6 +55,6 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """The lines of the text, broken where they are longer than the page is wide. A form feed starts a page."""
-    from plugins._pdf import text_pages
+    from plugins._pdf.text import text_pages
 
     return text_pages.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)

@@ -20,9 +20,11 @@ from engine import (
     color,
     transform,
 )
-from plugins import _canvas, _color_space, _overlay, _text_mark, effects
-from plugins._overlay import Layout, Mark, PictureMark
-from plugins._text_mark import TextMark
+from plugins import effects
+from plugins._color import color_spaces
+from plugins._pixels import canvases, overlay, text_mark
+from plugins._pixels.overlay import Layout, Mark, PictureMark
+from plugins._pixels.text_mark import TextMark
 
 _SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
 Watermark: TypeAlias = Annotated[
@@ -85,7 +87,7 @@ WatermarkColor: TypeAlias = Annotated[
     ),
 ]
 
-MODULES = (*_overlay.MODULES, *_text_mark.MODULES)
+MODULES = (*overlay.MODULES, *text_mark.MODULES)
 _PICTURE = TargetCapabilities(("RGBA",))
 _KEPT_SIZES = 2  # The mark is kept for so many sizes of frames.
 
@@ -116,16 +118,16 @@ def watermark(
     place = lru_cache(_KEPT_SIZES)(lambda size: layout.place(mark, size))
 
     def prepared(frame: Frame) -> Frame:
-        frame = _canvas.continuous(frame)
+        frame = canvases.continuous(frame)
         is_gray = frame.pixels.mode in ("L", "LA")
-        return frame if mark.is_gray or not is_gray else _color_space.in_color_space(frame, gray=False)
+        return frame if mark.is_gray or not is_gray else color_spaces.in_color_space(frame, gray=False)
 
     def marked(frame: Frame) -> Frame:
-        return _overlay.draw_on(prepared(frame), *place(frame.size), watermark_opacity)
+        return overlay.draw_on(prepared(frame), *place(frame.size), watermark_opacity)
 
     raster = raster.tone_mapped()
     sample = raster.sample and prepared(raster.sample)
-    return replace(_color_space.map_frames(replace(raster, sample=None), marked), sample=sample)
+    return replace(color_spaces.map_frames(replace(raster, sample=None), marked), sample=sample)
 
 
 def _mark(picture: Raster | None, text: str | None, color_name: str) -> Mark | None:

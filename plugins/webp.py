@@ -7,7 +7,7 @@ from pydantic import Field
 
 from engine import RASTER, Content, FileFormat, Loss, OptionValues, Raster, Signature, TargetCapabilities, conversion
 from engine.option_types import Effort, Lossless, Pages, Quality
-from plugins import _pillow
+from plugins._pixels import pillow
 
 
 def _is_complete(content: Content) -> bool:
@@ -47,7 +47,7 @@ _FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
 
 @conversion(WEBP, RASTER, memory=16)
 def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
-    return _pillow.decode(data, "WEBP", animated=True, lossy=_is_lossy(data), pages=pages)
+    return pillow.decode(data, "WEBP", animated=True, lossy=_is_lossy(data), pages=pages)
 
 
 def _is_lossy(data: bytes) -> bool:
@@ -85,7 +85,7 @@ def encode(
     else:
         width, height = frames[0].size
         method = _METHODS[effort - 1] if width * height <= _MAX_PIXELS else _LARGE_METHOD
-    data = _pillow.encode(
+    data = pillow.encode(
         frames[0].image,
         "WEBP",
         quality=quality,
@@ -96,7 +96,7 @@ def encode(
         icc_profile=frames[0].icc_profile,
         exif=raster.exif,
         xmp=raster.xmp,
-        **_pillow.animation_parameters(raster, frames),
+        **pillow.animation_parameters(raster, frames),
     )
     return _set_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data
 

@@ -7,7 +7,7 @@ import re
 from PIL import Image, ImageChops
 
 from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
-from plugins import _pillow, _samples
+from plugins._pixels import pillow, sample_arrays
 
 MODULES = ("numpy", "PIL.XbmImagePlugin", "imagecodecs._cms")
 _MAX_HEADER = 4096  # bytes
@@ -45,7 +45,7 @@ def decode(data: bytes) -> Raster:
     if header is None:
         raise CorruptInput("The header of the XBM is invalid.")
     width, height = int(header[1]), int(header[2])
-    return _samples.to_raster(lambda: _read(data[header.end() :], width, height), (width, height), "1")
+    return sample_arrays.to_raster(lambda: _read(data[header.end() :], width, height), (width, height), "1")
 
 
 def _read(source: bytes, width: int, height: int) -> Image.Image:
@@ -69,4 +69,4 @@ def _read(source: bytes, width: int, height: int) -> Image.Image:
 @conversion(RASTER, XBM, holds=TargetCapabilities(("1",)))
 def encode(raster: Raster) -> bytes:
     # Pillow takes the ink for white.
-    return _pillow.encode(ImageChops.invert(raster.first_frame().image), "XBM")
+    return pillow.encode(ImageChops.invert(raster.first_frame().image), "XBM")

@@ -22,7 +22,7 @@ from engine import (
     any_of,
     conversion,
 )
-from plugins import _samples
+from plugins._pixels import sample_arrays
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ def decode(data: bytes) -> Raster:
     palette = [_color(one[xpm.characters :]) for one in xpm.colors]
     alpha = "A" if _TRANSPARENT in palette else ""
     mode = "P" if len(palette) <= 256 and not alpha else f"RGB{alpha}"
-    return _samples.to_raster(lambda: _read(xpm, palette), xpm.size, mode)
+    return sample_arrays.to_raster(lambda: _read(xpm, palette), xpm.size, mode)
 
 
 def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from engine import CorruptInput, GainMap, Size, TooLarge, warn_gain_map_lost
-from plugins import _gain_map
+from plugins._color import gain_maps
 from plugins._jxl.reader import read_frames, read_header
 from plugins._jxl.writer import Encoding, write
 
@@ -21,7 +21,7 @@ def write_box(gain_map: GainMap) -> tuple[bytes, bytes]:
     """The type and content of the box. The profile of the map, which few maps need, is left out."""
     image = gain_map.frame.image
     picture = write([np.asarray(image)], [], image.mode, Encoding(_QUALITY, lossless=False, effort=_EFFORT))
-    numbers = _gain_map.to_iso(gain_map)
+    numbers = gain_maps.to_iso(gain_map)
     # After the numbers come the sizes of a color encoding and of a profile, of which there are none.
     return BOX, struct.pack(_HEADER, 0, len(numbers)) + numbers + bytes(1 + 4) + picture
 
@@ -39,8 +39,8 @@ def read_box(content: bytes | None, size: Size) -> GainMap | None:
         (array,) = read_frames(picture, header, [0])
     except (struct.error, IndexError, ValueError, CorruptInput, TooLarge):
         version, header, array, length = 1, None, None, 0
-    numbers = _gain_map.from_iso(content[struct.calcsize(_HEADER) :][:length]) if not version else None
+    numbers = gain_maps.from_iso(content[struct.calcsize(_HEADER) :][:length]) if not version else None
     if header is None or array is None or numbers is None or header.is_deep or header.mode not in ("L", "RGB"):
         warn_gain_map_lost()
         return None
-    return _gain_map.made(Image.fromarray(array[..., 0] if header.mode == "L" else array), numbers, size)
+    return gain_maps.made(Image.fromarray(array[..., 0] if header.mode == "L" else array), numbers, size)

@@ -10,9 +10,9 @@ from pikepdf import Name, ObjectStreamMode, Pdf, Stream
 from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.duplicates import merge_duplicates
-from plugins._pdf.fonts import convert_type1, name_descriptors, subset_fonts
+from plugins._pdf.images.recompression import PictureSettings, recompress
 from plugins._pdf.objects import open_pdf
-from plugins._pdf.recompression import PictureSettings, recompress
+from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
 
 def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:

@@ -12,7 +12,7 @@ from engine import CorruptInput, FidelityWarning, InvalidOption
 from engine.mupdf import pymupdf
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.objects import open_pdf
-from plugins._pdf.reading import encrypted_error, warn_repaired
+from plugins._pdf.pages.reading import encrypted_error, warn_repaired
 
 
 def open_document(data: bytes, given: str | None) -> Pdf:

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from lxml import etree
 
 from engine import CorruptInput, TooLarge, UnknownFormat
-from plugins import _pillow
+from plugins._pixels import pillow
 from plugins._svg import GZIP, decompress
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -114,10 +114,10 @@ class _Reader:
             return f"data:image/svg+xml;base64,{base64.b64encode(etree.tostring(root)).decode()}"
         if media_type.startswith("image/") or not media_type:
             # Pillow alone would choose the decoder, which could be Ghostscript.
-            image = _pillow.open_image(data, *_DECODERS)
+            image = pillow.open_image(data, *_DECODERS)
             kind = str(image.format)
             if kind not in _DRAWN or image.mode == "CMYK":
-                kind, data = "PNG", _pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
+                kind, data = "PNG", pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
             return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
         return link
 

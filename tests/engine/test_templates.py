@@ -55,7 +55,7 @@ def test_isolated_jobs_have_the_template_with_their_modules(source: str, target:
 
 def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
     most = _REGISTRY.templates[""]
-    large = {"engine.mupdf", "plugins._web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
+    large = {"engine.mupdf", "plugins._text.web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
 
     assert most.isdisjoint(large)
     shared = [plan for plan in _REGISTRY.catalogue() if not plan.isolated]

@@ -15,7 +15,7 @@ from engine import pipeline, sandbox
 from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from plugins._libreoffice import LIBREOFFICE
+from plugins._office.libreoffice import LIBREOFFICE
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples import outside_references
 from tests.support.samples.corpus import CORPUS

@@ -9,8 +9,8 @@ from PIL import Image, PngImagePlugin
 from engine import FidelityWarning, dry_run
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from plugins import _iptc, _xmp
-from plugins._jpeg_segments import filter_segments
+from plugins._jpeg.segments import filter_segments
+from plugins._metadata import iptc_data, xmp_data
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.tagged_photo import exiftool, exiftool_of_all
@@ -41,7 +41,7 @@ def _photo(encoding: str = "utf-8") -> bytes:
     """A JPEG with IPTC after another resource of Photoshop with a name, and a comment."""
     other = b"8BIM" + struct.pack(">H", 1000) + b"\x03odd" + struct.pack(">I", 3) + b"abc\0"
     data = saved(quadrants((64, 48)), "JPEG", quality=90, comment="Kommentar für alle")
-    return _with_segment(data, 0xED, b"Photoshop 3.0\0" + other + _iptc.to_resources(_iim(encoding)))
+    return _with_segment(data, 0xED, b"Photoshop 3.0\0" + other + iptc_data.to_resources(_iim(encoding)))
 
 
 def _as_xmp(tags: dict[str, Any]) -> dict[str, Any]:
@@ -109,14 +109,14 @@ def test_iptc_is_read_from_tiff_and_psd(middle: str) -> None:
 
 
 def test_resources_are_read_from_tiff() -> None:
-    tags = {34377: _iptc.to_resources(_iim("utf-8"))}
+    tags = {34377: iptc_data.to_resources(_iim("utf-8"))}
     data = saved(quadrants((64, 48)), "TIFF", tiffinfo=tags)
 
     assert _iim("utf-8") in convert(data, "psd", metadata="all").data
 
 
 def test_values_of_xmp_have_precedence_and_others_are_told() -> None:
-    packet = _xmp.with_properties(None, {"dc:title": ["Titel"], "dc:description": ["Another"]})
+    packet = xmp_data.with_properties(None, {"dc:title": ["Titel"], "dc:description": ["Another"]})
     assert packet is not None
     photo = _photo()
     body = b"http://ns.adobe.com/xap/1.0/\0" + packet
@@ -204,7 +204,7 @@ def codes_before(data: bytes, target: str, **options: str) -> set[str]:
 
 
 def test_blocks_that_are_too_large_for_a_target_are_told() -> None:
-    packet = _xmp.with_properties(None, {"dc:description": ["x" * 70_000]})
+    packet = xmp_data.with_properties(None, {"dc:description": ["x" * 70_000]})
     data = saved(quadrants((64, 48)), "WEBP", xmp=packet)
 
     assert codes(convert(data, "jpeg")) == {"metadata_dropped"}
@@ -229,9 +229,9 @@ def test_segments_are_filtered_beside_unchanged_pixels() -> None:
 def test_damaged_iptc_ends_at_the_damage(cut: int) -> None:
     iim = _iim("utf-8")[:cut]
 
-    assert len(_iptc.safe_part(iim) or b"") <= cut
-    assert sum(map(len, _iptc.properties(iim))) <= cut * 20
-    assert _iptc.from_resources(_iptc.to_resources(_iim("utf-8"))[:cut]) != b""
+    assert len(iptc_data.safe_part(iim) or b"") <= cut
+    assert sum(map(len, iptc_data.properties(iim))) <= cut * 20
+    assert iptc_data.from_resources(iptc_data.to_resources(_iim("utf-8"))[:cut]) != b""
 
 
 def test_texts_of_documents_stay() -> None:

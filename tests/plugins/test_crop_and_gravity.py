@@ -10,7 +10,7 @@ from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Size
 from plugins import geometry
-from plugins._attention import salient_point
+from plugins._pixels.attention import salient_point
 from tests.support.samples.rasters import only, photo, raster_of, resize
 
 

@@ -13,7 +13,7 @@ from engine.executor import Job, LocalExecutor
 from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
-from plugins._jpeg_segments import filter_segments
+from plugins._jpeg.segments import filter_segments
 from plugins.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import opened

@@ -16,8 +16,8 @@ from PIL import Image
 from engine import pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from plugins._jpeg_embedding import PLACEMENTS
-from plugins._postscript import picture_program
+from plugins._jpeg.embedding import PLACEMENTS
+from plugins._pdf.images.postscript import picture_program
 from tests.support.results import readers
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, saved

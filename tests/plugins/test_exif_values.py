@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from engine import FidelityWarning
-from plugins import _exif
-from plugins._metadata_filters import filter_exif
+from plugins._metadata import exif_data
+from plugins._metadata.filters import filter_exif
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.exif_blocks import (
     EXPOSURE,
@@ -92,7 +92,7 @@ def test_maker_notes_stay_at_their_offset_without_orientation_and_preview(target
     assert tags[EXPOSURE, MAKER_NOTE] == read_tags(block)[EXPOSURE, MAKER_NOTE]
     assert tags[0, ORIENTATION].data == struct.pack(f"{order}H", 1)
     assert not [tag for tag in tags if tag[0] == _PREVIEW]
-    assert len(_exif.upright(block) or b"") < len(block) - 600
+    assert len(exif_data.upright(block) or b"") < len(block) - 600
 
 
 @pytest.mark.parametrize("target", _HOLD_EXIF)
@@ -130,7 +130,7 @@ def test_no_block_is_too_much() -> None:
     size = len(exif_block("<")) - 600
     for at in range(6, size):
         block = _changed((0xFF, 8)[at % 2], at)
-        results = [filter_exif(block, "safe"), _exif.upright(block), _exif.without_preview(block)]
+        results = [filter_exif(block, "safe"), exif_data.upright(block), exif_data.without_preview(block)]
 
         assert all(len(result or b"") <= len(block) for result in results)
 

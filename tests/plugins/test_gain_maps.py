@@ -12,8 +12,10 @@ from PIL.MpoImagePlugin import MpoImageFile
 
 from engine import Frame, GainMap, GainMapNumbers
 from engine.options import OptionValue
-from plugins import _gain_map, _ultra_hdr, avif, jpeg, jxl
-from plugins._jpeg_segments import read_segments
+from plugins import avif, jpeg, jxl
+from plugins._color import gain_maps
+from plugins._jpeg import ultra_hdr
+from plugins._jpeg.segments import read_segments
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved
@@ -43,7 +45,7 @@ def _file(orientation: int = 1, mode: str = "L") -> bytes:
     tags[0x0112], tags[0x010F] = orientation, "Maker"
     picture = Image.new("RGB", _SIZE, (120, 120, 120))
     data = saved(picture, "JPEG", exif=tags, quality=95)
-    return _ultra_hdr.join(data, read_segments, _gain_map_of(picture, mode))
+    return ultra_hdr.join(data, read_segments, _gain_map_of(picture, mode))
 
 
 def _numbers(gain_map: GainMap) -> list[list[float]]:
@@ -178,7 +180,7 @@ def test_apple_gain_maps_get_their_headroom() -> None:
     packet = b'<x HDRGainMap:HDRGainMapHeadroom="4.0"/>'
     ramp = Image.linear_gradient("L")
 
-    gain_map = _gain_map.from_apple(ramp, packet, (512, 512))
+    gain_map = gain_maps.from_apple(ramp, packet, (512, 512))
 
     assert gain_map is not None
     stops = np.asarray(gain_map.frame.image, float)[:, 0] / 255 * gain_map.numbers.maximum[0]
@@ -186,7 +188,7 @@ def test_apple_gain_maps_get_their_headroom() -> None:
     light = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
     assert gain_map.numbers.other_headroom == 2
     assert 2**stops == pytest.approx(1 + 3 * light, rel=0.01)
-    assert _gain_map.from_apple(ramp, b"", (512, 512)) is None
+    assert gain_maps.from_apple(ramp, b"", (512, 512)) is None
 
 
 @pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
@@ -210,7 +212,7 @@ def test_gain_maps_of_iphones_in_heic(target: str) -> None:
 def test_tone_mapped_items_of_heic(target: str) -> None:
     picture = Image.new("RGB", _SIZE, (120, 120, 120))
     gain_map = _gain_map_of(picture)
-    source = with_tone_mapped_item(picture, gain_map.frame.image, _gain_map.to_iso(gain_map))
+    source = with_tone_mapped_item(picture, gain_map.frame.image, gain_maps.to_iso(gain_map))
 
     result = convert(source, target)
 
@@ -232,7 +234,7 @@ def test_avif_with_metadata_and_gain_map() -> None:
     assert kept.exif is not None
     assert b"Maker" in kept.exif
     assert opened(data).size == _SIZE
-    numbers = _gain_map.to_iso(kept.gain_map)
+    numbers = gain_maps.to_iso(kept.gain_map)
     assert data.count(numbers) == 1
     later = data.replace(numbers, b"\0\1" + numbers[2:])  # a version that is not known
     assert codes(convert(later, "jpeg")) >= {"hdr_reduced"}
@@ -242,11 +244,11 @@ def test_numbers_by_iso_with_a_common_denominator() -> None:
     numbers = [1000, 0, 3000, -500, 3000, 1000, 15, 16]
     data = bytes((0, 0, 0, 0, 0x48)) + b"".join(number.to_bytes(4, signed=number < 0) for number in numbers)
 
-    read = _gain_map.from_iso(data)
+    read = gain_maps.from_iso(data)
 
     assert read == GainMapNumbers((-0.5,), (3.0,), (1.0,), (0.015,), (0.016,), 0.0, 3.0, True)
     for invalid in (b"", data[:20], b"\0\1" + data[2:], data[:5] + bytes(4) + data[9:]):
-        assert _gain_map.from_iso(invalid) is None
+        assert gain_maps.from_iso(invalid) is None
 
 
 @pytest.mark.parametrize(

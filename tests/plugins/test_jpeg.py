@@ -12,8 +12,8 @@ from PIL import ExifTags, Image, JpegImagePlugin
 
 from engine import CorruptInput, InvalidOption
 from engine.options import OptionValue
-from plugins import _pillow
-from plugins._jpeg_segments import read_segments
+from plugins._jpeg.segments import read_segments
+from plugins._pixels import pillow
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
@@ -82,7 +82,7 @@ def test_turned_coefficients_are_those_of_the_file(
     result = convert(data, "jpeg", **options).data
 
     # Decoders calculate columns before rows: turned by 90 degrees, the same coefficients are rounded in another order.
-    expected = _pillow.apply_orientation(_pixels(data), orientation)
+    expected = pillow.apply_orientation(_pixels(data), orientation)
     assert np.abs(_pixels(result) - expected).max() <= (3 if orientation >= 5 else mode == "CMYK")
     assert opened(result).mode == mode
     np.testing.assert_array_equal(_pixels(convert(result, "jpeg", **inverse).data), _pixels(data))
@@ -116,8 +116,8 @@ def test_orientation_is_applied_to_coefficients(orientation: int, rotate: int) -
 
     result = convert(data, "jpeg", rotate=rotate).data
 
-    expected = _pillow.apply_orientation(_pixels(data), orientation)
-    expected = _pillow.apply_orientation(expected, _ROTATIONS[rotate]) if rotate else expected
+    expected = pillow.apply_orientation(_pixels(data), orientation)
+    expected = pillow.apply_orientation(expected, _ROTATIONS[rotate]) if rotate else expected
     assert np.abs(_pixels(result) - expected).max() <= 3
     assert opened(result).getexif().get(ExifTags.Base.Orientation, 1) == 1
 
@@ -142,8 +142,8 @@ def test_crop_rotate_and_flip_together(crop: str, rotate: int) -> None:
 
     result = convert(data, "jpeg", crop=crop, rotate=rotate, flip="vertical").data
 
-    cut = _pillow.apply_orientation(_pixels(data)[y : y + height, x : x + width], _ROTATIONS[rotate])
-    assert np.abs(_pixels(result) - _pillow.apply_orientation(cut, _FLIPPED)).max() <= 3
+    cut = pillow.apply_orientation(_pixels(data)[y : y + height, x : x + width], _ROTATIONS[rotate])
+    assert np.abs(_pixels(result) - pillow.apply_orientation(cut, _FLIPPED)).max() <= 3
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_other_changes_keep_tables_and_sampling(
     assert _tables(result.data) == ({0: kept[0]} if gray else kept)
     assert gray or _sampling(result.data) == JpegImagePlugin.get_sampling(original)
     if size != _BLOCKS:
-        expected = _pillow.apply_orientation(_pixels(data), orientation)
+        expected = pillow.apply_orientation(_pixels(data), orientation)
         error = np.mean((_pixels(result.data) - expected) ** 2)
         assert 10 * np.log10(255**2 / error) > (38 if quality == 95 else 30)
         assert len(result.data) < len(data) * 1.05

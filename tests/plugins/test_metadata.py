@@ -10,7 +10,7 @@ from PIL import Image
 from engine import FidelityWarning, Frame, Raster
 from engine.registry import load_registry
 from plugins import geometry
-from plugins._metadata_filters import filter_exif, filter_xmp
+from plugins._metadata.filters import filter_exif, filter_xmp
 from plugins.metadata import metadata
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants

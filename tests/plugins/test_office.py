@@ -14,9 +14,9 @@ import pytest
 from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
-from plugins import _office_references
-from plugins._libreoffice import LIBREOFFICE
-from plugins._zip import open_checked
+from plugins._office import references
+from plugins._office.libreoffice import LIBREOFFICE
+from plugins._text.zip_archives import open_checked
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import codes, convert
 from tests.support.samples import metafiles, office_files, outside_references
@@ -96,7 +96,7 @@ def test_a_wmf_without_a_header_of_its_size_has_that_of_its_window_in_pixels(mod
     ],
 )
 def test_damaged_metafiles_are_refused_before_libreoffice_starts(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plugins._libreoffice.PROGRAMS", ("/nowhere",))
+    monkeypatch.setattr("plugins._office.libreoffice.PROGRAMS", ("/nowhere",))
 
     with pytest.raises(CorruptInput):
         convert(data, "pdf")
@@ -122,7 +122,7 @@ def test_references_to_what_is_outside_are_removed_and_named(tmp_path: Path) -> 
         if name.endswith(".csv"):
             continue
         with catch_warnings(record=True, action="always") as warned:
-            cleaned = _office_references.remove(data)
+            cleaned = references.remove(data)
         named = "".join(str(one.message) for one in warned)
         stays = name in outside_references.NOT_FOLLOWED
         assert (cleaned == data) == stays, name
@@ -159,7 +159,7 @@ def _mentions(data: bytes, text: str) -> bool:
 )
 def test_files_without_such_references_are_the_same_bytes(data: bytes) -> None:
     with catch_warnings(action="error"):
-        assert _office_references.remove(data) == data
+        assert references.remove(data) == data
 
 
 @pytest.mark.parametrize("name", ["picture.rtf", "nested.odt", "fill_as_hyperlink.pptx"])
@@ -178,7 +178,7 @@ def test_fields_of_old_word_files_are_emptied() -> None:
     for encoding in ("latin-1", "utf-16-le"):
         data = compound_file("WordDocument") + f"\x13 {command}\x14".encode(encoding)
         with pytest.warns(UserWarning, match="INCLUDEPICTURE"):
-            cleaned = _office_references.remove(data)
+            cleaned = references.remove(data)
         assert len(cleaned) == len(data)
         assert command[:7].encode(encoding) not in cleaned
 
@@ -189,7 +189,7 @@ def test_names_in_utf_8_stay_when_a_package_is_written_anew() -> None:
     plain = docx(parts={"word/media/grAABBe.png": b"a", "word/_rels/document.xml.rels": _OUTSIDE})
     unsaid = plain.replace(b"word/media/grAABBe.png", name.encode())
     with pytest.warns(UserWarning, match="http://a.example/"):
-        cleaned = _office_references.remove(unsaid)
+        cleaned = references.remove(unsaid)
 
     assert name in open_checked(cleaned).namelist()
 
@@ -254,7 +254,7 @@ def test_damaged_and_hostile_files_are_refused_before_libreoffice_starts(
     make: Callable[[], bytes], error: type[ConversionError], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make()
-    monkeypatch.setattr("plugins._libreoffice.PROGRAMS", ("/nowhere",))
+    monkeypatch.setattr("plugins._office.libreoffice.PROGRAMS", ("/nowhere",))
 
     with pytest.raises(error) as raised:
         convert(data, "pdf")

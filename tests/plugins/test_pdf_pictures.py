@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import CorruptInput
 from engine.mupdf import pymupdf
-from plugins._pillow import apply_orientation
+from plugins._pixels.pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_pictures import jbig2

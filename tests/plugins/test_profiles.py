@@ -11,14 +11,15 @@ import pyvips
 from PIL import Image, ImageCms
 
 from engine import CorruptInput, InvalidOption, OptionValue, UnknownFormat
-from plugins import _profiles, colors
+from plugins import colors
+from plugins._color import profiles
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, srgb_profile, swapped_profile
 from tests.support.samples.rasters import photo, raster_of
 
 _SRGB = srgb_profile()
-_INK = (Path(_profiles.__file__).parent / "_icc" / "ISOcoated_v2_300_bas.icc").read_bytes()
+_INK = (Path(profiles.__file__).parents[1] / "_icc" / "ISOcoated_v2_300_bas.icc").read_bytes()
 
 
 def _deep(image: Image.Image, profile: bytes | None = None) -> bytes:
@@ -54,7 +55,7 @@ def test_colors_are_those_of_libvips(name: str, mode: str, deep: bool, tmp_path:
     picture = pyvips.Image.tiffload_buffer(result.data)
     samples, profile = picture.numpy(), picture.get("icc-profile-data")
     assert samples.dtype == (np.uint16 if deep else np.uint8)
-    assert profile == _profiles.named(name).data
+    assert profile == profiles.named(name).data
     assert (samples.shape[2], codes(result)) == (len(mode), set())
     expected = _transformed(image, source, profile, tmp_path, intent="relative", black_point_compensation=True)
     assert np.sqrt(((samples / np.iinfo(samples.dtype).max - expected) ** 2).mean()) < 0.01  # 40 dB
@@ -84,7 +85,7 @@ def test_intents_are_those_of_libvips(intent: str, tmp_path: Path) -> None:
     ],
 )
 def test_named_profiles_have_their_primaries(name: str, red: Any, green: Any) -> None:
-    profile = ImageCms.getOpenProfile(BytesIO(_profiles.named(name).data)).profile
+    profile = ImageCms.getOpenProfile(BytesIO(profiles.named(name).data)).profile
 
     chromaticity = {color: getattr(profile, f"{color}_primary")[1][:2] for color in ("red", "green")}
     adapted = {"red": red, "green": green}  # to the white of profiles, D50, which moves them a little
@@ -102,7 +103,7 @@ def test_colors_come_back_from_p3(target: str) -> None:
     )
     wide = convert(saved(photo(), "PNG"), target, color_space="p3", **quality).data
 
-    assert opened(wide).info["icc_profile"] == _profiles.named("p3").data
+    assert opened(wide).info["icc_profile"] == profiles.named("p3").data
     difference = np.asarray(opened(convert(wide, "png", color_space="srgb").data).convert("RGB"), int) - np.asarray(
         photo(), int
     )
@@ -121,7 +122,7 @@ def test_pixels_of_an_animation_have_the_profile() -> None:
     for index in range(3):
         result.seek(index)
         seen.append(result.convert("RGB").getpixel((5, 5)))
-    assert result.info["icc_profile"] == _profiles.named("p3").data
+    assert result.info["icc_profile"] == profiles.named("p3").data
     assert np.abs(np.array(seen) - [(234, 51, 35), (117, 251, 76), (0, 0, 245)]).max() <= 3
 
 
@@ -171,7 +172,7 @@ def test_inks_become_p3(options: dict[str, OptionValue], deep: bool, tmp_path: P
     picture = pyvips.Image.tiffload_buffer(convert(data, "tiff", **options).data)
 
     samples, profile = picture.numpy(), picture.get("icc-profile-data")
-    assert (samples.shape[2], profile) == (3, _profiles.named("p3").data)
+    assert (samples.shape[2], profile) == (3, profiles.named("p3").data)
     assert samples.dtype == (np.uint16 if deep else np.uint8)
     expected = _transformed(inks, _INK, profile, tmp_path, "cmyk", intent="relative", black_point_compensation=True)
     assert np.sqrt(((samples / np.iinfo(samples.dtype).max - expected) ** 2).mean()) < 0.01

@@ -14,8 +14,8 @@ from PIL.TiffTags import BYTE
 from engine import pipeline
 from engine.errors import CorruptInput, InvalidOption, UnknownFormat
 from engine.registry import load_registry
-from plugins import _tiff_tags
-from plugins._raw_containers import FORMATS
+from plugins._tiff import tiff_directories
+from plugins._tiff.raw_containers import FORMATS
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.raw_parts import CAPTURED_AT, Camera, Shot, mosaic, octets
@@ -71,7 +71,7 @@ def test_tiles_beyond_the_end_are_missing() -> None:
     data = file.getvalue()
 
     for content, is_truncated in ((data, False), (data[:-1], True)):
-        assert _tiff_tags.is_truncated(content, _tiff_tags.read_directories(content)) == is_truncated
+        assert tiff_directories.is_truncated(content, tiff_directories.read_directories(content)) == is_truncated
 
 
 def test_the_start_of_a_raw_file_is_no_picture() -> None:

@@ -11,8 +11,8 @@ from PIL import Image, ImageFont
 
 from engine import CorruptInput, DeepPixels, Frame, InvalidOption, OptionValue
 from plugins import watermark
-from plugins._overlay import Layout, PictureMark
-from plugins._text_mark import TextMark
+from plugins._pixels.overlay import Layout, PictureMark
+from plugins._pixels.text_mark import TextMark
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, swapped_profile

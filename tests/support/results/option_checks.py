@@ -1,7 +1,7 @@
 """Checks of options that change pictures in memory, animations and palettes, for any pair of formats."""
 
 from engine import OptionValues
-from plugins import _profiles
+from plugins._color import profiles
 from tests.support.results.conversions import codes, opened
 from tests.support.results.facts import facts
 from tests.support.results.pairs import Check, Pair, changes, expect
@@ -60,7 +60,7 @@ def _check_profile(pair: Pair) -> None:
     found = facts(pair.target.name, pair.convert({"output_profile": "srgb", "intent": "perceptual"}).data)
     corners = "rgb-" if pair.base["corners"] == "rgb-" else "----"
     assert (found["size"], found["corners"]) == (pair.base["size"], corners)
-    assert "profile" not in found or found["profile"] == _profiles.named("srgb").data
+    assert "profile" not in found or found["profile"] == profiles.named("srgb").data
 
 
 PROFILE_CHECKS: dict[str, tuple[OptionValues, Check]] = {

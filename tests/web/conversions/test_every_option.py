@@ -10,7 +10,7 @@ import pytest
 from convertd_client import Client
 from engine import ConversionError, OptionValues
 from engine.registry import load_registry
-from plugins._profiles import named
+from plugins._color.profiles import named
 from tests.support.command_line import invoke
 from tests.support.requests.batches import add, create
 from tests.support.results.conversions import opened

@@ -13,7 +13,7 @@ from PIL import Image
 from convertd_client import Client, InvalidParameter
 from engine import OptionValues
 from engine.registry import load_registry
-from plugins import _profiles
+from plugins._color import profiles
 from storage.blobs.blob_store import open_blob_store
 from tests.support.command_line import invoke
 from tests.support.requests.batches import add, create
@@ -28,7 +28,7 @@ from web.services.work_files import WorkFiles
 JSON = {"Accept": "application/json"}
 PHOTO = saved(Image.new("RGB", (100, 50), "white"), "PNG")
 MARK = saved(Image.new("RGB", (8, 8), "blue"), "PNG")
-PROFILE = _profiles.named("adobe-rgb").data
+PROFILE = profiles.named("adobe-rgb").data
 OPTIONS = {"watermark_opacity": "1", "watermark_size": "50", "watermark_position": "center"}
 
 
@@ -65,7 +65,7 @@ def test_files_of_a_form(server: Running) -> None:
     assert profile_of(response.content) == PROFILE
     plain = send(server, key, watermark=MARK, output_profile="p3", **OPTIONS)
     assert is_marked(send(server, key, watermark=MARK, **OPTIONS).content)
-    assert profile_of(plain.content) == _profiles.named("p3").data
+    assert profile_of(plain.content) == profiles.named("p3").data
     stored = send(server, key, "/convert/json", watermark=MARK, **OPTIONS).json()["data"]
     assert stored["original_size"] == len(PHOTO)
     assert is_marked(download(server, key, stored))
@@ -90,7 +90,7 @@ def test_ids_of_stored_files(server: Running) -> None:
     ids = add(server, batch, key, PHOTO, saved(Image.new("RGB", (60, 60), "white"), "BMP"))
     body = {"file_ids": ids, **body, "output_profile": "p3"}
     entries = server.request("POST", f"/batch/{batch}/convert", key, json=body).json()["data"]["results"]
-    assert [profile_of(download(server, key, one)) for one in entries] == [_profiles.named("p3").data] * 2
+    assert [profile_of(download(server, key, one)) for one in entries] == [profiles.named("p3").data] * 2
     assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 45
     assert eventually(lambda: server.work_files() == [])
 
@@ -236,7 +236,7 @@ def test_the_command_takes_paths(server: Running, tmp_path: Path, remote: bool) 
     )
     assert (done.exit_code, is_marked((tmp_path / "out.webp").read_bytes())) == (0, True)
     done = invoke(tmp_path, "convert", "photo.png", "p3.png", "--output-profile", "p3", *place, CONVERTD_API_KEY=key)
-    assert profile_of((tmp_path / "p3.png").read_bytes()) == _profiles.named("p3").data
+    assert profile_of((tmp_path / "p3.png").read_bytes()) == profiles.named("p3").data
     done = invoke(tmp_path, "convert", "photo.png", "a.png", "--output-profile", "a.icc", *place, CONVERTD_API_KEY=key)
     assert profile_of((tmp_path / "a.png").read_bytes()) == PROFILE
     done = invoke(

@@ -1,0 +1,1 @@
+"""Boxes of ISO base media files: HEIF (HEIC and AVIF) and JPEG 2000."""

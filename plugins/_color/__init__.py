@@ -1,0 +1,1 @@
+"""Color: code points, profiles, conversions between color spaces, and gain maps."""

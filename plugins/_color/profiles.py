@@ -1,0 +1,120 @@
+"""ICC profiles by name, and the conversion of pictures to profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image, ImageCms
+
+from engine import PRIMARIES, CorruptInput, DeepPixels, Format, Frame, Primaries, Requirement, color
+from plugins._color import cicp
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MODULES = ("numpy", "imagecodecs._cms")
+
+_SWOP = Path("/usr/share/color/icc/ghostscript/default_cmyk.icc")
+_FILES = MappingProxyType({"fogra39": Path(__file__).parents[1] / "_icc" / "ISOcoated_v2_300_bas.icc", "swop": _SWOP})
+_ADOBE_RGB: Primaries = (0.3127, 0.3290, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
+_COLORS: Mapping[str, tuple[Primaries, cicp.Curve]] = MappingProxyType(
+    {
+        "srgb": (cicp.SRGB, cicp.CURVES[cicp.SRGB_TRANSFER]),
+        "p3": (PRIMARIES[12], cicp.CURVES[cicp.SRGB_TRANSFER]),
+        "adobe-rgb": (_ADOBE_RGB, cicp.gamma(563 / 256)),
+    }
+)
+NAMES = (*_COLORS, *(name for name, file in _FILES.items() if file.is_file()))
+"""The names of profiles that are installed."""
+SWOP = Requirement("libgs-common", "the profile swop", "apt-get install libgs-common", present="swop" in NAMES)
+_MODES = MappingProxyType({"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"})
+_SPACES = MappingProxyType({"L": "gray", "RGB": "rgb", "CMYK": "cmyk"})  # by mode, as LittleCMS names them
+_BLACK_POINT = int(ImageCms.Flags.BLACKPOINTCOMPENSATION)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An ICC profile, and the mode of the pictures whose colors it describes: L, RGB or CMYK."""
+
+    data: bytes
+    mode: str
+
+
+PROFILE = Format("profile", Profile)
+
+
+def read(data: bytes) -> Profile:
+    """Reads a file. Raises CorruptInput if no picture can be converted to its profile."""
+    try:
+        opened = ImageCms.ImageCmsProfile(BytesIO(data))
+        mode = _MODES[opened.profile.xcolor_space.strip()]
+        ImageCms.buildTransform(ImageCms.createProfile("sRGB"), opened, "RGB", mode)
+    except (OSError, KeyError, ImageCms.PyCMSError) as error:
+        raise CorruptInput("The file is no ICC profile for results in gray, RGB or CMYK.") from error
+    return Profile(data, mode)
+
+
+@cache
+def named(name: str) -> Profile:
+    """The profile with one of NAMES."""
+    if name in _FILES:
+        return Profile(_FILES[name].read_bytes(), "CMYK")
+    return Profile(cicp.profile(*_COLORS[name], gray=False), "RGB")
+
+
+def to_profile(frame: Frame, target: Profile, intent: ImageCms.Intent, background: tuple[int, int, int]) -> Frame:
+    """The frame in the color space of a profile, which it then has. Inks have no alpha, but the background below."""
+    import numpy as np
+    from imagecodecs import cms_transform
+
+    array, mode, source = _samples(frame, None if target.mode != "CMYK" else background)
+    if source == target.data:
+        converted = array
+    else:
+        colors, alpha = color.split_alpha(array, mode)
+        converted = cms_transform(
+            colors,
+            source or named("srgb").data,
+            target.data,
+            colorspace=_SPACES[mode.removesuffix("A")],
+            outcolorspace=_SPACES[target.mode],
+            intent=int(intent),
+            flags=_BLACK_POINT if intent == ImageCms.Intent.RELATIVE_COLORIMETRIC else 0,
+        )
+        mode = target.mode
+        if alpha is not None:
+            converted, mode = np.dstack((converted, alpha)), mode + "A"
+    is_deep = isinstance(frame.pixels, DeepPixels)
+    pixels = DeepPixels(converted, mode) if is_deep else Image.fromarray(converted, mode)
+    return replace(frame, pixels=pixels, icc_profile=target.data)
+
+
+def _samples(frame: Frame, background: tuple[int, int, int] | None) -> tuple[NDArray[Any], str, bytes | None]:
+    """The samples of a frame on the background, if there is one, their mode, and their profile; None: sRGB."""
+    import numpy as np
+
+    pixels = frame.pixels
+    if isinstance(pixels, Image.Image):
+        image = color.standard_mode(pixels)
+        profile = color.matching_profile(image.mode, frame.icc_profile)
+        if profile is None or image.mode not in ("L", "LA", "RGB", "RGBA", "CMYK"):
+            image, profile = color.to_srgb(image, profile), None
+        if background is not None:
+            image, profile = color.on_background(image, profile, (*background, 255))
+        return np.asarray(image), image.mode, profile
+    array, mode = pixels.array, pixels.mode
+    profile = color.matching_profile(mode, frame.icc_profile)
+    if profile is None and mode == "CMYK":
+        deep = DeepPixels.from_image(color.to_srgb(pixels.as_image(), None))
+        array, mode = deep.array, deep.mode
+    elif profile is None:
+        array, mode = color.deep_to_srgb(array, mode, None)
+    if background is not None:
+        array, mode, profile = color.deep_on_background(array, mode, profile, (*background, 255))
+    return array, mode, profile

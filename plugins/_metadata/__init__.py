@@ -1,0 +1,1 @@
+"""Metadata of images: EXIF, IPTC and XMP."""

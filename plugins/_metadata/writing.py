@@ -1,0 +1,68 @@
+"""Metadata as targets hold it: the size of the result in EXIF; IPTC and texts as XMP where a format lacks them."""
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from types import MappingProxyType
+
+from engine import FidelityWarning, Raster, TargetCapabilities
+from plugins._metadata import exif_data, iptc_data, xmp_data
+
+COMMENT = "Comment"
+_WRITTEN_AS_XMP = frozenset({"iptc", "text"})
+# XMP's equivalents of the keywords of PNG and of the fields of PDF, in lower case.
+_PROPERTIES: Mapping[str, str] = MappingProxyType(
+    {
+        "title": "dc:title",
+        "author": "dc:creator",
+        "description": "dc:description",
+        "subject": "dc:description",
+        "copyright": "dc:rights",
+        "keywords": "pdf:Keywords",
+        "software": "xmp:CreatorTool",
+        "comment": "exif:UserComment",
+    }
+)
+
+
+def adapt(raster: Raster, target: TargetCapabilities, *, wanted: Set[str]) -> Raster:
+    """The raster with the metadata that the target holds, for pixels of its size: IPTC and texts as XMP if need be.
+
+    A resolution that is requested is in EXIF where the target has no other place for it.
+    Issues a FidelityWarning for `wanted` kinds of metadata that the target lacks, for texts that XMP cannot hold or
+    has with another value, and for blocks that are too large.
+    """
+    written_as_xmp = _WRITTEN_AS_XMP - target.metadata if "xmp" in target.metadata else frozenset()
+    exif = exif_data.with_size(raster.exif, raster.sizes[0]) if raster.sizes else raster.exif
+    if "resolution" in wanted - target.metadata and "exif" in target.metadata and raster.dpi:
+        exif, wanted = exif_data.with_resolution(exif, raster.dpi[0]), wanted - {"resolution"}
+    if lost := wanted - target.metadata - written_as_xmp:
+        _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
+    xmp = _with_captions(raster, written_as_xmp) if written_as_xmp else raster.xmp
+    blocks = {"exif": exif, "xmp": xmp, "iptc": raster.iptc}
+    for name, block in blocks.items():
+        if block and target.max_metadata is not None and len(block) > target.max_metadata:
+            blocks[name] = None
+            _warn(f"This metadata is too large for the target: {name}.")
+    return replace(raster, exif=blocks["exif"], xmp=blocks["xmp"], iptc=blocks["iptc"])
+
+
+def _with_captions(raster: Raster, kinds: Set[str]) -> bytes | None:
+    """The XMP with the values of these kinds of metadata, as far as it has properties for them."""
+    properties = iptc_data.properties(raster.iptc) if raster.iptc and "iptc" in kinds else {}
+    for keyword, text in raster.text if "text" in kinds else ():
+        properties.setdefault(_PROPERTIES.get(keyword.lower(), ""), []).append(text)
+    others = properties.pop("", [])
+    xmp = xmp_data.with_properties(raster.xmp, properties) if properties else raster.xmp
+    if others or (properties and xmp_data.missing(xmp, properties)):
+        _warn("The target holds IPTC and texts as XMP, which lacks some of them.")
+    return xmp
+
+
+def _warn(message: str) -> None:
+    FidelityWarning.issue("metadata_dropped", message)
+
+
+def comments(raster: Raster) -> list[bytes]:
+    """The texts as comments, for formats that have no keywords."""
+    texts = (text if keyword == COMMENT else f"{keyword}: {text}" for keyword, text in raster.text)
+    return [text.encode() for text in texts]

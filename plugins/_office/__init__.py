@@ -1,0 +1,1 @@
+"""Files of Office: their containers, and their conversion by LibreOffice."""

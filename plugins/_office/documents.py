@@ -1,0 +1,190 @@
+"""Files of Office: their detection, and their conversion by LibreOffice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from zipfile import BadZipFile
+
+from engine import (
+    DOCUMENT,
+    AnyConversion,
+    Content,
+    CorruptInput,
+    FidelityWarning,
+    FileFormat,
+    Signature,
+    Sniffer,
+    UnknownFormat,
+    any_of,
+    conversion,
+)
+from engine.option_types import Pages, Password
+from plugins._office import compound_file, libreoffice
+from plugins._office.compound_file import CompoundFile
+from plugins._office.libreoffice import PROGRAMS, Filter, Written
+from plugins._pdf.pages import reading
+from plugins._pdf.pages.reading import read_pages
+from plugins._text import zip_archives
+
+if TYPE_CHECKING:
+    import pymupdf
+
+MODULES = ("plugins._office.references", *reading.MODULES)
+TEMPLATE = "documents"
+_COST = 10.0
+_CONTENT_TYPES = "[Content_Types].xml"
+_ENCRYPTED_PACKAGE = "EncryptedPackage"
+_ENCRYPTED_SLIDES = "EncryptedSummary"
+_MANIFEST = "META-INF/manifest.xml"
+_FILE_PASSWORD = 0x2F  # a record of Excel
+_HEAD = 4096
+_MAX_FONTS = 10
+
+
+def sniff_package(main: str) -> Sniffer:
+    """A sniffer for Office Open XML with a main part such as `word/document.xml`.
+
+    It scores lower for encrypted files and truncated ones, which do not show their main part.
+    """
+    folder, name = main.removesuffix(".xml").split("/")
+    part = re.compile(rf"{folder}/{name}\d*\.xml")
+
+    def sniff(content: Content) -> int:
+        names = zip_archives.names(content)
+        if _CONTENT_TYPES not in names:
+            return 0
+        return len(main) if any(map(part.fullmatch, names)) else int(not zip_archives.is_complete(content))
+
+    return any_of(
+        Signature((0, zip_archives.SIGNATURE), then=sniff),
+        Signature((0, compound_file.SIGNATURE), then=_sniff_encrypted),
+    )
+
+
+def _sniff_encrypted(content: Content) -> int:
+    return len(compound_file.SIGNATURE) if _ENCRYPTED_PACKAGE in compound_file.sniffed(content).streams else 0
+
+
+def sniff_opendocument(kind: str) -> Sniffer:
+    """A sniffer for OpenDocument of a kind such as `text`, and for its templates."""
+    media_type = f"application/vnd.oasis.opendocument.{kind}".encode()
+
+    def sniff(content: Content) -> int:
+        found = zip_archives.mimetype(content)
+        return len(found) if found in (media_type, media_type + b"-template") else 0
+
+    return Signature((0, zip_archives.SIGNATURE), then=sniff)
+
+
+def sniff_streams(*names: str) -> Sniffer:
+    """A sniffer for compound files with one of the streams, and with the score 1 for those without a directory."""
+
+    def sniff(content: Content) -> int:
+        file = compound_file.sniffed(content)
+        return max((len(name) * 2 for name in names if name in file.streams), default=int(not file.readable))
+
+    return Signature((0, compound_file.SIGNATURE), then=sniff)
+
+
+def reader(format: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes] = bytes) -> AnyConversion:
+    """The step that opens a file as the pages that LibreOffice prints. `prepare` changes the file before."""
+
+    @conversion(format, DOCUMENT, cost=_COST, programs=PROGRAMS, isolated=True)
+    def read(data: bytes, *, password: Password | None = None, pages: Pages | None = None) -> pymupdf.Document:
+        written = _convert(prepare(data), format, filter_, password)
+        return read_pages(written.data, pages=pages)
+
+    return read
+
+
+def writers(
+    sources: Sequence[FileFormat],
+    targets: Sequence[tuple[FileFormat, Filter]],
+    prepare: Callable[[bytes], bytes] = bytes,
+) -> list[AnyConversion]:
+    """The steps from each of the sources to each of the targets that is another format."""
+    return [
+        _writer(source, target, filter_, prepare)
+        for source in sources
+        for target, filter_ in targets
+        if source is not target
+    ]
+
+
+def _writer(
+    source: FileFormat, target: FileFormat, filter_: Filter, prepare: Callable[[bytes], bytes]
+) -> AnyConversion:
+    @conversion(source, target, cost=_COST, programs=PROGRAMS, isolated=True, terminal=True)
+    def write(data: bytes, *, password: Password | None = None) -> bytes:
+        written = _convert(prepare(data), source, filter_, password)
+        if filter_.single_sheet and (written.sheets or 1) > 1:
+            message = f"Only the first of {written.sheets} sheets was converted. A {target} file has one."
+            FidelityWarning.issue("pages_dropped", message)
+        return written.data
+
+    return write
+
+
+def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | None) -> Written:
+    """Converts a file, and warns of fonts that were replaced. Raises UnknownFormat for an encrypted one."""
+    if format.is_complete and not format.is_complete(data):
+        raise CorruptInput("The file is truncated.")
+    if not format.text_extensions:  # text has no references
+        from plugins._office import references  # parsers of XML, which the server does not need
+
+        data = references.remove(data)
+    archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None
+    try:
+        written = libreoffice.convert(data, format.extensions[0], filter_, password)
+    except CorruptInput as error:
+        if not _is_encrypted(data):
+            raise
+        problem = "a password is required" if password is None else "the password is incorrect"
+        raise UnknownFormat(f"The file is encrypted; {problem}.", reason="file_encrypted") from error
+    if filter_.extension == "pdf" and written.substituted:
+        parts = [data] if archive is None else [archive.read(part) for part in archive.namelist() if _is_text(part)]
+        _warn_fonts(written, parts)
+    return written
+
+
+def _is_text(part: str) -> bool:
+    return part.endswith((".xml", ".rels"))
+
+
+def _warn_fonts(written: Written, parts: Sequence[bytes]) -> None:
+    """Issues a warning for fonts that the file names. LibreOffice asks for others, too, such as fonts of menus."""
+    named = {
+        name: found
+        for name, found in written.substituted.items()
+        if any(name.encode(encoding) in part for encoding in ("utf-8", "utf-16-le") for part in parts)
+    }
+    if named:
+        pairs = ", ".join(f"{name} by {found}" for name, found in [*named.items()][:_MAX_FONTS])
+        FidelityWarning.issue("font_substituted", f"Fonts that are not installed were replaced: {pairs}.")
+
+
+def _is_encrypted(data: bytes) -> bool:
+    if data[:4] == zip_archives.SIGNATURE:
+        try:
+            return b"encryption-data" in zip_archives.open_checked(data, limit_markup=True).read(_MANIFEST)
+        except (KeyError, BadZipFile):
+            return False
+    if data[:8] != compound_file.SIGNATURE:
+        return False
+    file = CompoundFile(data)
+    if not file.streams.keys().isdisjoint({_ENCRYPTED_PACKAGE, _ENCRYPTED_SLIDES}):
+        return True
+    if document := file.head("WordDocument", _HEAD):
+        return bool(document[11] & 1)  # the flag fEncrypted
+    return _has_record(file.head("Workbook", _HEAD) or file.head("Book", _HEAD), _FILE_PASSWORD)
+
+
+def _has_record(records: bytes, kind: int) -> bool:
+    offset = 0
+    while offset + 4 <= len(records):
+        if int.from_bytes(records[offset : offset + 2], "little") == kind:
+            return True
+        offset += 4 + int.from_bytes(records[offset + 2 : offset + 4], "little")
+    return False

@@ -1,0 +1,191 @@
+"""LibreOffice: runs in a process and with a profile of its own for each file, and lists the fonts that it lacks.
+
+Its library is called instead of the program soffice, which needs sockets.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import NamedTuple
+
+from engine import CorruptInput, Requirement, StepFailed
+from plugins import _programs
+
+_SOFFICE = _programs.find("soffice")
+_FOLDER = Path(*_SOFFICE).parent
+# Debian's packages have all of LibreOffice in one library where that is faster to load.
+_LIBRARIES = [path for name in ("libmergedlo.so", "libsofficeapp.so") if (path := _FOLDER / name).exists()]
+
+PROGRAMS = (str(Path(sys.executable).resolve()),) if _SOFFICE and _LIBRARIES else ()
+"""The path of Python, which calls LibreOffice in a process of its own; empty if LibreOffice is not installed."""
+LIBREOFFICE = Requirement(
+    "LibreOffice",
+    "reading and writing files of Office",
+    "sh config/setup.sh office",
+    present=bool(PROGRAMS),
+)
+
+_CODE = Path(__file__).with_name("libreoffice_process.py").read_text()
+_LIBRARY = 'xmlns:library="http://openoffice.org/2000/library" xmlns:xlink="http://www.w3.org/1999/xlink"'
+_XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
+# Without the first setting, LibreOffice copies its presets into the profile. A link is never updated.
+_SETTINGS = """\
+<item oor:path="/org.openoffice.Setup/Office"><prop oor:name="ooSetupInstCompleted" oor:op="fuse">\
+<value>true</value></prop></item>
+<item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="MacroSecurityLevel" oor:op="fuse">\
+<value>3</value></prop><prop oor:name="BlockUntrustedRefererLinks" oor:op="fuse"><value>true</value></prop></item>
+<item oor:path="/org.openoffice.Office.Writer/Content/Update"><prop oor:name="Link" oor:op="fuse">\
+<value>0</value></prop></item>
+<item oor:path="/org.openoffice.Office.Calc/Content/Update"><prop oor:name="Link" oor:op="fuse">\
+<value>2</value></prop></item>
+"""
+# The library sets the locale en-US, where paper is not A4. With the system's locale, which the program uses, paper is
+# A4 and numbers are the same. MacroExecutionMode 0 is NEVER_EXECUTE, UpdateDocMode 0 NO_UPDATE.
+_MACRO = """\
+Sub Main
+  On Error GoTo Failed
+  Dim node(0) As New com.sun.star.beans.NamedValue
+  node(0).Name = "nodepath"
+  node(0).Value = "/org.openoffice.Setup/L10N"
+  provider = createUnoService("com.sun.star.configuration.ConfigurationProvider")
+  settings = provider.createInstanceWithArguments("com.sun.star.configuration.ConfigurationUpdateAccess", node())
+  settings.replaceByName("ooSetupSystemLocale", "")
+  settings.commitChanges()
+  Dim reading(4) As New com.sun.star.beans.PropertyValue
+  reading(0).Name = "Hidden"
+  reading(0).Value = True
+  reading(1).Name = "MacroExecutionMode"
+  reading(1).Value = 0
+  reading(2).Name = "UpdateDocMode"
+  reading(2).Value = 0
+  reading(3).Name = "FilterOptions"
+  reading(3).Value = Environ("READING")
+  If Environ("PASSWORD") &lt;&gt; "" Then
+    reading(4).Name = "Password"
+    reading(4).Value = Environ("PASSWORD")
+  End If
+  Dim writing(1) As New com.sun.star.beans.PropertyValue
+  writing(0).Name = "FilterName"
+  writing(0).Value = Environ("FILTER")
+  writing(1).Name = "FilterOptions"
+  writing(1).Value = Environ("WRITING")
+  document = StarDesktop.loadComponentFromURL(Environ("SOURCE"), "_blank", 0, reading())
+  document.storeToURL(Environ("RESULT"), writing())
+  If document.supportsService("com.sun.star.sheet.SpreadsheetDocument") Then
+    Open Environ("SHEETS") For Output As #1
+    Print #1, document.Sheets.Count
+    Close #1
+  End If
+Failed:
+End Sub
+"""
+_PROFILE: Mapping[str, str] = MappingProxyType(
+    {
+        "registrymodifications.xcu": f'{_XML}<oor:items xmlns:oor="http://openoffice.org/2001/registry">\n'
+        f"{_SETTINGS}</oor:items>",
+        "basic/script.xlc": f'{_XML}<library:libraries {_LIBRARY}><library:library library:name="Standard" '
+        'xlink:href="$(USER)/basic/Standard/script.xlb/" xlink:type="simple" library:link="false"/>'
+        "</library:libraries>",
+        "basic/Standard/script.xlb": f'{_XML}<library:library {_LIBRARY} library:name="Standard" '
+        'library:readonly="false" library:passwordprotected="false"><library:element library:name="Conversion"/>'
+        "</library:library>",
+        "basic/Standard/Conversion.xba": f'{_XML}<script:module xmlns:script="http://openoffice.org/2000/script" '
+        f'script:name="Conversion" script:language="StarBasic">{_MACRO}</script:module>',
+    }
+)
+_MACRO_URL = "macro:///Standard.Conversion.Main()"
+_DID_NOT_START = 1  # exit code of the process
+# The log of fontconfig: the family that LibreOffice asks for, before its alternatives, and the one that it gets.
+_FAMILY = re.compile(r'^(Match P|P)attern has.*\n\tfamily: "([^"]+)"', re.MULTILINE)
+
+
+class Filter(NamedTuple):
+    """A filter of LibreOffice that writes files with this extension, and the options of reading and writing.
+
+    `single_sheet`: the format holds one sheet of a spreadsheet.
+    """
+
+    name: str
+    extension: str = "pdf"
+    reading: str = ""
+    writing: str = ""
+    single_sheet: bool = False
+
+
+class Written(NamedTuple):
+    """A file that LibreOffice has written, the fonts that it replaced, by their names, and the number of sheets."""
+
+    data: bytes
+    substituted: Mapping[str, str]
+    sheets: int | None
+
+
+def convert(data: bytes, extension: str, filter_: Filter, password: str | None = None) -> Written:
+    """Converts a file with this extension. Raises CorruptInput for a file that cannot be read."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        source, result = folder / f"document.{extension}", folder / f"result.{filter_.extension}"
+        source.write_bytes(data)
+        for path, text in _PROFILE.items():
+            file = folder / "profile" / "user" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        variables = {
+            "SOURCE": source.as_uri(),
+            "RESULT": result.as_uri(),
+            "SHEETS": str(folder / "sheets"),
+            "FILTER": filter_.name,
+            "READING": filter_.reading,
+            "WRITING": filter_.writing,
+            "PASSWORD": password or "",
+        }
+        messages = _run(folder, variables)
+        if not result.exists():
+            raise CorruptInput("LibreOffice cannot read the file.")
+        sheets = folder / "sheets"
+        count = int(sheets.read_text()) if sheets.exists() else None
+        return Written(result.read_bytes(), dict(_substituted(messages)), count)
+
+
+def _run(folder: Path, variables: Mapping[str, str]) -> str:
+    """Runs the macro in a process with these environment variables. Returns the messages of fontconfig."""
+    profile = (folder / "profile").as_uri()
+    with (folder / "messages").open("w+", errors="replace") as messages:
+        process = subprocess.run(
+            [*PROGRAMS, "-I", "-S", "-c", _CODE, str(_LIBRARIES[0]), str(_FOLDER), profile, _MACRO_URL],
+            env={
+                "HOME": str(folder),
+                "TMPDIR": str(folder),
+                "LANG": "C.UTF-8",
+                "SAL_USE_VCLPLUGIN": "svp",
+                "SAL_DISABLE_OPENCL": "1",
+                "UNO_SHARED_PACKAGES_CACHE": f"{profile}/shared",  # extensions of all users, which jobs cannot read
+                "FC_DEBUG": "1",
+                **variables,
+            },
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=messages,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        if process.returncode == _DID_NOT_START:
+            raise StepFailed("LibreOffice does not start.")
+        messages.seek(0)
+        return messages.read()
+
+
+def _substituted(messages: str) -> Iterator[tuple[str, str]]:
+    """The families that were asked for, and those that took their place."""
+    asked = ""
+    for match in _FAMILY.finditer(messages):
+        if match[1] == "Match P":
+            asked = match[2]
+        elif asked != match[2]:
+            yield asked, match[2]

@@ -1,0 +1,1 @@
+"""Images of PDF files: pages that show images, and images that pages contain."""

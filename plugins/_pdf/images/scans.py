@@ -1,0 +1,208 @@
+"""Reads PDF pages that are one picture, such as scans: the picture itself, as it is stored."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from PIL import Image, ImageChops, ImageOps
+
+from engine import MAX_PIXELS, DeepPixels, Frame, Size, color
+from engine.mupdf import pymupdf
+from plugins._metadata import exif_data
+from plugins._pixels import pillow
+
+Pixels: TypeAlias = Image.Image | DeepPixels
+
+_DRAWN = frozenset({"fill-image", "fill-imgmask", "ignore-text"})  # pictures, and text that is only searched
+_MODES = {1: "L", 3: "RGB", 4: "CMYK"}
+# Color spaces of which TIFF has an equal, and masks.
+_STORED = re.compile(r"(Indexed\(\d+,)?(Device(Gray|RGB|CMYK)|ICCBased\((Gray|RGB|CMYK),)|None$")
+_STENCIL = "None"  # the color space of a mask through which the page is painted
+_PROFILE = re.compile(r"/ICCBased (\d+) 0 R")
+_MAX_PARTS = 1000
+_TOLERANCE = 1  # pixels by which a picture can miss the edges of the page
+_DRAWN_SIDE, _SAMPLES = 256, 16  # pixels per side of a page that is compared with the picture, and averages of them
+_MAX_DIFFERENCE = 40  # levels; color management makes differences, too
+# The EXIF orientation with the same effect, by which of the two factors of a matrix are positive.
+_UPRIGHT = {(True, True): 1, (False, True): 2, (False, False): 3, (True, False): 4}
+_TURNED = {(True, True): 5, (True, False): 6, (False, False): 7, (False, True): 8}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A picture on the page: its object number, EXIF orientation, upright size, and its place in points."""
+
+    xref: int
+    bits: int
+    space: str
+    orientation: int
+    size: Size
+    area: pymupdf.Rect
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A page that pictures of the same kind cover, strips or tiles of one picture of `size` pixels and `dpi`."""
+
+    page: pymupdf.Page
+    parts: tuple[_Part, ...]
+
+    @property
+    def bits(self) -> int:
+        """Bits per sample."""
+        return self.parts[0].bits
+
+    @cached_property
+    def scale(self) -> tuple[float, float]:
+        """Pixels per point."""
+        part = self.parts[0]
+        return part.size[0] / part.area.width, part.size[1] / part.area.height
+
+    @property
+    def dpi(self) -> tuple[float, float]:
+        return self.scale[0] * 72, self.scale[1] * 72
+
+    @cached_property
+    def corners(self) -> list[tuple[int, int]]:
+        """The position of each part in pixels of the page."""
+        return [(round(part.area.x0 * self.scale[0]), round(part.area.y0 * self.scale[1])) for part in self.parts]
+
+    @cached_property
+    def box(self) -> tuple[int, int, int, int]:
+        """Left, top, right and bottom of the result: the page, or what the parts cover if the edges are near."""
+        page = round(self.page.rect.width * self.scale[0]), round(self.page.rect.height * self.scale[1])
+        ends = [(x + part.size[0], y + part.size[1]) for (x, y), part in zip(self.corners, self.parts, strict=True)]
+        covered = *map(min, zip(*self.corners, strict=True)), *map(max, zip(*ends, strict=True))
+        left, top, right, bottom = (
+            near if abs(near - edge) <= _TOLERANCE else edge for near, edge in zip(covered, (0, 0, *page), strict=True)
+        )
+        return left, top, right, bottom
+
+    @property
+    def size(self) -> Size:
+        left, top, right, bottom = self.box
+        return right - left, bottom - top
+
+    def covers_page(self) -> bool:
+        """Whether the parts have one scale, fill the page, and do not overlap."""
+        left, top, right, bottom = self.box
+        area = 0
+        for part, (x, y) in zip(self.parts, self.corners, strict=True):
+            scale = part.size[0] / part.area.width, part.size[1] / part.area.height
+            errors = (
+                abs(own / whole - 1) * side for own, whole, side in zip(scale, self.scale, part.size, strict=True)
+            )
+            if max(errors) > _TOLERANCE:
+                return False
+            width, height = min(x + part.size[0], right) - max(x, left), min(y + part.size[1], bottom) - max(y, top)
+            area += max(width, 0) * max(height, 0)
+        return area == (right - left) * (bottom - top) <= MAX_PIXELS
+
+    def read(self) -> Frame | None:
+        """The picture. None if the page shows something else, such as a part of it."""
+        document = self.page.parent
+        pixels = [_read(document, part) for part in self.parts]
+        modes = {one.mode if isinstance(one, Image.Image) else None for one in pixels}
+        picture = pixels[0] if len(pixels) == 1 else None
+        if picture is None or (isinstance(picture, Image.Image) and picture.size != self.size):
+            if None in modes or len(modes) > 1:
+                return None
+            picture = Image.new(modes.pop() or "L", self.size)
+            for (x, y), part in zip(self.corners, pixels, strict=True):
+                assert isinstance(part, Image.Image)
+                picture.paste(part, (x - self.box[0], y - self.box[1]))
+        frame = Frame(picture, color.matching_profile(picture.mode, _profile(document, self.parts[0])), dpi=self.dpi)
+        return frame if self._is_shown(frame.image) else None
+
+    def _is_shown(self, picture: Image.Image) -> bool:
+        """Whether the page looks like the picture: not clipped, transparent or hidden."""
+        scale = pymupdf.Matrix(_DRAWN_SIDE / self.page.rect.width, _DRAWN_SIDE / self.page.rect.height)
+        drawn = self.page.get_pixmap(matrix=scale, alpha=False)
+        page = Image.frombytes("RGB", (drawn.width, drawn.height), drawn.samples)
+        shown, expected = (
+            np.asarray(image.convert("RGB").resize((_SAMPLES, _SAMPLES), Image.Resampling.BOX), int)
+            for image in (page, color.to_srgb(picture, None))
+        )
+        return int(np.abs(shown - expected).max()) <= _MAX_DIFFERENCE
+
+
+def find(page: pymupdf.Page) -> Scan | None:
+    """The pictures of a page that shows nothing else. None for other pages."""
+    listed = page.get_images()
+    if (
+        not 0 < len(listed) <= _MAX_PARTS
+        or page.first_annot
+        or page.first_widget
+        or {kind for kind, _ in page.get_bboxlog()} - _DRAWN
+    ):
+        return None
+    found = page.get_image_info(xrefs=len(listed) != 1)  # `xrefs` decodes pictures to compare them
+    if len(listed) == len(found) == 1:
+        found[0]["xref"] = listed[0][0]
+    if not 0 < len(found) <= _MAX_PARTS or not page.rect.width * page.rect.height:
+        return None
+    parts = [_part(page, info) for info in found]
+    kinds = {(part.bits, part.orientation, part.space) for part in parts if part is not None}
+    scan = Scan(page, tuple(part for part in parts if part is not None))
+    return scan if None not in parts and len(kinds) == 1 and scan.covers_page() else None
+
+
+def _part(page: pymupdf.Page, info: dict[str, Any]) -> _Part | None:
+    """A picture without mask that is neither skewed nor has another color space than TIFF."""
+    matrix = pymupdf.Matrix(info["transform"]) * page.rotation_matrix
+    size = info["width"], info["height"]
+    if info["has-mask"] or not info.get("xref") or not _STORED.match(info["cs-name"]):
+        return None
+    area = pymupdf.Rect(0, 0, 1, 1) * matrix
+    slack = _TOLERANCE / max(size) * max(area.width, area.height)
+    if abs(matrix.b) < slack and abs(matrix.c) < slack:
+        orientation = _UPRIGHT[matrix.a > 0, matrix.d > 0]
+    elif abs(matrix.a) < slack and abs(matrix.d) < slack:
+        orientation, size = _TURNED[matrix.b > 0, matrix.c > 0], size[::-1]
+    else:
+        return None
+    return _Part(info["xref"], info["bpc"], info["cs-name"], orientation, size, area) if not area.is_empty else None
+
+
+def _read(document: pymupdf.Document, part: _Part) -> Pixels | None:
+    """The upright samples with the depth and color in which they are stored."""
+    if part.bits == 16 and (deep := _read_deep(document, part)):
+        return deep
+    pixmap = pymupdf.Pixmap(document, part.xref)
+    mode, is_stencil = _MODES.get(pixmap.n), part.space == _STENCIL
+    if mode is None or bool(pixmap.alpha) != is_stencil:
+        return None
+    image = Image.frombytes(mode, (pixmap.width, pixmap.height), pixmap.samples)
+    image = ImageChops.invert(image) if is_stencil else image
+    if part.bits == 1 and mode == "L":
+        image = image.convert("1", dither=Image.Dither.NONE)
+    image.getexif()[exif_data.ORIENTATION] = part.orientation
+    return ImageOps.exif_transpose(image)
+
+
+def _read_deep(document: pymupdf.Document, part: _Part) -> DeepPixels | None:
+    """Samples of 16 bits, which MuPDF would reduce. None if they are not stored in order."""
+    size = part.size[::-1] if part.orientation >= 5 else part.size
+    kinds = [document.xref_get_key(part.xref, key) for key in ("Filter", "Decode")]
+    if kinds[0][1] in ("/JPXDecode",) or kinds[1][0] != "null" or part.space.startswith("Indexed"):
+        return None
+    samples = np.frombuffer(document.xref_stream(part.xref), ">u2").astype(np.uint16)
+    bands = samples.size // (size[0] * size[1])
+    if samples.size != size[0] * size[1] * bands or bands not in _MODES:
+        return None
+    array = samples.reshape(size[1], size[0], bands)
+    upright = pillow.apply_orientation(array[..., 0] if bands == 1 else array, part.orientation)
+    return DeepPixels(upright, _MODES[bands])
+
+
+def _profile(document: pymupdf.Document, part: _Part) -> bytes | None:
+    """The ICC profile of a picture."""
+    kind, value = document.xref_get_key(part.xref, "ColorSpace")
+    if kind == "xref":
+        value = document.xref_object(int(value.split()[0]), compressed=True)
+    match = _PROFILE.search(value)
+    return document.xref_stream(int(match[1])) if match else None

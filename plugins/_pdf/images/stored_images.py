@@ -1,0 +1,224 @@
+"""Pictures of a PDF: their samples as numbers, and replacing them by others of another size or compression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import pikepdf
+from pikepdf import Array, Dictionary, Name, Pdf, Stream
+from PIL import Image, ImageChops
+
+from engine import MAX_PIXELS, Frame, Raster, Size
+from engine.mupdf import pymupdf
+from plugins._jpeg import coding_tables
+from plugins._pdf import flate
+from plugins._pdf.name_trees import as_list
+from plugins._pixels import bilevel_coding, pillow, png_encoder
+
+_MODES = {1: "L", 3: "RGB", 4: "CMYK"}
+_DEVICES = {1: Name.DeviceGray, 3: Name.DeviceRGB, 4: Name.DeviceCMYK}
+_BANDS = {
+    **dict.fromkeys(("/DeviceGray", "/CalGray", "/G", "/Separation"), 1),
+    **dict.fromkeys(("/DeviceRGB", "/CalRGB", "/RGB", "/Lab"), 3),
+    **dict.fromkeys(("/DeviceCMYK", "/CMYK"), 4),
+}
+_LOSSY_FILTERS = ("/DCTDecode", "/DCT", "/JPXDecode")
+_PNG_EFFORT = 7
+_PNG_PREDICTORS = 15
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Compressed samples, and the filter that decodes them, with its parameters."""
+
+    data: bytes
+    filter: str
+    parameters: Dictionary | None = None
+
+
+@dataclass(frozen=True)
+class StoredPicture:
+    """A picture as it is stored. `space` is its color space, None for masks; `bands` counts its samples per pixel.
+
+    `bands` is 0 if it is unknown, and of pictures with a palette the number of its colors' components.
+    """
+
+    stream: Stream
+    size: Size
+    bits: int
+    space: Any
+    bands: int
+
+    @classmethod
+    def of(cls, stream: Stream) -> StoredPicture | None:
+        """The picture of a stream. None if its size is missing, or larger than pictures may be."""
+        width, height, bits = (stream.get(key) for key in ("/Width", "/Height", "/BitsPerComponent"))
+        if not (isinstance(width, int) and isinstance(height, int) and 0 < width * height <= MAX_PIXELS and width > 0):
+            return None
+        is_mask = bool(stream.get("/ImageMask", False))
+        space = None if is_mask else stream.get("/ColorSpace")
+        depth = 1 if is_mask else bits if isinstance(bits, int) else 8
+        return cls(stream, (width, height), depth, space, 1 if is_mask else _bands(space))
+
+    @property
+    def filters(self) -> list[str]:
+        return [str(name) for name in as_list(self.stream.get("/Filter"))]
+
+    @property
+    def has_palette(self) -> bool:
+        return isinstance(self.space, Array) and len(self.space) > 1 and self.space[0] in (Name.Indexed, Name.I)
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether it is compressed by JPEG or JPEG 2000."""
+        return any(name in _LOSSY_FILTERS for name in self.filters)
+
+    @property
+    def is_jpeg(self) -> bool:
+        return self.filters == ["/DCTDecode"]
+
+    @property
+    def mode(self) -> str:
+        """Pillow's mode of its colors."""
+        return _MODES.get(self.bands, "RGB")
+
+    @property
+    def is_bilevel(self) -> bool:
+        """Whether a sample has one bit. Such samples are kept, whatever their colors are."""
+        return self.bits == 1 and (self.bands == 1 or self.has_palette) and not self.is_lossy
+
+    @property
+    def has_fixed_samples(self) -> bool:
+        """Whether something refers to single samples: colors that are transparent, or a color behind the picture."""
+        mask = self.stream.get("/SMask")
+        is_matted = "/Matte" in self.stream or (isinstance(mask, Stream) and "/Matte" in mask)
+        return isinstance(self.stream.get("/Mask"), Array) or is_matted or bool(self.stream.get("/SMaskInData", 0))
+
+    def decode(self) -> Image.Image | None:
+        """The samples as they are stored, of mode 1, L, RGB or CMYK; of a picture with a palette its colors.
+
+        None if it is damaged, or has another number of components.
+        """
+        if self.is_bilevel:
+            image = _decode(self, Name.DeviceGray, None)
+            return image and image.convert("1", dither=Image.Dither.NONE)
+        if self.has_palette:
+            return _decode(self, self.space, self.stream.get("/Decode"))
+        if self.bands in _DEVICES:
+            return _decode(self, _DEVICES[self.bands], None)
+        has_own_space = self.space is None and self.filters[-1:] == ["/JPXDecode"]
+        return _decode(self, None, None) if has_own_space else None
+
+    def decode_as(self, space: pymupdf.Colorspace) -> Image.Image | None:
+        """The picture in a color space. None if it is damaged."""
+        return _decode(self, self.space, self.stream.get("/Decode"), space)
+
+    def replace(self, image: Image.Image, encoding: Encoding) -> None:
+        """Stores what `decode` returned, at another size or as it is."""
+        stream, keeps_depth = self.stream, self.is_bilevel
+        stream.write(encoding.data, filter=Name(f"/{encoding.filter}"), decode_parms=encoding.parameters)
+        stream.Width, stream.Height = image.size
+        if keeps_depth:
+            return
+        stream.BitsPerComponent = 8
+        if self.has_palette:
+            self.set_space(image, self.space[1])
+        elif self.space is None:
+            self.set_space(image)
+
+    def set_space(self, image: Image.Image, space: Any = None) -> None:
+        """Sets another color space for new samples, by default the one of the device."""
+        self.stream.ColorSpace = _DEVICES[len(image.getbands())] if space is None else space
+        if "/Decode" in self.stream:
+            del self.stream.Decode
+
+
+def _bands(space: Any) -> int:
+    """The number of components of the colors in a color space; 0 if it is unknown."""
+    if isinstance(space, Array) and len(space):
+        match str(space[0]):
+            case "/ICCBased" if len(space) > 1 and isinstance(space[1], Stream):
+                return int(space[1].get("/N", 0))
+            case "/Indexed" | "/I" if len(space) > 1:
+                base = space[1]
+                return 0 if isinstance(base, Array) and base and base[0] in (Name.Indexed, Name.I) else _bands(base)
+            case "/DeviceN" if len(space) > 1 and isinstance(space[1], Array):
+                return len(space[1])
+            case name:
+                return _BANDS.get(name, 0)
+    return _BANDS.get(str(space), 0) if isinstance(space, Name) else 0
+
+
+def _decode(
+    picture: StoredPicture, space: Any, ranges: Any, target: pymupdf.Colorspace | None = None
+) -> Image.Image | None:
+    """The picture as MuPDF decodes it in a document of its own, with another color space and range of samples."""
+    copy = Pdf.new()
+    stream = Stream(copy, picture.stream.read_raw_bytes())
+    source = {"/Filter": picture.stream.get("/Filter"), "/DecodeParms": picture.stream.get("/DecodeParms")}
+    values = {**source, "/ColorSpace": space, "/Decode": ranges}
+    for key, value in values.items():
+        if value is not None:
+            stream[key] = _copied(copy, value)
+    stream.Type, stream.Subtype = Name.XObject, Name.Image
+    stream.Width, stream.Height = picture.size
+    stream.BitsPerComponent = picture.bits
+    copy.trailer.Picture = copy.make_indirect(stream)
+    copy.save(file := BytesIO(), compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
+    document = pymupdf.open(stream=file.getvalue(), filetype="pdf")
+    pymupdf.TOOLS.reset_mupdf_warnings()
+    xref = next((number for number in range(1, document.xref_length()) if document.xref_is_image(number)), 0)
+    try:
+        pixels = pymupdf.Pixmap(document, xref)
+        pixels = pymupdf.Pixmap(target, pixels) if target else pixels
+    except (pymupdf.mupdf.FzErrorBase, RuntimeError, ValueError):
+        return None
+    finally:
+        document.close()
+    mode = _MODES.get(pixels.n)
+    is_wrong = pixels.alpha or (pixels.width, pixels.height) != picture.size or pymupdf.TOOLS.mupdf_warnings()
+    if mode is None or is_wrong or (target is None and picture.bands not in (0, pixels.n) and not picture.is_bilevel):
+        return None
+    return Image.frombytes(mode, picture.size, pixels.samples_mv)
+
+
+def _copied(copy: Pdf, value: Any) -> Any:
+    """A value of another document: references are followed."""
+    if not isinstance(value, pikepdf.Object):
+        return value
+    if value.is_indirect:
+        return copy.copy_foreign(value)
+    if isinstance(value, Array):
+        return Array([_copied(copy, item) for item in value])
+    if isinstance(value, Dictionary):
+        return Dictionary({key: _copied(copy, item) for key, item in value.items()})
+    return value
+
+
+def jpeg(image: Image.Image, quality: int) -> bytes:
+    """A JPEG of the samples themselves."""
+    # Pillow inverts CMYK, as Adobe's programs do in files.
+    samples = ImageChops.invert(image) if image.mode == "CMYK" else image
+    parameters = coding_tables.encoding_for(quality)
+    return pillow.encode_jpeg(samples, **parameters, progressive=True, optimize=True)
+
+
+def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
+    """The samples of mode L, RGB or CMYK without loss."""
+    if image.mode == "CMYK":
+        return Encoding(flate.compress(image.tobytes()), "FlateDecode")
+    png = png_encoder.encode(Raster([Frame(image)]), effort=1 if fast else _PNG_EFFORT)
+    data = b"".join(chunk[8:-4] for kind, chunk in png_encoder.read_chunks(memoryview(png)) if kind == b"IDAT")
+    bands = len(image.getbands())
+    parameters = Dictionary(Predictor=_PNG_PREDICTORS, Colors=bands, BitsPerComponent=8, Columns=image.width)
+    return Encoding(data, "FlateDecode", parameters)
+
+
+def bilevel(image: Image.Image) -> Encoding:
+    """The samples of mode 1 without loss."""
+    is_group4, data = bilevel_coding.compress(image)
+    if is_group4:
+        return Encoding(data, "CCITTFaxDecode", Dictionary(K=-1, Columns=image.width, Rows=image.height))
+    return Encoding(flate.compress(image.tobytes()), "FlateDecode")

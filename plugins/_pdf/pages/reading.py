@@ -1,0 +1,75 @@
+"""Opens PDF files for MuPDF: encrypted and damaged ones, and some of their pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat
+
+if TYPE_CHECKING:
+    import pymupdf
+
+MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pages.selection")
+_TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
+_MAX_REPEATED_PAGES = 10_000
+
+
+def read_pages(data: bytes, password: str | None = None, pages: str | None = None) -> pymupdf.Document:
+    """Opens a PDF with some of its pages; all without `pages`.
+
+    Raises UnknownFormat, reason `pdf_encrypted`, CorruptInput for a file without pages, and TooLarge.
+    """
+    from engine.mupdf import pymupdf
+
+    document = pymupdf.open(stream=data, filetype="pdf")
+    if document.needs_pass and not document.authenticate(password or ""):
+        raise encrypted_error(password)
+    if _has_repeated_pages(document):
+        from plugins._pdf.pages.selection import with_distinct_pages
+
+        document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
+    if document.page_count == 0:
+        raise CorruptInput("The PDF has no readable page.")
+    if document.is_repaired:
+        warn_repaired(data)
+    indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
+    if indexes == list(range(document.page_count)):
+        return document
+    from plugins._pdf.pages.selection import select_pages
+
+    selected = select_pages(data, password or "", indexes)
+    if selected is None:
+        document.select(indexes)
+        return document
+    document = pymupdf.open(stream=selected, filetype="pdf")
+    document.authenticate(password or "")
+    return document
+
+
+def _has_repeated_pages(document: pymupdf.Document) -> bool:
+    """Whether the document has more pages than objects, which MuPDF takes for damage. Raises TooLarge."""
+    try:
+        return int(document.page_count) < 0
+    except RuntimeError:
+        kind, count = document.xref_get_key(document.pdf_catalog(), "Pages/Count")
+    if kind == "int" and int(count) > _MAX_REPEATED_PAGES:
+        raise TooLarge(
+            f"The file has {count} pages, of which some are the same; the limit is {_MAX_REPEATED_PAGES}.",
+            reason="pages",
+            details={"max_pages": _MAX_REPEATED_PAGES, "pages": int(count)},
+        )
+    return True
+
+
+def warn_repaired(data: bytes) -> None:
+    """Issues a warning for a PDF that had to be repaired. Raises CorruptInput for a truncated one."""
+    # MuPDF adds blank pages for the missing part of a truncated file; a file with only a broken index is complete.
+    if b"startxref" not in data[-_TAIL:]:
+        raise CorruptInput("The PDF is truncated.")
+    FidelityWarning.issue("repaired", "The PDF is damaged; only its recoverable parts were converted.")
+
+
+def encrypted_error(password: str | None) -> UnknownFormat:
+    """The error for an encrypted PDF without the right password."""
+    problem = "a password is required" if password is None else "the password is incorrect"
+    return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")

@@ -1,0 +1,94 @@
+"""Recognizes the text of pages by Tesseract, and adds it to them as a layer that is found but not seen."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from io import BytesIO
+from math import atan2, degrees, sqrt
+from statistics import median_low
+
+import pikepdf
+from pikepdf import Object, Page, Pdf
+
+from engine import StepFailed, check_size
+from engine.mupdf import pymupdf
+from plugins._pdf.pages.marks import Mark, MarkWriter
+from plugins._pdf.text.invisible_text import remove_invisible_text
+
+_DPI = 300  # Tesseract is made for it
+_MAX_PAGE_PIXELS = 25_000_000
+_WHOLE_PAGE = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)  # the matrix of a layer, which has the size of its page
+
+
+class Recognizer:
+    """Adds layers of text to pages of a document. `command` starts Tesseract with its languages."""
+
+    def __init__(self, document: Pdf, command: Sequence[str]) -> None:
+        self._document = document
+        self._command = command
+        self._writer = MarkWriter(document)
+        self._fonts: Object | None = None  # All layers have the same fonts.
+
+    def run(self, *, deskew: bool, force: bool) -> int:
+        """Adds text to the pages that have none. With `force`, to all, where it replaces invisible text.
+
+        Returns how many pages have new text.
+        """
+        file = BytesIO()
+        self._document.save(file, encryption=False)
+        added = 0
+        with pymupdf.open(stream=file.getvalue(), filetype="pdf") as shown:
+            for page, drawn in zip(list(self._document.pages), shown, strict=True):
+                layer = self._recognize(drawn) if force or not drawn.get_text().strip() else None
+                if layer is not None:
+                    if force:
+                        remove_invisible_text(self._document, page)
+                    added += self._add_layer(page, layer, deskew=deskew)
+        return added
+
+    def _recognize(self, page: pymupdf.Page) -> bytes | None:
+        """A PDF of one page with only the invisible text of a page. None for an empty page."""
+        dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
+        check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
+        pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
+        picture: bytes = pixels.tobytes("pgm")
+        if picture.endswith(picture[-1:] * (pixels.width * pixels.height)):  # one color
+            return None
+        layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
+        command = [*self._command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
+        environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
+        done = subprocess.run(command, input=picture, capture_output=True, env=environment, check=False)
+        if done.returncode:
+            raise StepFailed("Tesseract failed.")
+        return done.stdout
+
+    def _add_layer(self, page: Page, layer: bytes, *, deskew: bool) -> bool:
+        """Adds the text of a layer to a page; with `deskew`, its lines are level then. Returns whether there is any."""
+        angles = _angles(layer)
+        if not angles:
+            return False
+        with pikepdf.open(BytesIO(layer)) as made:
+            text = made.pages[0]
+            if self._fonts is None:
+                self._fonts = self._document.copy_foreign(made.make_indirect(text.resources.Font))
+            del text.resources["/Font"]
+            width, height = (float(edge) for edge in list(text.mediabox)[2:])
+            form = self._document.copy_foreign(text.as_form_xobject())
+        form.Resources.Font = self._fonts
+        self._writer.draw(page, Mark(form, width, height), [_WHOLE_PAGE], under=True, tag="/Span")
+        if deskew and (angle := median_low(angles)):
+            self._writer.turn(page, angle)
+        return True
+
+
+def _angles(layer: bytes) -> list[float]:
+    """The angle of the line of each character, in degrees clockwise from level or upright."""
+    with pymupdf.open(stream=layer, filetype="pdf") as text:
+        blocks = text[0].get_text("dict")["blocks"]
+    angles: list[float] = []
+    for line in (line for block in blocks for line in block["lines"]):
+        across, down = line["dir"]
+        written = sum(len(span["text"].strip()) for span in line["spans"])
+        angles += [(degrees(atan2(down, across)) + 45) % 90 - 45] * written
+    return angles

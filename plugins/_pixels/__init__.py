@@ -1,0 +1,1 @@
+"""Pixels: decoding and encoding with Pillow, sizes, positions, filters, palettes and marks."""

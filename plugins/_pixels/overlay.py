@@ -1,0 +1,130 @@
+"""A mark that is drawn on pictures: where it is, and in which colors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import cos, radians, sin
+from typing import TYPE_CHECKING, Any, Protocol
+
+from PIL import Image
+
+from engine import DeepPixels, Frame, Size, color
+from plugins._pixels import resampling
+from plugins._pixels.sizes import focus_of, offset
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MODULES = ("numpy", *resampling.MODULES)
+_STRIP = 64  # rows drawn on at a time
+
+
+class Mark(Protocol):
+    """A picture or a text in sRGB. `is_gray`: it has no colors but shades of gray. `ratio` is height to width."""
+
+    @property
+    def is_gray(self) -> bool: ...
+
+    @property
+    def ratio(self) -> float: ...
+
+    def drawn(self, width: float) -> Image.Image:
+        """The mark in RGBA with about this width in pixels."""
+        ...
+
+
+@dataclass(frozen=True)
+class PictureMark:
+    """A mark that is a picture in RGBA."""
+
+    image: Image.Image
+
+    @property
+    def is_gray(self) -> bool:
+        red, green, blue, _ = (band.tobytes() for band in self.image.split())
+        return red == green == blue
+
+    @property
+    def ratio(self) -> float:
+        return self.image.height / self.image.width
+
+    def drawn(self, width: float) -> Image.Image:
+        """The picture, resized to this width in pixels."""
+        size = max(round(width), 1), max(round(width * self.ratio), 1)
+        image = resampling.resample(self.image, size, (0, 0, *self.image.size))
+        assert isinstance(image, Image.Image)  # as `image` is
+        return image
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a mark is: its `position`, width and margin as shares of the width of the picture, and angle in degrees."""
+
+    position: str
+    width: float
+    margin: float
+    angle: float
+
+    def place(self, mark: Mark, size: Size) -> tuple[Image.Image, tuple[int, int]]:
+        """The picture to draw on a picture of this size, and its left and top edge."""
+        margin = round(size[0] * self.margin)
+        if self.position == "tile":
+            return _tiled(self._fitted(mark, size[0] * self.width, size), margin, size), (0, 0)
+        inside = max(size[0] - 2 * margin, 1), max(size[1] - 2 * margin, 1)
+        drawn = self._fitted(mark, size[0] * self.width, inside)
+        left, top = offset(focus_of(self.position), inside, drawn.size)
+        return drawn, ((size[0] - inside[0]) // 2 + left, (size[1] - inside[1]) // 2 + top)
+
+    def _fitted(self, mark: Mark, width: float, inside: Size) -> Image.Image:
+        """The turned mark with this width, or with a smaller one if it would not fit inside."""
+        across, down = abs(cos(radians(self.angle))), abs(sin(radians(self.angle)))
+        most = inside[0] / (across + mark.ratio * down), inside[1] / (down + mark.ratio * across)
+        drawn = _turned(mark.drawn(min(width, *most)), self.angle)
+        return drawn.crop((0, 0, min(drawn.width, inside[0]), min(drawn.height, inside[1])))  # rounded sizes
+
+
+def _tiled(drawn: Image.Image, margin: int, size: Size) -> Image.Image:
+    """A picture of this size, filled with copies at a distance."""
+    canvas = Image.new("RGBA", size)
+    for top in range(0, size[1], drawn.height + margin):
+        for left in range(0, size[0], drawn.width + margin):
+            canvas.paste(drawn, (left, top))
+    return canvas
+
+
+def _turned(image: Image.Image, angle: float) -> Image.Image:
+    """The picture turned to the left by degrees, on a larger transparent one."""
+    if angle % 360 == 0:
+        return image
+    # Multiplied with alpha, because transparent pixels have any color.
+    return image.convert("RGBa").rotate(angle, Image.Resampling.BICUBIC, expand=True).convert("RGBA")
+
+
+def draw_on(frame: Frame, mark: Image.Image, place: tuple[int, int], opacity: float) -> Frame:
+    """The frame, of L, RGB or CMYK with or without alpha, with a picture in RGBA drawn on it."""
+    import numpy as np
+
+    pixels = frame.pixels
+    is_image = isinstance(pixels, Image.Image)
+    array: NDArray[Any] = np.array(pixels) if isinstance(pixels, Image.Image) else pixels.array.copy()
+    mode = pixels.mode
+    maximum = np.iinfo(array.dtype).max
+    profile = color.matching_profile(mode, frame.icc_profile)
+    colors = np.asarray(color.in_profile(mark.convert("RGB"), mode.removesuffix("A"), profile))
+    colors = colors if colors.ndim == 3 else colors[..., None]
+    share = np.asarray(mark.getchannel("A"))
+    left, top = place
+    bands = array if array.ndim == 3 else array[..., None]
+    part = bands[top : top + mark.height, left : left + mark.width]
+    for row in range(0, mark.height, _STRIP):
+        strip = part[row : row + _STRIP]
+        above = share[row : row + _STRIP, :, None].astype(np.float32) * np.float32(opacity / 255)
+        new = colors[row : row + _STRIP] * np.float32(maximum / 255)
+        if mode.endswith("A"):
+            below = strip[..., -1:] / np.float32(maximum) * (1 - above)
+            total = above + below
+            mixed = (new * above + strip[..., :-1] * below) / np.maximum(total, np.float32(1e-6))
+            strip[...] = np.concatenate((mixed, total * maximum), axis=-1) + np.float32(0.5)
+        else:
+            strip[...] = strip + (new - strip) * above + np.float32(0.5)
+    return replace(frame, pixels=Image.fromarray(array, mode) if is_image else DeepPixels(array, mode))

@@ -1,0 +1,311 @@
+"""Encodes PNG: 8 and 16 bits per sample, filtered by libpng if that helps, stills compressed by libdeflate."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from PIL import Image, PngImagePlugin
+from pydantic import Field
+
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities
+from engine.option_types import Effort, Progressive, Quality
+from plugins._metadata import exif_data
+from plugins._pixels import palettes, pillow
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MODULES = ("imagecodecs._deflate", "imagecodecs._png", *palettes.MODULES)
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_DEFAULT_EFFORT = 5
+# Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
+_LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
+# Of palettes that are made here, which takes longer than compression. Drawings are smaller with 9, photos with 10.
+_LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12), (9, 12))
+_SMALL, _LEVELS_IF_SMALL = 1 << 19, (9, 12)  # bytes of rows that level 12 compresses in 0.2 s
+_MAX_ZLIB_LEVEL = 9
+_MAX_COLORS = 256
+_BANDS, _BAND_ROWS = 16, 4  # the parts of a picture that are compressed to decide on filters
+# Adam7: the first column and row of each pass, and the distances of its columns and rows.
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+_INTERLACE = 20  # offset of the interlace method in the IHDR chunk
+_SIZE = 16  # offset of width and height in a file
+_HEADER = 33  # bytes of the signature and the IHDR chunk
+# In the IHDR chunk.
+_COLOR_TYPES: Mapping[str, int] = MappingProxyType({"1": 0, "L": 0, "RGB": 2, "P": 3, "LA": 4, "RGBA": 6})
+_EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
+_CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
+_GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
+_XMP = "XML:com.adobe.xmp"
+RGB, _FULL_RANGE = 0, 1  # values in the chunk cICP
+LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
+HOLDS = TargetCapabilities(
+    ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
+    deep_modes=("L", "RGB", "LA", "RGBA"),
+    icc=True,
+    hdr=True,
+    animation_modes=("RGBA",),
+    metadata=frozenset({"exif", "xmp", "text", "resolution"}),
+)
+"""What a PNG can store."""
+_OF_PALETTE = frozenset({"dither", "quality", "max_bytes"})
+Palette: TypeAlias = Annotated[
+    bool,
+    Field(
+        description="Reduces PNG to a palette, for much smaller files; `quality` then decides how many colors it has."
+    ),
+]
+Colors: TypeAlias = Annotated[
+    int, Field(ge=2, le=256, examples=[64], description="Most colors of a PNG, in a palette; implies `palette`.")
+]
+Dither: TypeAlias = Annotated[
+    float, Field(ge=0, le=1, examples=[0.5], description="How much the colors of a palette are mixed; 0 is not at all.")
+]
+
+
+def holds(options: OptionValues) -> TargetCapabilities:
+    """What a PNG can store with these options, and which of them have no effect without a palette."""
+    if not (options.get("palette") or options.get("colors")):
+        return replace(HOLDS, without=_OF_PALETTE)
+    return replace(HOLDS, deep_modes=(), hdr=False)
+
+
+def encode(
+    raster: Raster,
+    *,
+    effort: Effort = _DEFAULT_EFFORT,
+    progressive: Progressive = False,
+    palette: Palette = False,
+    colors: Colors | None = None,
+    dither: Dither = 1,
+    quality: Quality | None = None,
+) -> bytes:
+    if palette or colors:
+        raster = _with_palette(raster, colors or _MAX_COLORS, dither, quality)
+    if effort == _DEFAULT_EFFORT and not progressive and (drawn := _drawn_file(raster)):
+        return b"".join([drawn[:_HEADER], *_metadata_chunks(raster, None), drawn[_HEADER:]])
+    levels = _LEVELS_OF_PALETTES[effort - 1] if palette or colors else (_LEVELS[effort - 1],)
+    frames = list(raster.frames)
+    if len(frames) > 1:
+        if progressive:
+            FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
+        return _encode_animation(raster, frames, _LEVELS[effort - 1])
+    pixels, metadata = frames[0].pixels, list(_metadata_chunks(raster, frames[0].icc_profile))
+    bits = _bits(pixels, raster.source_bit_depth)
+    return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
+
+
+def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
+    info = PngImagePlugin.PngInfo()
+    for keyword, text in _texts(raster):
+        info.add_itxt(keyword, text)
+    return pillow.encode(
+        frames[0].image,
+        "PNG",
+        compress_level=min(level, _MAX_ZLIB_LEVEL),
+        icc_profile=frames[0].icc_profile,
+        exif=raster.exif,
+        dpi=raster.dpi,
+        pnginfo=info,
+        **pillow.animation_parameters(raster, frames),
+    )
+
+
+def _with_palette(raster: Raster, colors: int, dither: float, quality: int | None) -> Raster:
+    """The raster whose frame has a palette. An animation, whose frames would have the same one, stays as it is."""
+    if raster.count > 1:
+        FidelityWarning.issue("option_ignored", "palette has no effect on animated PNG.")
+        return raster
+    frame = raster.first_frame()
+    image = palettes.with_palette(frame.image, colors, dither, quality)
+    return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
+
+
+def _drawn_file(raster: Raster) -> bytes | None:
+    """The PNG in which a renderer returned all pixels of the raster; None if there is no such file."""
+    origin = raster.origin
+    if origin is None or not origin.data.startswith(SIGNATURE) or not origin.exact or origin.orientation != 1:
+        return None
+    is_whole = origin.box == (0, 0, *struct.unpack_from(">II", origin.data, _SIZE))
+    return origin.data if is_whole and raster.background is None and raster.bit_depth == 8 else None
+
+
+def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
+    """Bits per sample: as few as a palette needs, and as in the source for gray that has only the source's levels."""
+    if isinstance(pixels, DeepPixels):
+        return 16
+    if pixels.mode == "1":
+        return 1
+    if pixels.mode == "P":
+        return next(bits for bits in (1, 2, 4, 8) if _palette_size(pixels) <= 1 << bits)
+    if pixels.mode == "L" and source in _GRAY_BITS:
+        step = 255 // ((1 << source) - 1)
+        if not any(count for level, count in enumerate(pixels.histogram()) if level % step):
+            return source
+    return 8
+
+
+def _encode_samples(
+    pixels: Image.Image | DeepPixels, bits: int, levels: Sequence[int], metadata: list[bytes], *, interlaced: bool
+) -> bytes:
+    """A still, the smallest of some levels, through libpng only if its filters make the file smaller."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    samples: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
+    header = (*pixels.size, bits, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
+    filtered = bits >= 8 and _filters_help(samples, levels[0])
+    if isinstance(pixels, Image.Image) and pixels.mode == "P":
+        metadata += _palette_chunks(pixels)
+        samples = samples << (8 - bits)
+    elif pixels.mode == "1":
+        samples = samples.astype(np.uint8) * np.uint8(255)
+    passes = _passes(samples) if interlaced else [samples]
+    parts = [_rows(part if bits >= 8 else _pack(part, bits), filtered=filtered) for part in passes]
+    rows = bytearray().join(parts) if interlaced else parts.pop()
+    del samples, passes, pixels  # free memory before compression
+    chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
+    if len(levels) > 1 and len(rows) <= _SMALL:
+        levels = _LEVELS_IF_SMALL
+    compressed = min((bytes(deflate_encode(rows, level)) for level in levels), key=len)
+    return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", compressed), _chunk(b"IEND", b"")])
+
+
+def _palette_size(image: Image.Image) -> int:
+    """The number of colors up to the last one that is used."""
+    import numpy as np
+
+    return int(np.asarray(image).max()) + 1
+
+
+def _palette_chunks(image: Image.Image) -> list[bytes]:
+    """The colors that a picture with a palette uses, and their transparency, if there is any."""
+    count = _palette_size(image)
+    colors = bytes(image.getpalette("RGBA") or ()).ljust(4 * count, b"\0")[: 4 * count]
+    transparency = image.info.get("transparency", colors[3::4])
+    if isinstance(transparency, int):
+        transparency = bytes(0 if index == transparency else 255 for index in range(count))
+    opaque = transparency[:count].rstrip(b"\xff")
+    rgb = b"".join(colors[start : start + 3] for start in range(0, len(colors), 4))
+    return [_chunk(b"PLTE", rgb), *([_chunk(b"tRNS", opaque)] if opaque else [])]
+
+
+def compress_pixels(image: Image.Image) -> bytes:
+    """The rows of a picture of bytes as the image data of a PNG: each after the number of its filter, compressed."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    samples, level = np.asarray(image), _LEVELS[_DEFAULT_EFFORT - 1]
+    return bytes(deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
+
+
+def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
+    """Samples of 0 to 255 as samples of fewer bits, several in a byte."""
+    import numpy as np
+
+    count = 8 // bits
+    padded = np.pad(samples >> (8 - bits), ((0, 0), (0, -samples.shape[1] % count)))
+    packed = np.zeros((len(padded), padded.shape[1] // count), np.uint8)
+    for position in range(count):
+        packed |= padded[:, position::count] << (8 - bits * (position + 1))
+    return packed
+
+
+def _filters_help(samples: NDArray[Any], level: int) -> bool:
+    """Whether a part of the rows compresses better with filters, as in photos; drawings and text often do not."""
+    import numpy as np
+    from imagecodecs import deflate_encode
+
+    starts = range(0, len(samples), max(_BAND_ROWS, len(samples) // _BANDS))
+    part = np.concatenate([samples[start : start + _BAND_ROWS] for start in starts])
+    without, with_filters = (len(deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
+    return with_filters < without
+
+
+def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
+    """The rows as PNG stores them before compression, each after the number of its filter."""
+    import numpy as np
+    from imagecodecs import PNG as LIBPNG
+    from imagecodecs import PngError, png_encode
+
+    if filtered:
+        # The size of a file without compression; imagecodecs would reserve less for narrow pictures.
+        size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
+        with suppress(PngError):  # the picture can be written without filters
+            # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
+            contiguous = samples.ravel().reshape(samples.shape)
+            return _split(bytes(png_encode(contiguous, level=0, filter=LIBPNG.FILTER.ALL, out=size)))[1]
+    big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
+    rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
+    view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)
+    view[:, 1:] = big_endian.reshape(len(samples), -1).view(np.uint8)
+    return rows
+
+
+def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
+    """The metadata as chunks to insert before the pixels."""
+    yield from _hdr_chunks(raster.hdr)
+    if profile:
+        yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
+    if raster.dpi:
+        yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
+    if raster.exif:
+        yield _chunk(b"eXIf", raster.exif.removeprefix(exif_data.PREFIX))
+    for keyword, text in _texts(raster):
+        yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
+
+
+def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
+    """Keywords and texts of the raster, and XMP."""
+    yield from raster.text
+    if raster.xmp:
+        yield _XMP, raster.xmp.decode("utf-8", "replace")
+
+
+def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
+    """The chunks that describe HDR; none for other pictures."""
+    if hdr is not None:
+        yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
+        if hdr.mastering_display:
+            yield _chunk(b"mDCV", hdr.mastering_display)
+        if hdr.light_levels:
+            yield _chunk(b"cLLI", struct.pack(">2I", *(round(level * LUMINANCE_UNITS) for level in hdr.light_levels)))
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def _passes(samples: NDArray[Any]) -> list[NDArray[Any]]:
+    """The pictures of the passes of Adam7 that have pixels."""
+    passes = (samples[y::down, x::across] for x, y, across, down in _PASSES)
+    return [part for part in passes if part.size]
+
+
+def _split(data: bytes) -> tuple[list[bytes], bytearray, list[bytes]]:
+    """The signature and chunks before the pixels, the decompressed rows, and the chunks after."""
+    before: list[bytes] = [SIGNATURE]
+    after: list[bytes] = []
+    rows, inflater = bytearray(), zlib.decompressobj()
+    for kind, chunk in read_chunks(memoryview(data)):
+        if kind == b"IDAT":
+            rows += inflater.decompress(chunk[8:-4])
+        else:
+            (after if rows else before).append(bytes(chunk))
+    return before, rows, after
+
+
+def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """The type and the complete bytes of each chunk."""
+    start = len(SIGNATURE)
+    while start < len(data):
+        end = start + 12 + int.from_bytes(data[start : start + 4])
+        yield bytes(data[start + 4 : start + 8]), data[start:end]
+        start = end

@@ -1,0 +1,1 @@
+"""Text and markup: HTML pages, archives of them, and paper."""

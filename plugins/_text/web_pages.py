@@ -1,0 +1,137 @@
+"""Pages of HTML, laid out by WeasyPrint. It loads nothing but files of the archive and data in URLs."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+import zlib
+from functools import partial
+from io import BytesIO
+from mimetypes import guess_type
+from urllib.parse import unquote, urlsplit
+
+import weasyprint
+from PIL import ImageFile
+from weasyprint.text.fonts import FontConfiguration
+from weasyprint.urls import URLFetcher, URLFetcherResponse
+
+from engine import CorruptInput, TooLarge, call_within
+from engine.mupdf import pymupdf
+from plugins._pdf.text.books import finished
+from plugins._text import zip_archives
+from plugins._text.markup import check_elements, warn_not_loaded
+from plugins._text.paper import MARGIN, Paper
+
+_INDEX = "index.html"
+_BASE = "http://archive.invalid/"  # base of relative URLs; only names of the archive are looked up in it
+_POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript for such files
+_LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
+_MAX_FONTS = 500  # each is a file in the folder of the job
+
+ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
+logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are about the client's file
+
+
+class _Fetcher(URLFetcher):  # type: ignore[misc]
+    """Reads data URLs and files of an archive. `refused` are the URLs of everything else."""
+
+    def __init__(self, archive: zipfile.ZipFile | None) -> None:
+        super().__init__(allowed_protocols=("data",), allow_redirects=False)
+        self.refused: dict[str, None] = {}
+        self._archive = archive
+
+    def fetch(self, url: str, headers: dict[str, str] | None = None) -> URLFetcherResponse:
+        """Raises ValueError for a URL that is refused."""
+        if url[:5].lower() == "data:":
+            response = super().fetch(url, headers)
+            body, kind = response.read(), response.content_type
+        else:
+            body, kind = self._read(url), guess_type(urlsplit(url).path)[0] or "application/octet-stream"
+        if body.startswith(_POSTSCRIPT):
+            self.refused[url] = None
+            raise ValueError("PostScript is not drawn in HTML.")
+        return URLFetcherResponse(url, body, {"Content-Type": kind})
+
+    def _read(self, url: str) -> bytes:
+        if self._archive is not None and url.startswith(_BASE):
+            try:
+                return self._archive.read(unquote(urlsplit(url).path).lstrip("/"))
+            except (KeyError, OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
+                pass  # missing, or damaged
+        self.refused[url] = None
+        raise ValueError("Resources that are not in the file are not loaded.")
+
+
+class _Fonts(FontConfiguration):  # type: ignore[misc]
+    """The fonts of a page. Raises TooLarge for one too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._added = 0
+
+    def add_font_face(self, rule_descriptors: object, url_fetcher: URLFetcher) -> None:
+        self._added += 1
+        if self._added > _MAX_FONTS:
+            details = {"max_fonts": _MAX_FONTS}
+            raise TooLarge(f"The file defines more than {_MAX_FONTS} fonts.", reason="elements", details=details)
+        super().add_font_face(rule_descriptors, url_fetcher)
+
+
+def read_markup(data: bytes) -> tuple[bytes, zipfile.ZipFile | None]:
+    """The HTML of a file, and the archive that it is in, if any. Raises CorruptInput, TooLarge."""
+    archive = zip_archives.open_checked(data) if data.startswith(zip_archives.SIGNATURE) else None
+    try:
+        markup = data if archive is None else archive.read(_INDEX)
+    except (KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptInput(f"{_INDEX} of the archive cannot be read.") from error
+    check_elements(markup)
+    return markup, archive
+
+
+def lay_out(
+    data: bytes,
+    page_size: str | None,
+    landscape: bool | None,
+    margin: float | None,
+    pages: str | None,
+    style: str = "",
+) -> pymupdf.Document:
+    """A PDF of the selected pages of HTML. Options that are given precede the @page rules of the document.
+
+    Raises CorruptInput, TooLarge and InvalidOption. Issues a warning for resources that are not loaded.
+    """
+    markup, archive = read_markup(data)
+    fetcher = _Fetcher(archive)
+    sheet = _page_style(page_size, landscape, margin) + style
+    made = pymupdf.open("pdf", call_within(_LAYOUT_SHARE, partial(_write_pdf, markup, sheet, fetcher)))
+    warn_not_loaded([url.removeprefix(_BASE) for url in fetcher.refused])
+    for page in made:
+        for link in page.get_links():
+            if link.get("uri", "").startswith(_BASE):
+                page.delete_link(link)
+    return finished(made, pages)
+
+
+def _write_pdf(markup: bytes, sheet: str, fetcher: _Fetcher) -> bytes:
+    source = weasyprint.HTML(
+        file_obj=BytesIO(markup), encoding=_encoding(markup), base_url=_BASE, url_fetcher=fetcher, media_type="print"
+    )
+    sheets = [weasyprint.CSS(string=sheet, url_fetcher=fetcher)]
+    return bytes(source.write_pdf(stylesheets=sheets, font_config=_Fonts(), presentational_hints=True))
+
+
+def _page_style(page_size: str | None, landscape: bool | None, margin: float | None) -> str:
+    paper = Paper.of(page_size or "a4", bool(landscape), MARGIN if margin is None else margin)
+    size_given = "" if page_size is None and landscape is None else " !important"
+    margin_given = "" if margin is None else " !important"
+    size = f"size: {paper.width}mm {paper.height}mm{size_given}"
+    return f"@page {{ {size}; margin: {paper.margin}mm{margin_given} }}\n"
+
+
+def _encoding(markup: bytes) -> str | None:
+    """UTF-8 if the text is valid in it; otherwise the HTML declares it, or it is windows-1252."""
+    try:
+        markup.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"

@@ -1,0 +1,1 @@
+"""TIFF files and the files of cameras, which have the structure of TIFF."""
