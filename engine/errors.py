@@ -174,7 +174,7 @@ def _classes() -> dict[str, type[ConversionError]]:
 
 
 def _describe(error: BaseException) -> str:
-    """The innermost cause of an exception, such as `ValueError: too long (plugins/png.py:80)`."""
+    """The innermost cause of an exception, such as `ValueError: too long (plugins/formats/png.py:80)`."""
     while error.__cause__ is not None:
         error = error.__cause__
     *_, last_line = traceback.format_exception_only(error)

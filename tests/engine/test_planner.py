@@ -11,7 +11,7 @@ from engine.conversions import AnyConversion, Conversion, Loss, Tool
 from engine.executor import Job
 from engine.formats import AnyFormat, Format
 from engine.planner import Plan, cheapest_paths
-from plugins.png import PNG
+from plugins.formats.png import PNG
 
 _FORMATS = [Format(name, bytes) for name in "abcde"]
 _steps = st.builds(

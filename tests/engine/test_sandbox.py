@@ -18,7 +18,7 @@ from PIL import Image
 from engine import ConversionError, sandbox
 from engine.executor import Job, JobLimits, LocalExecutor
 from engine.executor.disk_quota import reachable_by_jobs
-from plugins.eps import PROGRAMS
+from plugins.formats.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
 from tests.support.samples.pairs import plans_of_all_steps

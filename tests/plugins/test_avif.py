@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import Frame, Raster
 from engine.registry import load_registry
-from plugins import avif
+from plugins.formats import avif
 from tests.support.browser import running_browser
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import saved

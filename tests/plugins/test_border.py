@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from engine import DeepPixels, InvalidOption
-from plugins import border
+from plugins.operations import border
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.rasters import only, photo, raster_of

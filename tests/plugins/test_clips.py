@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageSequence
 from engine import CorruptInput, TooLarge, pipeline
 from engine.registry import load_registry
 from engine.verification import verify
-from plugins.clips import PYAV
+from plugins.formats.clips import PYAV
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.clips import clip
 from tests.support.samples.generated import COLORS, quadrants, saved

@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
-from plugins import colors, geometry
+from plugins.operations import colors, geometry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved

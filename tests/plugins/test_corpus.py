@@ -11,7 +11,7 @@ from engine.errors import TooLarge
 from engine.executor import Job, LocalExecutor
 from engine.formats import FileFormat
 from engine.registry import load_registry
-from plugins.pdf import DPI
+from plugins.formats.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.corpus import Entry, load_corpus

@@ -9,8 +9,8 @@ import pyvips
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Size
-from plugins import geometry
 from plugins._pixels.attention import salient_point
+from plugins.operations import geometry
 from tests.support.samples.rasters import only, photo, raster_of, resize
 
 

@@ -14,7 +14,7 @@ from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
 from plugins._jpeg.segments import filter_segments
-from plugins.pdf import DPI
+from plugins.formats.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results.conversions import opened
 from tests.support.samples.generated import SIZE, quadrants, sample, saved

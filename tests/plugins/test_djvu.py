@@ -9,7 +9,7 @@ import pytest
 from engine import CorruptInput
 from engine.executor import Job, LocalExecutor
 from engine.registry import load_registry
-from plugins.djvu import DJVULIBRE
+from plugins.formats.djvu import DJVULIBRE
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.results.conversions import convert

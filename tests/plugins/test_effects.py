@@ -10,7 +10,7 @@ import pyvips
 from PIL import Image
 
 from engine import DeepPixels, Frame, OptionValues, Raster
-from plugins import effects
+from plugins.operations import effects
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.profiles import swapped_profile

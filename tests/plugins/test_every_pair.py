@@ -12,7 +12,7 @@ from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
 from engine.verification import verify
-from plugins.pdf import DPI
+from plugins.formats.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.generated import COLORS, SIZE, sample

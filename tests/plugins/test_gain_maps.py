@@ -12,10 +12,10 @@ from PIL.MpoImagePlugin import MpoImageFile
 
 from engine import Frame, GainMap, GainMapNumbers
 from engine.options import OptionValue
-from plugins import avif, jpeg, jxl
 from plugins._color import gain_maps
 from plugins._jpeg import ultra_hdr
 from plugins._jpeg.segments import read_segments
+from plugins.formats import avif, jpeg, jxl
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved

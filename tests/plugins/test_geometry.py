@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
-from plugins import colors, geometry
 from plugins._pixels.resampling import resample
 from plugins._pixels.sizes import Drawing, reduced_scale, scaled_size
+from plugins.operations import colors, geometry
 from tests.support.samples.generated import quadrants
 from tests.support.samples.profiles import swapped_profile
 from tests.support.samples.rasters import only, photo, raster_of, resize, vips_image, with_16_bits

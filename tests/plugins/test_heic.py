@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import DeepPixels, Frame, Raster, pipeline
 from engine.registry import load_registry
-from plugins import heic
+from plugins.formats import heic
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import saved
 from tests.support.samples.heif_files import box, boxes

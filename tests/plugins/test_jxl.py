@@ -15,7 +15,7 @@ from PIL import Image, ImageCms
 from engine import ConversionError, DeepPixels, Frame, HdrColors, Raster
 from engine.registry import load_registry
 from engine.verification import verify
-from plugins import jxl
+from plugins.formats import jxl
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.results.readers import decode_jxl
 from tests.support.samples.corpus import CORPUS

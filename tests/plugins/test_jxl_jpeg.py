@@ -13,8 +13,8 @@ from PIL import Image
 from engine import ConversionError
 from engine.options import OptionValue
 from engine.registry import load_registry
-from plugins import jxl
 from plugins._jpeg.segments import filter_segments, read_segments
+from plugins.formats import jxl
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.corpus import CORPUS
 from tests.support.samples.generated import saved

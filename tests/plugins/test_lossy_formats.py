@@ -7,7 +7,7 @@ from PIL import Image
 from benchmarks import samples
 from engine import pipeline
 from engine.registry import load_registry
-from plugins import webp
+from plugins.formats import webp
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import photo, raster_of
 

@@ -9,9 +9,9 @@ from PIL import Image
 
 from engine import FidelityWarning, Frame, Raster
 from engine.registry import load_registry
-from plugins import geometry
 from plugins._metadata.filters import filter_exif, filter_xmp
-from plugins.metadata import metadata
+from plugins.operations import geometry
+from plugins.operations.metadata import metadata
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants
 from tests.support.samples.profiles import srgb_profile

@@ -11,8 +11,8 @@ import pyvips
 from PIL import Image, ImageCms
 
 from engine import CorruptInput, InvalidOption, OptionValue, UnknownFormat
-from plugins import colors
 from plugins._color import profiles
+from plugins.operations import colors
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, srgb_profile, swapped_profile

@@ -8,7 +8,7 @@ import pyvips
 from PIL import Image
 
 from engine import DeepPixels
-from plugins import trim
+from plugins.operations import trim
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.rasters import only, photo, raster_of, with_16_bits

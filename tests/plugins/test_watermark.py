@@ -10,9 +10,9 @@ import pyvips
 from PIL import Image, ImageFont
 
 from engine import CorruptInput, DeepPixels, Frame, InvalidOption, OptionValue
-from plugins import watermark
 from plugins._pixels.overlay import Layout, PictureMark
 from plugins._pixels.text_mark import TextMark
+from plugins.operations import watermark
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, swapped_profile

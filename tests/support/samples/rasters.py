@@ -8,7 +8,7 @@ import pyvips
 from PIL import Image
 
 from engine import DeepPixels, Frame, Raster, Size
-from plugins import geometry
+from plugins.operations import geometry
 
 
 def with_8_bits(frame: Frame) -> Frame:

@@ -24,7 +24,7 @@ from engine import (
     hookimpl,
     tool,
 )
-from plugins import eps
+from plugins.formats import eps
 from tests.support.executors.misbehaving import attacks, leftovers
 
 TROUBLE = FileFormat("trouble", media_type="x/trouble", extensions=("trouble",), sniff=Signature((0, b"TROUBLE ")))

@@ -1,0 +1,1 @@
+"""Formats: one module for each format or family of formats."""

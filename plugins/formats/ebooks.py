@@ -1,0 +1,151 @@
+"""E-books and XPS, read by MuPDF: EPUB, FictionBook, Mobipocket, comics in a ZIP, and XPS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import (
+    DOCUMENT,
+    AnyConversion,
+    Content,
+    FileFormat,
+    Loss,
+    Signature,
+    Sniffer,
+    any_of,
+    conversion,
+    hookimpl,
+)
+from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
+from plugins._text import zip_archives
+from plugins._text.markup import in_markup, root_name
+from plugins._text.paper import MARGIN, Paper
+from plugins.formats.html import HTML
+from plugins.formats.txt import TXT
+
+if TYPE_CHECKING:
+    import pymupdf
+
+MODULES = (
+    *(
+        "lxml.etree",
+        "plugins._pdf.text.books",
+        "plugins._pdf.losses",
+        "encodings.cp437",
+        "encodings.raw_unicode_escape",
+    ),
+    *("PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin"),
+)
+TEMPLATE = "documents"
+FONT_SIZE = 12.0
+_HEAD = 65_536  # bytes within which the root element must begin
+_COMIC_PICTURES = (
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".jpx", ".j2k", ".webp", ".avif"),
+    *(".jxr", ".wdp", ".hdp", ".ppm", ".pgm", ".pbm", ".pam", ".pnm", ".psd"),
+)
+_COMIC_OTHERS = ("comicinfo.xml", ".ds_store", "thumbs.db")
+
+
+def _contains(file: str) -> Sniffer:
+    """A sniffer for archives with a file of this name, or with this extension: 8 if the archive has it."""
+
+    def sniff(content: Content) -> int:
+        return 8 if any(name.endswith(file) for name in zip_archives.names(content)) else 0
+
+    return Signature((0, zip_archives.SIGNATURE), then=sniff)
+
+
+def _is_comic(content: Content) -> int:
+    """5 for an archive that contains pictures, and nothing else but what comic readers and systems add."""
+    names = (name.lower() for name in zip_archives.names(content))
+    files = [name for name in names if not name.endswith("/") and not name.startswith("__macosx/")]
+    pictures = [name for name in files if name.endswith(_COMIC_PICTURES)]
+    others = [name for name in files if not name.endswith((*_COMIC_PICTURES, *_COMIC_OTHERS))]
+    return 5 if pictures and not others else 0
+
+
+EPUB = FileFormat(
+    "epub",
+    media_type="application/epub+zip",
+    extensions=("epub",),
+    sniff=any_of(
+        Signature((0, zip_archives.SIGNATURE), (30, b"mimetypeapplication/epub+zip")),
+        _contains("META-INF/container.xml"),
+    ),
+)
+FB2 = FileFormat(
+    "fb2",
+    media_type="application/x-fictionbook+xml",
+    extensions=("fb2",),
+    sniff=in_markup(lambda content: 11 if root_name(content[:_HEAD]) == "FictionBook" else 0),
+)
+MOBI = FileFormat(
+    "mobi",
+    media_type="application/x-mobipocket-ebook",
+    extensions=("mobi", "prc"),
+    sniff=any_of(Signature((60, b"BOOKMOBI")), Signature((60, b"TEXtREAd"))),
+)
+CBZ = FileFormat(
+    "cbz",
+    media_type="application/vnd.comicbook+zip",
+    extensions=("cbz",),
+    sniff=Signature((0, zip_archives.SIGNATURE), then=_is_comic),
+)
+XPS = FileFormat("xps", media_type="application/oxps", extensions=("xps", "oxps"), sniff=_contains(".fdseq"))
+
+
+def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
+    """The steps from a format whose text is laid out."""
+
+    @conversion(fmt, DOCUMENT, isolated=True)
+    def read(
+        data: bytes,
+        *,
+        page_size: PageSize = "a4",
+        landscape: Landscape = False,
+        margin: Margin = MARGIN,
+        font_size: FontSize = FONT_SIZE,
+        pages: Pages | None = None,
+    ) -> pymupdf.Document:
+        from plugins._pdf.text import books
+
+        paper = Paper.of(page_size, landscape, margin)
+        return books.to_pdf(books.open_book(data, fmt.name, paper, font_size), pages)
+
+    @conversion(fmt, TXT, loss=Loss.STRUCTURE, isolated=True)
+    def read_text(data: bytes) -> bytes:
+        """The text of the chapters."""
+        from plugins._pdf.text import books, texts
+
+        _, chapters = books.read_chapters(data, fmt.name)
+        return texts.text_document(chapters).encode()
+
+    @conversion(fmt, HTML, loss=Loss.STRUCTURE, isolated=True)
+    def read_html(data: bytes) -> bytes:
+        """A section for each chapter."""
+        from plugins._pdf.text import books, texts
+
+        return texts.html_document(*books.read_chapters(data, fmt.name)).encode()
+
+    return [read, read_text, read_html]
+
+
+def _declare_pages(fmt: FileFormat) -> AnyConversion:
+    """The step from a format of pages."""
+
+    @conversion(fmt, DOCUMENT, isolated=True)
+    def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
+        from plugins._pdf.text import books
+
+        return books.to_pdf(books.open_pages(data, fmt.name), pages)
+
+    return read
+
+
+BOOKS = [step for fmt in (EPUB, FB2, MOBI) for step in _declare_book(fmt)]
+PAGES = [_declare_pages(fmt) for fmt in (CBZ, XPS)]
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [*BOOKS, *PAGES]

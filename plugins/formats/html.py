@@ -1,0 +1,74 @@
+"""HTML, laid out by WeasyPrint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, Signature, any_of, conversion, hookimpl
+from engine.option_types import Landscape, Margin, Pages, PageSize
+from plugins import _programs
+from plugins._text import zip_archives
+from plugins._text.markup import in_markup, root_name
+from plugins.formats import pdf_scans
+
+if TYPE_CHECKING:
+    import pymupdf
+
+_HEAD = 65_536  # bytes within which the root element must begin
+_LIBRARIES = ("libpango-1.0.so.0", "libpangoft2-1.0.so.0", "libharfbuzz-subset.so.0")
+
+
+def _sniff(content: Content) -> int:
+    """15 if the document type or the root element is html; otherwise 0."""
+    head = content[:_HEAD]
+    start = head[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return 15 if start.startswith(b"<!doctype html") or (root_name(head) or "").lower() == "html" else 0
+
+
+HTML = FileFormat(
+    "html",
+    media_type="text/html",
+    extensions=("html", "htm", "xhtml"),
+    sniff=any_of(
+        in_markup(_sniff),
+        Signature(
+            (0, zip_archives.SIGNATURE), then=lambda content: 15 if "index.html" in zip_archives.names(content) else 0
+        ),
+    ),
+    text_extensions=("html", "htm", "xhtml"),
+    paged=True,
+)
+
+
+PANGO = Requirement(
+    "Pango",
+    "pages of HTML and Markdown",
+    "apt-get install libpangoft2-1.0-0 libharfbuzz-subset0",
+    present=all(map(_programs.has_library, _LIBRARIES)),
+)
+MODULES = (
+    ("lxml.etree", "plugins._text.web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape", *pdf_scans.MODULES)
+    if PANGO.present
+    else ()
+)
+TEMPLATE = "documents/vectors/web pages"
+
+
+@conversion(HTML, DOCUMENT, cost=8, isolated=True)
+def read(
+    data: bytes,
+    *,
+    page_size: PageSize | None = None,
+    landscape: Landscape | None = None,
+    margin: Margin | None = None,
+    pages: Pages | None = None,
+) -> pymupdf.Document:
+    """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
+    from plugins._text import web_pages
+
+    return web_pages.lay_out(data, page_size, landscape, margin, pages)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    return [read] if PANGO.present else []

@@ -1,0 +1,26 @@
+"""Pictures as pages of PDF files."""
+
+from engine import RASTER, Raster, conversion
+from engine.option_types import Quality
+from plugins._jpeg.embedding import JPEG_QUALITY
+from plugins._pixels import png_encoder
+from plugins.formats.pdf import HOLDS, PDF, to_bytes
+
+MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
+TEMPLATE = "documents"
+
+
+@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
+def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
+    """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
+    lossless."""
+    from plugins._pdf.images.image_pages import PictureWriter, encode_frame
+
+    if quality is None and raster.lossy:
+        quality = JPEG_QUALITY
+    writer = PictureWriter()
+    for frame in raster.frames:
+        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
+    if raster.xmp:
+        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    return to_bytes(writer.document)

@@ -1,0 +1,1 @@
+"""Operations: the transforms of images."""

@@ -1,0 +1,61 @@
+"""Makes PDF files smaller. Text stays text; pictures lose resolution and quality."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from engine import EncodedFile, FidelityWarning, MaxBytes, ToolResult, best_within, tool
+from engine.option_types import ColorSpace, Dpi, Password, Quality, Sanitize
+from plugins.formats.pdf import COMPRESSED_QUALITY, DPI, PDF
+
+MODULES = ("imagecodecs._deflate", "plugins._pdf.documents", "plugins._pdf.compression", "plugins._pdf.form_fields")
+TEMPLATE = "documents"
+
+Linearize: TypeAlias = Annotated[
+    bool, Field(description="Orders the file so that viewers show its first page before the rest has arrived.")
+]
+
+
+@tool("pdf-compress", PDF, title="Compress a PDF", sources=(PDF,), isolated=True, encodes=True)
+def compress(
+    data: bytes,
+    *,
+    quality: Quality = COMPRESSED_QUALITY,
+    dpi: Dpi = DPI,
+    max_bytes: MaxBytes | None = None,
+    color_space: ColorSpace = "keep",
+    linearize: Linearize = False,
+    password: Password | None = None,
+    sanitize: Sanitize = False,
+) -> ToolResult[bytes]:
+    """Makes a PDF smaller: pictures are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
+    from plugins._pdf.active_content import check_active_content
+    from plugins._pdf.compression import optimize, with_pictures
+    from plugins._pdf.documents import needs_repair, open_document
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.images.recompression import PictureSettings
+
+    document = open_document(data, password)
+    count = len(document.pages)
+    must_change = (check_active_content(document, sanitize=sanitize) and sanitize) or needs_repair(data)
+    with warnings.catch_warnings(record=True) as losses:
+        warnings.simplefilter("always")
+        remove_signatures(document)
+    optimized = optimize(document, password or "")
+
+    def encode(quality: int) -> EncodedFile:
+        settings = PictureSettings.of(quality, dpi, color_space)
+        made, _ = with_pictures(optimized, password or "", settings, linearize=linearize)
+        return EncodedFile(made if must_change or len(made) < len(data) else data, pages=count)
+
+    file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)
+    if file.data is data:
+        message = "The original is the result, because compressing does not make it smaller."
+        FidelityWarning.issue("kept_original", message)
+        losses = []
+    for loss in losses:
+        warnings.warn(loss.message, stacklevel=1)
+    return ToolResult(file, facts={"original_page_count": count})

@@ -1,0 +1,49 @@
+"""Makes a PDF with some pages of another one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from engine import EncodedFile, ToolResult, split_list, tool
+from engine.option_types import Password, Sanitize
+from plugins._pdf.pages.page_order import read_order
+from plugins.formats.pdf import PDF
+
+MODULES = ("plugins._pdf.pages.parts",)
+TEMPLATE = "documents"
+
+
+def _check_order(text: str) -> str:
+    read_order(split_list(text))
+    return text
+
+
+PageOrder = Annotated[
+    str,
+    Field(
+        max_length=1000,
+        examples=["3,1,1,5-"],
+        description="Pages from 1 in the order of the result, such as 3,1,1,5-; a page can be there several times.",
+    ),
+    AfterValidator(_check_order),
+]
+
+
+@tool("pdf-extract-pages", PDF, title="Extract PDF pages", sources=(PDF,), isolated=True, encodes=True)
+def extract_pages(
+    data: bytes, *, pages: PageOrder, password: Password | None = None, sanitize: Sanitize = False
+) -> ToolResult[bytes]:
+    """Makes a PDF with these pages of a PDF, in this order, with what belongs to them."""
+    from plugins._pdf.documents import open_document, save_document
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.pages.parts import keep_pages
+
+    document = open_document(data, password)
+    count = len(document.pages)
+    numbers = read_order(split_list(pages), count)
+    remove_signatures(document)
+    keep_pages(document, numbers)
+    file = EncodedFile(save_document(document, sanitize=sanitize), pages=len(numbers))
+    return ToolResult(file, facts={"original_page_count": count})

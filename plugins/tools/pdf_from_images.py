@@ -1,0 +1,88 @@
+"""Makes a PDF of pictures."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from engine import RASTER, EncodedFile, tool
+from engine.option_types import Margin, Sanitize
+from plugins._text.paper import POINTS, SIZES, check_margin
+from plugins.formats.pdf import PDF
+
+MODULES = ("plugins._pdf.documents",)
+TEMPLATE = "documents"
+
+PageSize = Annotated[
+    Literal["fit", "a3", "a4", "a5", "a6", "letter", "legal", "tabloid"],
+    Field(description="Size of the pages; `fit` is the printed size of each picture."),
+]
+Orientation = Annotated[
+    Literal["auto", "portrait", "landscape"], Field(description="`auto` turns each page as its picture needs it.")
+]
+PictureFit = Annotated[
+    Literal["inside", "cover", "fill"],
+    Field(description="How a picture fits the page: whole, cut off, or distorted. Small ones are enlarged."),
+]
+Box = tuple[float, float, float, float]
+
+
+@tool(
+    "pdf-from-images",
+    PDF,
+    title="Make a PDF of images",
+    decoded_to=RASTER,
+    target=PDF,
+    inputs=range(1, 101),
+    output_name="images",
+    encodes=True,
+    opens_with={"metadata": "all"},  # keeps JPEG files as they are
+)
+def from_images(
+    documents: list[bytes],
+    *,
+    page_size: PageSize = "fit",
+    orientation: Orientation = "auto",
+    margin: Margin = 0,
+    fit: PictureFit = "inside",
+    sanitize: Sanitize = False,
+) -> EncodedFile:
+    """Makes a PDF of pictures, with a page for each picture or frame. JPEG files keep their data."""
+    import pikepdf
+
+    from plugins._pdf.documents import save_document
+
+    made = pikepdf.Pdf.new()
+    border = margin * POINTS
+    while documents:  # releases each picture after it is copied
+        with pikepdf.open(BytesIO(documents.pop(0))) as pictures:
+            made.pages.extend(pictures.pages)
+    for page in made.pages:
+        width, height = (float(edge) for edge in list(page.mediabox)[2:])
+        if page_size == "fit":
+            area = (width + 2 * border, height + 2 * border)
+        else:
+            short, long = (side * POINTS for side in SIZES[page_size])
+            is_wide = width > height if orientation == "auto" else orientation == "landscape"
+            area = (long, short) if is_wide else (short, long)
+        check_margin(border, min(area))
+        frame = (border, border, area[0] - border, area[1] - border)
+        matrix = _matrix((width, height), frame, fit)
+        page.obj.MediaBox = pikepdf.Array([0, 0, *(round(side, 4) for side in area)])
+        clip = f"{frame[0]:.4f} {frame[1]:.4f} {frame[2] - frame[0]:.4f} {frame[3] - frame[1]:.4f} re W n"
+        start = f"q {clip} {' '.join(f'{value:.6f}' for value in matrix)} cm\n"
+        if area != (width, height):
+            page.contents_add(made.make_stream(start.encode()), prepend=True)
+            page.contents_add(made.make_stream(b"\nQ"))
+    return EncodedFile(save_document(made, sanitize=sanitize), pages=len(made.pages))
+
+
+def _matrix(size: tuple[float, float], frame: Box, fit: str) -> tuple[float, ...]:
+    """The matrix that places a picture in the middle of a frame."""
+    left, bottom, right, top = frame
+    across, down = (right - left) / size[0], (top - bottom) / size[1]
+    if fit != "fill":
+        across = down = min(across, down) if fit == "inside" else max(across, down)
+    return across, 0, 0, down, (left + right - size[0] * across) / 2, (bottom + top - size[1] * down) / 2

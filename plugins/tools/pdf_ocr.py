@@ -1,0 +1,100 @@
+"""Recognizes the text of scans, by Tesseract, and adds it to them as a layer of text."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from engine import RASTER, AnyTool, EncodedFile, InvalidOption, Requirement, hookimpl, split_list, tool
+from engine.option_types import Password, Sanitize
+from plugins import _programs
+from plugins.formats.pdf import PDF
+
+MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
+TEMPLATE = "documents"
+
+PROGRAMS = _programs.find("tesseract")
+"""The path of Tesseract, if it is installed."""
+TESSERACT = Requirement(
+    "Tesseract",
+    "recognizing the text of scans",
+    "apt-get install tesseract-ocr",
+    present=bool(PROGRAMS),
+    tool="pdf-ocr",
+)
+_NO_LANGUAGES = frozenset({"equ", "osd"})  # data of Tesseract for formulas, and for the orientation of pages
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """The codes of the languages that Tesseract has data for."""
+    listed = subprocess.run([*PROGRAMS, "--list-langs"], capture_output=True, text=True, check=True).stdout
+    return tuple(code for code in listed.splitlines()[1:] if code not in _NO_LANGUAGES)
+
+
+def _codes(text: str) -> list[str]:
+    return [code for item in split_list(text.replace("+", ",")) if (code := item.strip())]
+
+
+def _check_languages(text: str) -> str:
+    unknown = [code for code in _codes(text) if code not in _installed()]
+    if unknown or not _codes(text):
+        message = f"language must be a list of {', '.join(_installed())}."
+        raise InvalidOption(message, reason="unknown", param="language", details={"available": [*_installed()]})
+    return text
+
+
+Language = Annotated[
+    str,
+    Field(
+        max_length=200,
+        examples=["deu,eng"],
+        description="Languages of the text by their codes in Tesseract, the most frequent one first.",
+    ),
+    AfterValidator(_check_languages),
+]
+Deskew = Annotated[bool, Field(description="Turns the content of recognized pages so that their lines are level.")]
+Force = Annotated[bool, Field(description="Recognizes pages that have text, too; their invisible text goes.")]
+
+
+@tool(
+    "pdf-ocr",
+    PDF,
+    title="Recognize text",
+    sources=(PDF,),
+    decoded_to=RASTER,
+    programs=PROGRAMS,
+    encodes=True,
+    opens_with={"metadata": "all"},  # keeps JPEG files as they are
+)
+def recognize(
+    data: bytes,
+    *,
+    language: Language = "eng",
+    deskew: Deskew = False,
+    force: Force = False,
+    password: Password | None = None,
+    sanitize: Sanitize = False,
+) -> EncodedFile:
+    """Recognizes the text of scans, so that it can be searched and copied; pages that have text stay as they are."""
+    from plugins._pdf.documents import keep_original, open_document, save_document
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.text.text_layer import Recognizer
+
+    document = open_document(data, password)
+    count = len(document.pages)
+    remove_signatures(document)
+    recognizer = Recognizer(document, [*PROGRAMS, "-l", "+".join(_codes(language))])
+    changed = recognizer.run(deskew=deskew, force=force)
+    result = save_document(document, sanitize=sanitize)
+    if not (changed or sanitize):
+        result = keep_original(data, result, "its pages have text, or none was found")
+    return EncodedFile(result, pages=count)
+
+
+@hookimpl
+def tools() -> list[AnyTool]:
+    return [recognize] if TESSERACT.present else []

@@ -1,0 +1,34 @@
+"""Turns pages of a PDF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from engine import PageRanges, tool
+from engine.option_types import Pages
+from plugins.formats import pdf_objects
+from plugins.formats.pdf import PDF
+from plugins.formats.pdf_objects import OBJECTS, page_count
+
+if TYPE_CHECKING:
+    import pikepdf
+
+MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields")
+TEMPLATE = "documents"
+
+Angle = Annotated[Literal[90, 180, 270], Field(description="Degrees clockwise, added to the rotation of each page.")]
+
+
+@tool("pdf-rotate", OBJECTS, title="Rotate PDF pages", sources=(PDF,), count=page_count)
+def rotate(document: pikepdf.Pdf, *, angle: Angle, pages: Pages = "all") -> pikepdf.Pdf:
+    """Turns pages of a PDF by 90, 180 or 270 degrees; their content stays as it is."""
+    from plugins._pdf.documents import selected
+    from plugins._pdf.form_fields import remove_signatures
+
+    indexes = PageRanges.parse(pages).indexes(page_count(document))
+    remove_signatures(document)
+    for page in selected(document, indexes):
+        page.rotate(angle, relative=True)
+    return document

@@ -1,0 +1,95 @@
+"""Draws a text or a picture on the pages of a PDF."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from engine import InputFile, InvalidOption, PageRanges, color, tool
+from engine.option_types import Background, Pages
+from plugins.formats import pdf_objects
+from plugins.formats.pdf import PDF
+from plugins.formats.pdf_objects import OBJECTS, page_count
+
+if TYPE_CHECKING:
+    import pikepdf
+
+    from plugins._pdf.pages.marks import Geometry, Mark
+
+MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
+TEMPLATE = "documents"
+
+Text = Annotated[str, Field(min_length=1, max_length=500, examples=["DRAFT"], description="The text to draw.")]
+Opacity = Annotated[float, Field(ge=0, le=1, description="1 hides what is below, 0 is invisible.")]
+Angle = Annotated[float, Field(ge=-360, le=360, description="Degrees counterclockwise.")]
+Place = Annotated[
+    Literal["center", "north", "northeast", "east", "southeast", "south", "southwest", "west", "northwest", "tile"],
+    Field(description="Where the mark is on the page; `tile` covers the page with it."),
+]
+MarkSize = Annotated[
+    float,
+    Field(
+        ge=1,
+        le=5000,
+        examples=[48],
+        description="Size of the font, or width of the picture, in points. By default the mark fits the page.",
+    ),
+]
+Under = Annotated[bool, Field(description="Draws below the content of the pages.")]
+Stamp = Annotated[bytes, InputFile(PDF, "A picture to draw instead of a text, or the first page of a PDF.")]
+_TEXT_SIZE = 24  # points in the form, of a text that is scaled
+_SHARE, _TILE_SHARE = 0.7, 0.25  # share of the width or height of the page that a mark without size gets
+
+
+@tool("pdf-watermark", OBJECTS, title="Watermark a PDF", sources=(PDF,), count=page_count)
+def watermark(
+    document: pikepdf.Pdf,
+    *,
+    text: Text | None = None,
+    stamp: Stamp | None = None,
+    opacity: Opacity = 0.3,
+    angle: Angle = 45,
+    position: Place = "center",
+    size: MarkSize | None = None,
+    color: Background = "#808080",
+    pages: Pages = "all",
+    under: Under = False,
+) -> pikepdf.Pdf:
+    """Draws a text or a picture on the pages of a PDF."""
+    from plugins._pdf.form_fields import remove_signatures
+    from plugins._pdf.pages.marks import Geometry, MarkWriter
+
+    if (text is None) == (stamp is None):
+        reason = "missing" if text is None else "exclusive"
+        raise InvalidOption("Either text or stamp must be given.", reason=reason, param="text")
+    indexes = set(PageRanges.parse(pages).indexes(page_count(document)))
+    remove_signatures(document)
+    writer = MarkWriter(document)
+    if stamp is None:
+        mark = writer.text(text or "", _TEXT_SIZE, *_paint(color, opacity))
+    else:
+        mark = writer.page(stamp, opacity)
+    if size is not None:
+        mark = mark.scaled(size / (_TEXT_SIZE if stamp is None else mark.width))
+    for index, page in enumerate(list(document.pages)):
+        if index in indexes:
+            geometry = Geometry.of(page)
+            share = _TILE_SHARE if position == "tile" else _SHARE
+            shown = mark if size is not None else _fit(mark, geometry, angle, share)
+            tiled = position == "tile"
+            places = geometry.tile(shown, angle) if tiled else [geometry.place(shown, position, angle)]
+            writer.draw(page, shown, places, under=under)
+    return document
+
+
+def _paint(color_name: str, opacity: float) -> tuple[tuple[float, float, float], float]:
+    """The color, and the opacity times the alpha of the color."""
+    red, green, blue, alpha = color.parse(color_name)
+    return (red / 255, green / 255, blue / 255), opacity * alpha / 255
+
+
+def _fit(mark: Mark, geometry: Geometry, angle: float, share: float) -> Mark:
+    """The mark at the size at which it fills this share of the width or height of the page."""
+    width, height = mark.extent(angle)
+    return mark.scaled(share * min(geometry.width / width, geometry.height / height))
