@@ -27,7 +27,7 @@ from engine.registry import load_registry
 from tests.support.readme import ROOT, Document, documents, read
 from tests.support.servers.in_process import eventually
 from web.api.error_catalogue import WARNING_CATALOGUE
-from web.services.code_samples import WEBHOOK_SAMPLES
+from web.docs.code_samples import WEBHOOK_SAMPLES
 
 pytestmark = pytest.mark.slow
 

@@ -20,20 +20,20 @@ from config.settings import Settings
 from engine.executor import Executor, LocalExecutor
 from engine.registry import Registry, load_registry
 from storage.tables import accounts
-from web.executor_setup import file_detector, open_blobs, server_executor, start_local_executor
+from web.docs.openapi import document
 from web.http import metrics_server
 from web.http.server import Server
 from web.http.timeouts import ConnectionTimeouts
 from web.metrics.service import ReadState
-from web.openapi import document
 from web.routes import build_application, documented_operations
-from web.services.closing import CLOSE_TIMEOUT, complete
 from web.services.container import Services
-from web.services.file_executor import DescriptorExecutor, FileExecutor
-from web.services.liveness import end_process, keep_alive
-from web.services.maintenance import lock_data_folder
-from web.services.processes import ServerProcess
+from web.services.conversions.file_executor import DescriptorExecutor, FileExecutor
+from web.services.operation.closing import CLOSE_TIMEOUT, complete
+from web.services.operation.liveness import end_process, keep_alive
+from web.services.operation.maintenance import lock_data_folder
+from web.services.operation.processes import ServerProcess
 from web.supervisor import Supervisor, remove_metrics
+from web.workers.executor_setup import file_detector, open_blobs, server_executor, start_local_executor
 
 log = logging.getLogger("convertd.server")
 

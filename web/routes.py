@@ -11,20 +11,12 @@ from tornado.web import Application
 from engine.registry import Registry
 from web.api.operations import JSON_FORM, Route, Tag, operations_of, tool_operation, tool_path
 from web.api.values import API
+from web.docs.docs_contents import DOCS_PAGES
+from web.docs.openapi import DocumentedOperation
 from web.handlers.account import AccountResource, KeyResource, KeyRotation, Keys, Register, Usage, Verify
 from web.handlers.agents import Agents
 from web.handlers.conversions import Convert, Inspect, RunTool, TryConvert, TryIdentify, TryPreview
 from web.handlers.credits import CheckoutAction, CheckoutPage, Purchase, StripeWebhook
-from web.handlers.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, UsageCsv
-from web.handlers.dashboard_jobs import JobAction, JobDownload, JobsPage
-from web.handlers.dashboard_webhooks import (
-    NewWebhook,
-    OwnSecretAction,
-    RedeliveryAction,
-    WebhookAction,
-    WebhooksPage,
-)
-from web.handlers.docs import Docs, DocsIndex
 from web.handlers.downloads import BatchArchive, Download, FileLinks, FilesArchive, LinkedDownload
 from web.handlers.files import (
     BatchConversion,
@@ -37,16 +29,6 @@ from web.handlers.files import (
     Upload,
 )
 from web.handlers.jobs import JobEvents, JobResource, Jobs
-from web.handlers.pages import (
-    STATIC_FOLDER,
-    Landing,
-    PageNotFound,
-    RegisterPage,
-    StaticFile,
-    StatusPage,
-    VerifyPage,
-    load_templates,
-)
 from web.handlers.presets import PresetResource, Presets
 from web.handlers.service import (
     ApiRoot,
@@ -60,7 +42,6 @@ from web.handlers.service import (
     Tools,
     Version,
 )
-from web.handlers.sign_in import Session, SignInEmail, SignInLink
 from web.handlers.webhooks import (
     OwnSecret,
     Redelivery,
@@ -73,10 +54,23 @@ from web.handlers.webhooks import (
 from web.http.handler import BaseHandler
 from web.http.responses import TextCache, TextCompression
 from web.metrics.conversions import OTHER
-from web.openapi import DocumentedOperation
-from web.services.accounts import SIGN_IN_LINK
+from web.services.accounts.accounts import SIGN_IN_LINK
 from web.services.container import Services
-from web.services.docs_contents import DOCS_PAGES
+from web.site.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, UsageCsv
+from web.site.dashboard_jobs import JobAction, JobDownload, JobsPage
+from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage
+from web.site.docs import Docs, DocsIndex
+from web.site.pages import (
+    STATIC_FOLDER,
+    Landing,
+    PageNotFound,
+    RegisterPage,
+    StaticFile,
+    StatusPage,
+    VerifyPage,
+    load_templates,
+)
+from web.site.sign_in import Session, SignInEmail, SignInLink
 
 Resource: TypeAlias = tuple[str, type[BaseHandler]]
 """A regular expression of paths, and the handler."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 
-from web.services.processes import ProcessGroup, ServerProcess
+from web.services.operation.processes import ProcessGroup, ServerProcess
 
 log = logging.getLogger("convertd.server")
 

@@ -10,7 +10,7 @@ import yaml
 
 from config.settings import ENV_PREFIX, load_settings
 from tests.support.readme import read
-from web import cluster_worker
+from web.workers import cluster_worker
 
 _ROOT = Path(__file__).parents[2]
 _CONFIG = _ROOT / "config"

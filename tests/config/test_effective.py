@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from config.settings import Settings
-from web.cli import cli
+from web.cli.main import cli
 
 CANARY = "canary"
 SECRETS = {

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from config.settings import ENV_PREFIX, Settings, load_settings
-from web import app, cluster_worker
-from web.services.closing import CLOSE_TIMEOUT
-from web.services.liveness import SILENCE
+from web import app
+from web.services.operation.closing import CLOSE_TIMEOUT
+from web.services.operation.liveness import SILENCE
+from web.workers import cluster_worker
 
 _FOLDER = Path(__file__).parents[2] / "config" / "systemd"
 _SERVER, _WORKER, _SCHEDULER = (_FOLDER / f"convertd{name}.service" for name in ("", "-worker", "-scheduler"))

@@ -9,7 +9,7 @@ from engine import testing
 from engine.plugin_loader import load_plugins
 from engine.registry import Registry, find_harm
 from engine.testing import Sandbox, Subject
-from web import cli_plugin
+from web.cli import plugin_commands
 
 _DOCUMENTED = Path(__file__).parents[1] / "support" / "foreign_plugin" / "convertd_ff.py"
 _OPTION = "Annotated[int, Field(ge=1, le=5{})]"
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(found)
         patch.syspath_prepend(found)
         for name, (before, after) in _BROKEN.items():
-            cli_plugin.new(name)
+            plugin_commands.new(name)
             source = (found / name / f"convertd_{name}.py").read_text()
             assert before in source
             imports = "import os\nfrom typing import Annotated\nfrom pydantic import Field\nimport struct"

@@ -29,7 +29,7 @@ _CONVERT = """
 import json, sys
 from pathlib import Path
 from engine.registry import load_registry
-from web.cli import main
+from web.cli.main import main
 registry = load_registry()
 own = {fmt for plugin in registry.plugins if not plugin.third_party for fmt in (*plugin.reads, *plugin.writes)}
 facts = {

@@ -27,7 +27,7 @@ from tests.support.samples.pairs import pairs_with_samples
 from web.api.errors import ApiError
 from web.api.operations import FileField
 from web.http.multipart import MultipartBody
-from web.services.work_files import WorkFiles
+from web.services.files.work_files import WorkFiles
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from tests.support.samples.generated import sample
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import charged, create_accounts, picture, sqlite_url
-from web.services.job_records import PROVING_JOBS
+from web.services.admission.tenant_records import PROVING_JOBS
 
 pytestmark = pytest.mark.long
 

@@ -13,7 +13,7 @@ from storage.tables.files import File
 from storage.tables.ledger import ServerInstance
 from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, Clock, open_account
 from web.api.schemas.files import BatchStatus
-from web.services.files import stored_file
+from web.services.files.files import stored_file
 
 LEASE = 600
 

@@ -18,8 +18,8 @@ from storage.tables import job_runs, jobs
 from storage.tables.job_runs import ClaimedJob, LaneUse
 from storage.tables.jobs import NewJob
 from tests.support.samples.storage import DAY, OWNER, open_account
-from web.services.fair_queue import FairQueue, QueuedJob, Standing, Tenant
-from web.services.job_lanes import lane_record
+from web.services.admission.fair_queue import FairQueue, QueuedJob, Standing, Tenant
+from web.services.admission.job_lanes import lane_record
 
 _ADDRESSES = {"x": "192.0.2.1", "y": "192.0.2.2"}
 _STEP = re.compile(r"([+-]?)([a-z]\d*)(?:=([\d.]+))?|!")

@@ -17,7 +17,7 @@ from storage.tables.jobs import FOREVER, UNOWNED, LaneRecord, NewJob, hold_ids
 from storage.tables.ledger import Hold
 from tests.conftest import MakeUrl
 from tests.support.samples.storage import OWNER, USE, open_account
-from web.services.jobs import finish
+from web.services.jobs.jobs import finish
 
 _JOBS = 80
 _CROWD = LaneRecord("address 192.0.2.1")  # both accounts are charged together

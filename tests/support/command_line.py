@@ -10,7 +10,7 @@ from pathlib import Path
 from typer.testing import CliRunner, Result
 
 from tests.support.samples.generated import sample
-from web.cli import cli
+from web.cli.main import cli
 
 COMMAND = str(Path(sys.executable).with_name("convertd"))
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.registry import load_registry
-from web.openapi import document
+from web.docs.openapi import document
 from web.routes import documented_operations
 
 Schema = Mapping[str, Any]

@@ -18,8 +18,8 @@ from web.api.operations import Operation, Response, json_response
 from web.api.schemas import accounts as schemas
 from web.http.handler import BaseHandler
 from web.http.responses import wants_json
-from web.services.accounts import Account
-from web.services.usage_report import usage_csv
+from web.services.accounts.accounts import Account
+from web.services.accounts.usage_report import usage_csv
 
 _VERIFY_PAGE = "/developers/verify"
 

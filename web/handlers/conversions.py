@@ -29,16 +29,16 @@ from web.api.schemas.files import ConversionResult, PlannedConversion
 from web.api.url_fields import ExportFields, UrlFields
 from web.api.values import to_json
 from web.handlers.jobs import accept_job, is_job, respond_with_job
-from web.handlers.pages import PageHandler
 from web.handlers.presets import apply_preset
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
+from web.services.accounts.trials import credits_used_up, trial_result
 from web.services.container import Services
-from web.services.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest, RemoteFile
-from web.services.idempotency import Replayed, ResponseData
-from web.services.trials import credits_used_up, trial_result
-from web.services.work_files import WorkFile
+from web.services.conversions.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest, RemoteFile
+from web.services.conversions.idempotency import Replayed, ResponseData
+from web.services.files.work_files import WorkFile
+from web.site.pages import PageHandler
 
 _ANY_PICTURE = "image/*"
 _ZERO_WEIGHT = re.compile(r"\s*q\s*=\s*(0(\.0*)?)\s*")  # The client does not accept types with it.

@@ -10,9 +10,15 @@ from web.api.fields import IdempotencyHeader, PurchaseFields, StripeHeader
 from web.api.headers import NO_STORE
 from web.api.operations import Operation, json_response
 from web.api.schemas.accounts import EventReceived
-from web.handlers.pages import PageHandler
 from web.http.handler import BaseHandler
-from web.services.checkout import DEFAULT_LANGUAGE, OpenedCheckout, SimulatedCheckout, format_amount, return_urls
+from web.services.payments.checkout import (
+    DEFAULT_LANGUAGE,
+    OpenedCheckout,
+    SimulatedCheckout,
+    format_amount,
+    return_urls,
+)
+from web.site.pages import PageHandler
 
 _NOTICES = {
     "open": "",

@@ -5,7 +5,7 @@ from web.api.operations import Operation, archive_response, download_responses, 
 from web.api.schemas.files import FileLink
 from web.http.downloads import send_archive, send_stored
 from web.http.handler import BaseHandler, cancelled_on_disconnect
-from web.services.files import archive_entries
+from web.services.files.files import archive_entries
 
 
 class Download(BaseHandler):

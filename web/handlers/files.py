@@ -33,10 +33,10 @@ from web.handlers.conversions import convert_and_respond, export_of, remote_file
 from web.handlers.jobs import accept_job, is_job, respond_with_job
 from web.handlers.presets import apply_preset
 from web.http.handler import BaseHandler, cancelled_on_disconnect
-from web.services.batches import BatchRequest
-from web.services.conversion_request import ConversionRequest
-from web.services.conversion_request import Upload as UploadedFile
-from web.services.files import stored_file
+from web.services.conversions.conversion_request import ConversionRequest
+from web.services.conversions.conversion_request import Upload as UploadedFile
+from web.services.files.files import stored_file
+from web.services.jobs.batches import BatchRequest
 
 
 @asynccontextmanager

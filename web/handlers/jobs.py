@@ -9,9 +9,9 @@ from web.api.operations import Operation, Response, json_response
 from web.api.schemas.jobs import EndedJob, Job, JobList, describe_job
 from web.api.values import API
 from web.http.handler import BaseHandler, cancelled_on_disconnect
-from web.services.batches import BatchRequest
-from web.services.conversion_request import ConversionRequest
-from web.services.idempotency import Replayed, ResponseData
+from web.services.conversions.conversion_request import ConversionRequest
+from web.services.conversions.idempotency import Replayed, ResponseData
+from web.services.jobs.batches import BatchRequest
 
 _EVENT_STREAM = "text/event-stream"
 _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent

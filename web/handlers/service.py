@@ -9,10 +9,10 @@ from web.api.errors import NotReady
 from web.api.operations import JSON_FORM, Operation, Response, cacheable, json_response
 from web.api.schemas import service as schemas
 from web.api.values import API
+from web.docs.api_reference import CachedJson, cached_json
+from web.docs.catalogue import conversion
 from web.http.handler import BaseHandler
 from web.http.responses import wants_html, write_json
-from web.services.api_reference import CachedJson, cached_json
-from web.services.catalogue import conversion
 
 _TOOL_PATH = f"^{API}/(?:tools/)?(.*?)({JSON_FORM})?$"
 _CACHE_CONTROL = "public, max-age=300"

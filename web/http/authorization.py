@@ -17,7 +17,7 @@ from storage.errors import InvalidKey
 from storage.rate_limits import unused
 from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
 from web.api.operations import Access
-from web.services.accounts import Account
+from web.services.accounts.accounts import Account
 from web.services.container import Services
 
 SESSION_COOKIE = "convertd_session"

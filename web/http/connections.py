@@ -13,7 +13,7 @@ from tornado.iostream import IOStream, UnsatisfiableReadError
 from web.api.errors import ApiError, RateLimited, malformed
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimer, Timeout
-from web.services.work_files import too_many_uploads
+from web.services.files.work_files import too_many_uploads
 
 _TORNADO_400 = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 "

@@ -11,8 +11,8 @@ from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, warning_codes
 from web.api.operations import ZIP
 from web.http.connections import connection_of
 from web.http.handler import BaseHandler
-from web.services.files import content_disposition, result_of
-from web.services.zip_archive import Entry, zip_blocks
+from web.services.files.files import content_disposition, result_of
+from web.services.files.zip_archive import Entry, zip_blocks
 
 _RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]{0,18}+)\s*+-\s*+([0-9]{0,18}+)\s*+", re.ASCII | re.IGNORECASE)
 

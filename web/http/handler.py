@@ -38,10 +38,10 @@ from web.http.request_input import DiscardedBody, RequestInput
 from web.http.responses import write_json
 from web.http.server import UNKNOWN_METHOD
 from web.metrics.conversions import RequestContext
-from web.services.accounts import Account
+from web.services.accounts.accounts import Account
 from web.services.container import Services
-from web.services.idempotency import Replayed, ResponseData
-from web.services.work_files import WorkFile
+from web.services.conversions.idempotency import Replayed, ResponseData
+from web.services.files.work_files import WorkFile
 
 log = logging.getLogger("convertd.web")
 

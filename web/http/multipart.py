@@ -14,8 +14,8 @@ from web.api.errors import FileTooLarge, InvalidParameter, malformed
 from web.api.field_types import check_known
 from web.api.header_parameters import extended_filename, parse_header
 from web.api.operations import FileField
-from web.services.conversion_request import MAX_TOTAL, Upload, identified
-from web.services.work_files import WorkFile
+from web.services.conversions.conversion_request import MAX_TOTAL, Upload, identified
+from web.services.files.work_files import WorkFile
 
 _MAX_PARTS = 128  # a tool takes up to 100 files
 _MAX_BOUNDARIES = 1000  # lines that begin with the boundary; the parser takes long for those that do not end a part

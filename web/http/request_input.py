@@ -20,11 +20,11 @@ from web.api.operations import JSON_FORM, FileField, FormFields, Operation
 from web.api.output_fields import KeptFields, TargetFields
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, no_file
-from web.services.accounts import Account
+from web.services.accounts.accounts import Account
 from web.services.container import Services
-from web.services.conversion_plan import read_outputs
-from web.services.conversion_request import OutputRequest, RemoteFile, Upload
-from web.services.idempotency import IdempotentRequest
+from web.services.conversions.conversion_plan import read_outputs
+from web.services.conversions.conversion_request import OutputRequest, RemoteFile, Upload
+from web.services.conversions.idempotency import IdempotentRequest
 
 _PLAIN_FORMS = (b"application/x-www-form-urlencoded", b"application/json")
 _MAX_FORM_FIELDS = 50

@@ -27,7 +27,7 @@ from web.http.authorization import client_address, client_network, is_trusted
 from web.http.connections import Connection, Connections, Value, connection_of, too_many_connections
 from web.http.responses import error_response
 from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
-from web.services.processes import SharedUsage
+from web.services.operation.processes import SharedUsage
 
 log = logging.getLogger("convertd.server")
 

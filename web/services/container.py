@@ -13,37 +13,37 @@ from storage.blobs.blob_store import BlobStore
 from storage.database import Database
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.tables.ledger import ServerInstance
+from web.docs.api_reference import ApiDocuments, MakeOpenApi, cached_json
+from web.docs.catalogue import formats_catalogue
 from web.metrics import Metrics
 from web.metrics.service import ReadState
-from web.services.accounts import Accounts, Registrations
-from web.services.api_reference import ApiDocuments, MakeOpenApi, cached_json
-from web.services.batches import Batches
-from web.services.catalogue import formats_catalogue
-from web.services.charging import Charges
-from web.services.closing import complete
-from web.services.conversions import Conversions
-from web.services.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
-from web.services.file_executor import FileExecutor
-from web.services.files import Files
-from web.services.further_files import FurtherFiles
-from web.services.health import Readiness
-from web.services.idempotency import IdempotencyService
-from web.services.job_queue import JobQueue
-from web.services.job_requests import JobRequests
-from web.services.job_runner import JobRunner
-from web.services.jobs import Jobs
-from web.services.machine import job_memory
-from web.services.maintenance import Maintenance, server_instance
-from web.services.outgoing import Outgoing
-from web.services.processes import ServerProcess
-from web.services.public_addresses import AddressRules
-from web.services.releases import Releases
-from web.services.remote_files import RemoteFiles
-from web.services.request_tracking import InFlightRequests, RequestLog
-from web.services.stripe import open_payments
-from web.services.trials import Trials
-from web.services.webhooks import Webhooks
-from web.services.work_files import WorkFiles
+from web.services.accounts.accounts import Accounts, Registrations
+from web.services.accounts.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
+from web.services.accounts.trials import Trials
+from web.services.admission.admission import JobQueue
+from web.services.conversions.charging import Charges
+from web.services.conversions.conversions import Conversions
+from web.services.conversions.file_executor import FileExecutor
+from web.services.conversions.further_files import FurtherFiles
+from web.services.conversions.idempotency import IdempotencyService
+from web.services.conversions.releases import Releases
+from web.services.conversions.remote_files import RemoteFiles
+from web.services.files.files import Files
+from web.services.files.work_files import WorkFiles
+from web.services.jobs.batches import Batches
+from web.services.jobs.job_requests import JobRequests
+from web.services.jobs.job_runner import JobRunner
+from web.services.jobs.jobs import Jobs
+from web.services.operation.closing import complete
+from web.services.operation.health import Readiness
+from web.services.operation.machine import job_memory
+from web.services.operation.maintenance import Maintenance, server_instance
+from web.services.operation.processes import ServerProcess
+from web.services.operation.request_tracking import InFlightRequests, RequestLog
+from web.services.payments.stripe import open_payments
+from web.services.webhooks.outgoing import Outgoing
+from web.services.webhooks.public_addresses import AddressRules
+from web.services.webhooks.webhooks import Webhooks
 
 log = logging.getLogger("convertd.server")
 

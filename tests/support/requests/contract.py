@@ -11,7 +11,7 @@ import jsonschema_rs
 from engine.registry import load_registry
 from web.api.operations import JSON_FORM
 from web.api.values import API
-from web.openapi import document
+from web.docs.openapi import document
 from web.routes import documented_operations
 
 _OF_HTTP = {

@@ -5,8 +5,8 @@ from ipaddress import ip_network
 
 import pytest
 
-from web.services.outgoing import Outgoing, OutgoingError, Resolve
-from web.services.public_addresses import AddressRules
+from web.services.webhooks.outgoing import Outgoing, OutgoingError, Resolve
+from web.services.webhooks.public_addresses import AddressRules
 
 LOOPBACK = AddressRules((ip_network("127.0.0.0/8"), ip_network("::1")))
 HOUR = 3600.0  # for tests that do not test timeouts

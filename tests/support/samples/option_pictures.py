@@ -11,7 +11,7 @@ from engine.pipeline import run
 from engine.registry import load_registry
 from tests.support.results.conversions import opened
 from tests.support.samples.generated import saved
-from web.services.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
+from web.docs.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
 
 _BOAT = "translate(172 118)"
 _PLACES = range(40, 201, 20)  # of the boat in the frames of a film

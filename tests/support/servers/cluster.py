@@ -22,11 +22,11 @@ from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from storage.blobs.url_transfers import UrlTransfers
 from tests.support.servers.forks import FORKS
-from web.cluster.executor import ClusterExecutor
-from web.cluster.jobs import Installation, JobRunner
-from web.cluster_worker import WorkerOptions, run_worker
 from web.metrics.service import ClusterWorkerMetrics
-from web.services.work_files import WorkFiles
+from web.services.files.work_files import WorkFiles
+from web.workers.cluster_executor import ClusterExecutor
+from web.workers.cluster_jobs import Installation, JobRunner
+from web.workers.cluster_worker import WorkerOptions, run_worker
 
 INSTALLATION = Installation("1.0.0", "catalogue")
 MEMORY = 1 << 30

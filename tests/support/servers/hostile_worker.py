@@ -20,10 +20,10 @@ from engine.outcome import Outcome
 from storage.blobs.url_transfers import UrlTransfers
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.servers.cluster import SECONDS
-from web.cluster.connection import INSTALLATION, MEMORY
-from web.cluster.jobs import MAX_INLINE, ClusterJob, Installation, JobRunner
 from web.metrics.service import ClusterWorkerMetrics
-from web.services.work_files import WorkFiles
+from web.services.files.work_files import WorkFiles
+from web.workers.cluster_jobs import MAX_INLINE, ClusterJob, Installation, JobRunner
+from web.workers.connection import INSTALLATION, MEMORY
 
 _LARGE = MAX_INLINE + 1
 

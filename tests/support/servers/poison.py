@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.processes import ConvertdServer
-from web.cli import main
+from web.cli.main import main
 
 
 def _raise(number: signal.Signals) -> None:
@@ -115,7 +115,7 @@ class PoisonedServer(ConvertdServer):
 
 
 def _install() -> None:
-    from web.services.job_requests import JobRequests  # noqa: PLC0415, after what the parent of processes imports
+    from web.services.jobs.job_requests import JobRequests  # noqa: PLC0415, after what the parent of processes imports
 
     load: Any = JobRequests.load
 

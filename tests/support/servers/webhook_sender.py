@@ -15,10 +15,10 @@ from storage.database import Database, Transaction
 from storage.tables import deliveries, webhook_models
 from storage.tables.webhooks import Event
 from web.metrics.webhooks import WebhookMetrics
-from web.services.deliveries import Deliveries
-from web.services.email import EmailQueue, OutboxTransport
-from web.services.outgoing import Outgoing
-from web.services.public_addresses import AddressRules
+from web.services.accounts.email import EmailQueue, OutboxTransport
+from web.services.webhooks.deliveries import Deliveries
+from web.services.webhooks.outgoing import Outgoing
+from web.services.webhooks.public_addresses import AddressRules
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1"))
 

@@ -17,9 +17,9 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.storage import Clock, open_account
 from tests.support.servers.in_process import Running
-from web.services.accounts import Accounts
-from web.services.charging import Charges
-from web.services.releases import Releases
+from web.services.accounts.accounts import Accounts
+from web.services.conversions.charging import Charges
+from web.services.conversions.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 

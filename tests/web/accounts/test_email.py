@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.servers.mail_server import parsed
 from tests.support.servers.outbox import LINK, SENDER
-from web.services.email import Email, compose, replacement_email, verification_email
+from web.services.accounts.email import Email, compose, replacement_email, verification_email
 
 both = pytest.mark.parametrize("write", [verification_email, replacement_email])
 Write = Callable[[str, str], Email]

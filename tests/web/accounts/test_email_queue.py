@@ -11,8 +11,8 @@ from tests.support.servers.in_process import Servers, eventually
 from tests.support.servers.mail_server import MailServer
 from tests.support.servers.outbox import LINK, SENDER, saved_emails
 from web.app import assemble, listening
-from web.services import email
-from web.services.email import Email, EmailQueue, OutboxTransport, SmtpTransport, verification_email
+from web.services.accounts import email
+from web.services.accounts.email import Email, EmailQueue, OutboxTransport, SmtpTransport, verification_email
 
 TO = "person@example.test"
 _MAX_WAIT = 60.0  # seconds; servers wait for a shorter time

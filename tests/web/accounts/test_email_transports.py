@@ -12,7 +12,7 @@ from benchmarks.processes import free_port
 from config.logs import TextFormatter
 from tests.support.servers.mail_server import ACCOUNT, MailServer, certificate, parsed
 from tests.support.servers.outbox import LINK, SENDER
-from web.services.email import Email, OutboxTransport, SmtpTransport, verification_email
+from web.services.accounts.email import Email, OutboxTransport, SmtpTransport, verification_email
 
 USER = ":".join(quote(part.decode(), safe="") for part in (ACCOUNT.login, ACCOUNT.password))
 NOT_LOOPBACK = "0.0.0.0"  # reaches this machine without being a loopback address

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from storage.tables.usage import DayUsage, PairUsage
-from web.services import usage_report
+from web.services.accounts import usage_report
 
 NOVEMBER = 1_793_491_200  # 2026-11-01
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from web.services.api_reference import endpoints
+from web.docs.api_reference import endpoints
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",

@@ -13,7 +13,7 @@ import pytest
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
-from web.services.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
+from web.docs.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, Call
 
 _RUN = {
     "curl": ["sh", "{}"],

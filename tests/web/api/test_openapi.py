@@ -25,10 +25,10 @@ from web.api.headers import COMMON_HEADERS, HEADERS, PREFLIGHT_HEADERS, common_h
 from web.api.operations import JSON_FORM, FormFields, operations_of, tool_path
 from web.api.output_fields import OutputFields
 from web.api.values import API
+from web.docs.openapi_bodies import RequestBodies
 from web.http.handler import BaseHandler, supported_methods
-from web.openapi_bodies import RequestBodies
 from web.routes import PAGE_RESOURCES, TRIAL_RESOURCES, api_routes, documented_operations
-from web.services.public_addresses import Refusal
+from web.services.webhooks.public_addresses import Refusal
 
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")

@@ -15,7 +15,7 @@ from engine.registry import load_registry
 from tests.support.command_line import invoke, run_command, write_samples
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
-from web.services.maintenance import lock_data_folder
+from web.services.operation.maintenance import lock_data_folder
 
 
 @pytest.fixture
@@ -260,14 +260,14 @@ def test_a_data_folder_has_one_server(folder: Path) -> None:
         ),
         (
             ["convert", "photo.png", "photo.bmp"],
-            {"httpx", "peewee", "redis", "stripe", "tornado", "storage", "web.cli_account", "web.cli_archive"}
-            | {"web.cli_cluster", "email.headerregistry", "tomllib"},
+            {"httpx", "peewee", "redis", "stripe", "tornado", "storage", "web.cli.account", "web.cli.archive"}
+            | {"web.cli.cluster", "email.headerregistry", "tomllib"},
         ),
     ],
 )
 def test_a_command_imports_only_what_it_needs(folder: Path, arguments: list[str], unneeded: set[str]) -> None:
     program = (
-        f"import sys; from web.cli import cli; cli({arguments}, standalone_mode=False);"
+        f"import sys; from web.cli.main import cli; cli({arguments}, standalone_mode=False);"
         "print(*sys.modules, file=sys.stderr)"
     )
     environment = {"CONVERTD_DATA_DIR": str(folder), "PYTHONPATH": str(Path(__file__).parents[3])}

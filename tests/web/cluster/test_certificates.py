@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import invoke
-from web.cluster.certificates import ROLES, create_certificates
+from web.workers.certificates import ROLES, create_certificates
 
 
 @pytest.fixture(scope="module")

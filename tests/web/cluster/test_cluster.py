@@ -7,7 +7,7 @@ import pytest
 
 from engine.errors import CorruptInput, ExecutorUnavailable, StepFailed
 from tests.support.servers.cluster import MEMORY, SECONDS, Cluster, run_scripted, until
-from web.cluster.jobs import MAX_INLINE
+from web.workers.cluster_jobs import MAX_INLINE
 
 
 @pytest.mark.parametrize("size", [1, MAX_INLINE, MAX_INLINE + 1, 3 * MAX_INLINE])

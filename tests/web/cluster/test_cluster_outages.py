@@ -19,11 +19,10 @@ from tests.support.servers.cluster import (
     running_cluster,
     until,
 )
-from web import cluster_worker
-from web.cluster import connection
-from web.cluster.connection import failure_cause
-from web.cluster.jobs import MAX_INLINE, Installation
-from web.cluster_worker import WrongInstallation
+from web.workers import cluster_worker, connection
+from web.workers.cluster_jobs import MAX_INLINE, Installation
+from web.workers.cluster_worker import WrongInstallation
+from web.workers.connection import failure_cause
 
 OTHER = Installation("0.9.0", "catalogue")
 

@@ -15,9 +15,9 @@ from tests.support.samples.forms import picture
 from tests.support.servers.cluster import INSTALLATION, Cluster, run_scripted, until
 from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
-from web.cluster import connection, executor
-from web.cluster.connection import INSTALLATION as INSTALLATION_ENTRY
-from web.cluster.jobs import Installation
+from web.workers import cluster_executor, connection
+from web.workers.cluster_jobs import Installation
+from web.workers.connection import INSTALLATION as INSTALLATION_ENTRY
 
 _ANSWERS = {  # the status and the code of the error by what the worker sends
     **dict.fromkeys(("object", "marked object", "type"), (503, "not_ready")),
@@ -72,7 +72,7 @@ async def test_a_server_and_a_hostile_worker(tmp_path: Path, runner: HostileRunn
 
 async def test_a_reply_that_is_not_sent(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its job fails, and the replies to other jobs are read meanwhile."""
-    monkeypatch.setattr(executor, "FETCH_TIMEOUT", 2.0)
+    monkeypatch.setattr(cluster_executor, "FETCH_TIMEOUT", 2.0)
     async with hostile_worker(cluster.scheduler, HostileRunner(INSTALLATION, tmp_path)) as worker:
         server = await cluster.executor(1)
         job = asyncio.create_task(run_scripted(server, "silence"))

@@ -17,7 +17,7 @@ from tests.support.results.conversions import opened
 from tests.support.samples.generated import saved
 from tests.support.samples.option_pictures import convert_example, files_of, source_file
 from tests.support.servers.in_process import Running
-from web.services.option_examples import OPTION_EXAMPLES, OptionExample
+from web.docs.option_examples import OPTION_EXAMPLES, OptionExample
 
 _ARTIST = 0x13B  # kept, unless `metadata` says otherwise
 _PROFILE = "adobe-rgb"

@@ -21,9 +21,9 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running, eventually
 from web.api import errors
-from web.services.files import Files
-from web.services.further_files import FurtherFiles
-from web.services.work_files import WorkFiles
+from web.services.conversions.further_files import FurtherFiles
+from web.services.files.files import Files
+from web.services.files.work_files import WorkFiles
 
 JSON = {"Accept": "application/json"}
 PHOTO = saved(Image.new("RGB", (100, 50), "white"), "PNG")

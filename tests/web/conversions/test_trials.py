@@ -26,9 +26,9 @@ from tests.support.samples.pdf_documents import document, opened, saved
 from tests.support.samples.storage import read_totals
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.stores import shared_stores
-from web.services import trials
-from web.services.job_queue import SHORT_DEADLINE
-from web.services.job_records import PROVING_JOBS
+from web.services.accounts import trials
+from web.services.admission.admission import SHORT_DEADLINE
+from web.services.admission.tenant_records import PROVING_JOBS
 
 PREVIEWED = ("heic", "cr2", "pdf", "psd", "tiff", "svg")
 

@@ -14,8 +14,8 @@ import pytest
 from engine.errors import StepFailed
 from tests.support.servers.in_process import open_work_files
 from web.api.errors import NoSpace, RateLimited, error_headers, public_error
-from web.services.processes import ProcessGroup, SharedUsage
-from web.services.work_files import MEMORY_LIMIT, WorkFile, WorkFiles
+from web.services.files.work_files import MEMORY_LIMIT, WorkFile, WorkFiles
+from web.services.operation.processes import ProcessGroup, SharedUsage
 
 MIB = 1 << 20
 
@@ -254,8 +254,8 @@ def test_an_account_may_open_as_many_files_as_it_leaves_to_others(
 
 
 async def test_a_reserve_of_the_disk_stays_free(work_files: WorkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.work_files.DISK_RESERVE", 1 << 60)
-    monkeypatch.setattr("web.services.work_files.DISK_RESERVE_SHARE", 1)
+    monkeypatch.setattr("web.services.files.work_files.DISK_RESERVE", 1 << 60)
+    monkeypatch.setattr("web.services.files.work_files.DISK_RESERVE_SHARE", 1)
     with pytest.raises(NoSpace):
         await written(work_files, 2 * MIB)
 

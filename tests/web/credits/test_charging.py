@@ -18,8 +18,8 @@ from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, 
 from tests.support.samples.storage import OWNER, Clock, open_account
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api.errors import IdempotencyConflict
-from web.services.idempotency import IdempotencyService, IdempotentRequest
-from web.services.releases import Releases
+from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest
+from web.services.conversions.releases import Releases
 
 JSON = {"Accept": "application/json"}
 _REPLAYED = "Idempotency-Replayed"

@@ -13,10 +13,10 @@ from storage.tables import accounts, api_keys
 from tests.support.executors.isolated import ObservedExecutor
 from tests.support.samples.generated import sample
 from web.app import assemble
-from web.services import charging
-from web.services.charging import Charge, SaveResult
-from web.services.conversion_request import ConversionRequest, Upload
-from web.services.idempotency import ResponseData
+from web.services.conversions import charging
+from web.services.conversions.charging import Charge, SaveResult
+from web.services.conversions.conversion_request import ConversionRequest, Upload
+from web.services.conversions.idempotency import ResponseData
 
 
 class CancelledCharge(Charge):

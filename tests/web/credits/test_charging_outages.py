@@ -15,10 +15,10 @@ from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
-from web.services import charging, releases
-from web.services.charging import Charges
-from web.services.idempotency import IdempotencyService, IdempotentRequest
-from web.services.releases import Releases
+from web.services.conversions import charging, releases
+from web.services.conversions.charging import Charges
+from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest
+from web.services.conversions.releases import Releases
 
 pytestmark = pytest.mark.both_databases
 

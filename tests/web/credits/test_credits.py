@@ -17,7 +17,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.stripe_server import KEY, SECRET, StripeServer
 from web.api.errors import CheckoutUnavailable
-from web.services.stripe import StripeCheckout
+from web.services.payments.stripe import StripeCheckout
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_an_unreachable_address_or_a_wrong_key_of_stripe(
 
 
 async def test_stripe_does_not_answer(stripe: StripeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("web.services.stripe.TOTAL_TIMEOUT", 0.3)
+    monkeypatch.setattr("web.services.payments.stripe.TOTAL_TIMEOUT", 0.3)
     provider = StripeCheckout(KEY, (SECRET,), stripe.url, "https://a.example")
     purchase = Purchase("pur_1", "acc_1", "pro", 2000, 1500, "eur", "opening", 0)
     stripe.trouble = [1.0]

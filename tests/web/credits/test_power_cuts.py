@@ -15,8 +15,8 @@ from storage.tables.ledger import ServerInstance
 from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
 from tests.support.servers.power_cuts import SyncedFiles, recorded_syncs
-from web.services.charging import Charges
-from web.services.releases import Releases
+from web.services.conversions.charging import Charges
+from web.services.conversions.releases import Releases
 
 USE = UsageRecord("convert", "png", "webp", 1)
 CREDITS = 1000

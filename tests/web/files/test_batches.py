@@ -193,7 +193,7 @@ def test_refusals(server: Running) -> None:
 
 def test_a_run_keeps_its_idempotency_key(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch may run for longer than the lease of a request."""
-    monkeypatch.setattr("web.services.batches.RENEW_INTERVAL", 0.05)
+    monkeypatch.setattr("web.services.jobs.batches.RENEW_INTERVAL", 0.05)
     with servers.running(data_dir, executor=EndlessExecutor()) as server:
         batch = create(server)
         body = json.dumps({"file_ids": add(server, batch, "", picture()), "output_format": "webp"})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from web.services.files import content_disposition, extension_of, stem
+from web.services.files.files import content_disposition, extension_of, stem
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.metrics.service import RemoteFileMetrics
-from web.services.accounts import Account
-from web.services.conversion_request import RemoteFile
-from web.services.outgoing import Outgoing
-from web.services.public_addresses import AddressRules
-from web.services.remote_files import RemoteFiles
-from web.services.work_files import WorkFiles
+from web.services.accounts.accounts import Account
+from web.services.conversions.conversion_request import RemoteFile
+from web.services.conversions.remote_files import RemoteFiles
+from web.services.files.work_files import WorkFiles
+from web.services.webhooks.outgoing import Outgoing
+from web.services.webhooks.public_addresses import AddressRules
 
 ACCOUNT = Account("acct_1", "a@example.org", "A", 1, 50, 0, 0, 0, 1, None, None, tier=TIERS["free"], key_id="key_1")
 ALLOWED = "127.0.0.2"  # which the server may reach

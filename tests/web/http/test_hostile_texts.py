@@ -19,7 +19,7 @@ from web.api.errors import ApiError
 from web.api.field_types import RequestModel, field_names, validate
 from web.api.header_parameters import extended_filename, parse_header
 from web.http.downloads import requested_range
-from web.services.outgoing import Outgoing, OutgoingError
+from web.services.webhooks.outgoing import Outgoing, OutgoingError
 
 _MODULES = (fields, job_fields, url_fields)
 _FIELD = 60 << 10  # bytes, as many as a form allows

@@ -22,7 +22,7 @@ from tests.support.servers.in_process import Running, eventually
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.operations import FileField
 from web.http.multipart import Form, MultipartBody
-from web.services.work_files import WorkFiles
+from web.services.files.work_files import WorkFiles
 
 
 def post(server: Running, body: bytes, headers: dict[str, str] = FORM) -> httpx.Response:

@@ -7,7 +7,7 @@ import pytest
 
 from storage.database import Database, Transaction
 from tests.conftest import MakeUrl
-from web.services.job_changes import CHANGED, QUEUED, JobMessages
+from web.services.jobs.job_changes import CHANGED, QUEUED, JobMessages
 
 
 async def test_messages_are_sent_together(new_postgres_url: MakeUrl, caplog: pytest.LogCaptureFixture) -> None:

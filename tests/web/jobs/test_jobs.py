@@ -58,7 +58,7 @@ def test_a_job_of_the_same_process_is_killed_at_once(site: Site, monkeypatch: py
     """Without the check for jobs that other servers have cancelled."""
     endless = site.executor.executor = EndlessExecutor()
     site.get(site.submit(), wait=0)
-    monkeypatch.setattr("web.services.job_runner.INTERVAL", 3600.0)
+    monkeypatch.setattr("web.services.jobs.job_runner.INTERVAL", 3600.0)
     job = site.submit()
     assert eventually(lambda: endless.running == 2)
     site.end(job)
@@ -79,7 +79,7 @@ def test_a_run_ends_when_its_job_was_claimed_again(site: Site) -> None:
 
 def test_the_next_job_of_an_account_starts_when_one_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check for jobs that wait: slots are free, but the account runs as many jobs as it may."""
-    monkeypatch.setattr("web.services.job_runner.INTERVAL", 3600.0)
+    monkeypatch.setattr("web.services.jobs.job_runner.INTERVAL", 3600.0)
     endless = site.executor.executor = EndlessExecutor()
     jobs = [site.submit() for _ in range(3)]
     assert eventually(lambda: endless.running == 2)
@@ -173,7 +173,7 @@ def test_the_second_job_that_dies_with_its_server_fails(
     site: Site, alone: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first time, it waits until no other job runs. For some seconds, none is started beside it."""
-    monkeypatch.setattr("web.services.job_runner.ALONE", alone)
+    monkeypatch.setattr("web.services.jobs.job_runner.ALONE", alone)
     endless = site.executor.executor = EndlessExecutor()
     poison, other = site.submit(), site.submit()
     assert eventually(lambda: endless.running == 2)
@@ -215,7 +215,7 @@ def test_a_lost_run_that_fails_leaves_the_files_to_the_next_one(site: Site) -> N
 def test_after_an_outage_other_servers_can_renew_their_leases_first(
     site: Site, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("web.services.job_runner.LEASE", 4)
+    monkeypatch.setattr("web.services.jobs.job_runner.LEASE", 4)
     endless = site.executor.executor = EndlessExecutor()
     own, of_another = site.submit(), site.submit()
     assert eventually(lambda: endless.running == 2)

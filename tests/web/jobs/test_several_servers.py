@@ -12,7 +12,7 @@ from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests.http_requests import upload_request
 from tests.support.requests.jobs import Site
 from tests.support.servers.in_process import Servers, eventually
-from web.services import job_costs
+from web.services.admission import job_costs
 
 _LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
@@ -47,7 +47,7 @@ def sites(start: Start) -> Iterator[tuple[Site, Site]]:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers do not look for themselves."""
     for module in ("job_runner", "job_changes"):
-        monkeypatch.setattr(f"web.services.{module}.INTERVAL", 3600.0)
+        monkeypatch.setattr(f"web.services.jobs.{module}.INTERVAL", 3600.0)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,6 +120,6 @@ def test_a_lost_connection_is_opened_again(
         run_elsewhere(*sites)  # by looking every second
         assert eventually(lambda: len({*connection.execute(_LISTENERS).fetchall()} - lost) == len(lost) >= 2)
     for module in ("job_runner", "job_changes"):
-        monkeypatch.setattr(f"web.services.{module}.INTERVAL", 3600.0)
+        monkeypatch.setattr(f"web.services.jobs.{module}.INTERVAL", 3600.0)
     settle_down(*sites)
     run_elsewhere(*sites)

@@ -243,7 +243,7 @@ class TestDashboard:
 
 class TestJobs:
     def test_jobs_are_listed_downloaded_and_deleted(self, server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("web.handlers.dashboard_jobs._SHOWN", 1)
+        monkeypatch.setattr("web.site.dashboard_jobs._SHOWN", 1)
         key, stranger = server.account(), server.account()
         jobs = [submitted(server, key, tag=tag) for tag in ("<older>", "newer")]
         with signed_in(server, key) as client:

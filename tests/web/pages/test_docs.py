@@ -14,9 +14,9 @@ from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running, Servers
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
 from web.api.operations import Tag
-from web.services.catalogue import documented_options, format_groups
-from web.services.docs_contents import DOCS_PAGES, read_entries
-from web.services.option_groups import MORE, OPTION_GROUPS, grouped
+from web.docs.catalogue import documented_options, format_groups
+from web.docs.docs_contents import DOCS_PAGES, read_entries
+from web.docs.option_groups import MORE, OPTION_GROUPS, grouped
 
 PAGES = [page for page in DOCS_PAGES if page.name != f"options/{MORE.name}"]
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.support.samples.shares import share
-from web.services.docs_contents import DOCS_PAGES
+from web.docs.docs_contents import DOCS_PAGES
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from tests.support.requests import http
 from tests.support.results.conversions import opened
 from tests.support.samples.option_pictures import option_pictures, sizes_of
 from tests.support.servers.in_process import Running, Servers
-from web.services.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
-from web.services.option_groups import OPTION_GROUPS
+from web.docs.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
+from web.docs.option_groups import OPTION_GROUPS
 
 _NOT_SEEN = {"metadata", "dpi", "bit_depth", "output_profile", "intent"}
 _MAX_TOTAL = 300_000  # bytes

@@ -23,8 +23,8 @@ from tests.support.results.conversions import opened
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running
-from web.services.code_samples import VARIABLE
-from web.services.recipes import RECIPES, Recipe
+from web.docs.code_samples import VARIABLE
+from web.docs.recipes import RECIPES, Recipe
 
 _PRIVATE = (Base.BodySerialNumber, Base.LensSerialNumber, Base.CameraOwnerName)
 

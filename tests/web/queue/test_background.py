@@ -1,6 +1,6 @@
 """FairQueue: jobs in the background use what requests leave, and at most half of the slots and of the memory."""
 
-from web.services.fair_queue import FairQueue, Kind, QueuedJob, Standing, Tenant
+from web.services.admission.fair_queue import FairQueue, Kind, QueuedJob, Standing, Tenant
 
 RESTRICTED, UNPROVEN, PROVEN = Standing
 MEMORY = 10

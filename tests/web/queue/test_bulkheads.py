@@ -22,10 +22,10 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import Running, Servers, eventually
-from web.services import job_records
-from web.services.job_costs import START_OF_PROGRAM
-from web.services.job_queue import SHORT_DEADLINE
-from web.services.job_records import PROVING_JOBS
+from web.services.admission import tenant_records
+from web.services.admission.admission import SHORT_DEADLINE
+from web.services.admission.job_costs import START_OF_PROGRAM
+from web.services.admission.tenant_records import PROVING_JOBS
 
 MIB = 1 << 20
 _UPLOADS = 16
@@ -56,7 +56,7 @@ class ShortDeadlines:
                 limits = replace(limits, cpu=_DEADLINE)
             return await self._executor.run(job, account, inputs, output, limits)
         except ConversionError as error:
-            self.overruns[account] += (error.seconds or 0) > job_records.SHORT_JOB
+            self.overruns[account] += (error.seconds or 0) > tenant_records.SHORT_JOB
             raise
         finally:
             self.running[account] -= 1
@@ -86,7 +86,7 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
 def test_accounts_with_endless_jobs_share_one_slot(
     servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_records, "SHORT_JOB", _DEADLINE / 2)
+    monkeypatch.setattr(tenant_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)
     settings: dict[str, Any] = {"workers": 2, "rate_limit_free": 10_000}
     with servers.running(tmp_path, executor=executor, short_deadline=SHORT_DEADLINE, **settings) as server:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from storage.tables.jobs import START_CHARGE
-from web.services.fair_queue import PATIENCE, FairQueue, Kind, QueuedJob, Standing, Tenant
+from web.services.admission.fair_queue import PATIENCE, FairQueue, Kind, QueuedJob, Standing, Tenant
 
 SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}

@@ -12,10 +12,10 @@ from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples.storage import Clock
 from web.api.errors import NotReady, RateLimited
-from web.services.fair_queue import Kind, QueuedJob, Standing, Tenant
-from web.services.job_costs import START, JobCost, planned_seconds
-from web.services.job_queue import SHORT_DEADLINE, JobQueue
-from web.services.job_records import PROVING_JOBS
+from web.services.admission.admission import SHORT_DEADLINE, JobQueue
+from web.services.admission.fair_queue import Kind, QueuedJob, Standing, Tenant
+from web.services.admission.job_costs import START, JobCost, planned_seconds
+from web.services.admission.tenant_records import PROVING_JOBS
 
 LONGEST_WAIT = 15  # seconds that a job may be expected to wait
 

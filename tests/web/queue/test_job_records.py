@@ -6,8 +6,8 @@ import pytest
 
 from engine.errors import ConversionError, CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from tests.support.samples.storage import Clock
-from web.services.fair_queue import Standing, Tenant
-from web.services.job_records import FIRST_MEAN, PROVING_JOBS, SHORT_JOB, JobRecords
+from web.services.admission.fair_queue import Standing, Tenant
+from web.services.admission.tenant_records import FIRST_MEAN, PROVING_JOBS, SHORT_JOB, JobRecords
 
 RESTRICTED, UNPROVEN, PROVEN = Standing
 A, B = Tenant("a", 2, "192.0.2.1"), Tenant("b", 2, "192.0.2.1")

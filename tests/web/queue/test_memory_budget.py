@@ -9,8 +9,8 @@ from engine import OptionValues
 from engine.executor import JobLimits
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
-from web.services.job_costs import START_OF_PROGRAM, JobCost, JobCosts, cpu_limit, estimate_memory, is_short
-from web.services.machine import job_memory
+from web.services.admission.job_costs import START_OF_PROGRAM, JobCost, JobCosts, cpu_limit, estimate_memory, is_short
+from web.services.operation.machine import job_memory
 
 REGISTRY = load_registry()
 MIB = 1 << 20

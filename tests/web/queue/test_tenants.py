@@ -8,9 +8,9 @@ import pytest
 
 from storage.database import Database
 from storage.tables import accounts, api_keys
-from web.services.accounts import Account
-from web.services.fair_queue import Tenant
-from web.services.job_records import PROVING_JOBS
+from web.services.accounts.accounts import Account
+from web.services.admission.fair_queue import Tenant
+from web.services.admission.tenant_records import PROVING_JOBS
 
 
 @pytest.fixture

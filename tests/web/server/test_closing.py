@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from web.services.closing import complete
+from web.services.operation.closing import complete
 
 
 async def test_failures_are_logged_and_late_work_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from storage.tables import accounts, ledger
 from storage.tables.ledger import Hold, ServerInstance
 from tests.support.samples.storage import read_totals
 from tests.support.servers.in_process import Servers
-from web.services.maintenance import lock_data_folder, server_instance
+from web.services.operation.maintenance import lock_data_folder, server_instance
 
 
 @pytest.fixture

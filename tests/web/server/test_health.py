@@ -25,8 +25,8 @@ from tests.support.requests.checks import problem
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api.schemas.service import Cluster
 from web.app import assemble
-from web.services import health
-from web.services.files import Files
+from web.services.files.files import Files
+from web.services.operation import health
 
 
 class Idle:
@@ -169,7 +169,7 @@ async def test_a_lost_file_store_is_one_line_of_the_log(
         raise StoreUnavailable
 
     monkeypatch.setattr(Files, "sweep", sweep)
-    monkeypatch.setattr("web.services.maintenance.INTERVAL", 0)
+    monkeypatch.setattr("web.services.operation.maintenance.INTERVAL", 0)
     services = assemble(Settings(data_dir=data_dir), load_registry(), Idle())
     maintenance = asyncio.create_task(services.maintenance.run())
     await repeated.wait()

@@ -17,7 +17,7 @@ from storage.tables.webhooks import EVENTS
 from tests.support.samples.storage import open_account
 from tests.support.servers.receiver import Received, Receiver, Send, reply
 from tests.support.servers.webhook_sender import WebhookSender
-from web.services.deliveries import CAPACITY, CONCURRENCY
+from web.services.webhooks.deliveries import CAPACITY, CONCURRENCY
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_the_end_of_a_job_is_told_at_once(server: Running, receiver: Receiver, m
     server.request("POST", "/webhooks", key, json={"url": receiver.url})
     batch = server.request("POST", "/batch", key, json=PNG).json()["data"]["batch_id"]
     file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
-    monkeypatch.setattr("web.services.deliveries.POLL_INTERVAL", 1e9)
+    monkeypatch.setattr("web.services.webhooks.deliveries.POLL_INTERVAL", 1e9)
     for number, content in enumerate((picture(), picture(), picture("PNG")[:60])):
         submit(server, key, content)
         in_order(receiver, number + 1)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.requests.outgoing import HOUR, LOOPBACK, fetch, get, names, refusal
 from tests.support.servers.receiver import Received, Receiver, Send, make_certificate, reply
-from web.services.outgoing import MAX_URL, Outgoing, OutgoingError
-from web.services.public_addresses import AddressRules
+from web.services.webhooks.outgoing import MAX_URL, Outgoing, OutgoingError
+from web.services.webhooks.public_addresses import AddressRules
 
 OUTSIDE = AddressRules((ip_network("127.0.0.2"),))
 

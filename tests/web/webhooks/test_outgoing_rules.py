@@ -15,8 +15,8 @@ from tests.support.samples.forms import picture
 from tests.support.servers.in_process import Servers
 from tests.support.servers.network import add_address, own_network
 from tests.support.servers.receiver import Receiver, make_certificate, reply
-from web.services.outgoing import Outgoing, OutgoingError
-from web.services.public_addresses import AddressRules
+from web.services.webhooks.outgoing import Outgoing, OutgoingError
+from web.services.webhooks.public_addresses import AddressRules
 
 
 @pytest.fixture

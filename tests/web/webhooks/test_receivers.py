@@ -19,7 +19,7 @@ from benchmarks.processes import free_port
 from convertd_client import InvalidWebhook, verify_webhook
 from tests.support.requests import http
 from tests.support.servers.in_process import eventually
-from web.services.code_samples import WEBHOOK_SAMPLES
+from web.docs.code_samples import WEBHOOK_SAMPLES
 
 SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
 OTHER = f"whsec_{base64.b64encode(bytes(32)).decode()}"

@@ -1,0 +1,1 @@
+"""The command `convertd`: one module for each command or group of commands."""

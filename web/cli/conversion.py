@@ -1,0 +1,184 @@
+"""`convert` and the commands of tools: in worker processes of this machine, or on a server with `--remote`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from engine import ConversionError, OptionValue, OptionValues
+from engine.options import validate_options
+from engine.registry import Registry, load_registry
+from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
+from web.cli.local import convert_locally
+from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
+from web.cli.results import Display, TaskResult, report, summarize
+from web.cli.tasks import make_tasks, make_tool_tasks
+from web.workers.executor_setup import SandboxIncomplete
+
+if TYPE_CHECKING:
+    from convertd_client import AsyncClient
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How tasks run: here or on a `server`, `jobs` at a time; to `explain` or `submit` them instead of converting.
+
+    `outputs` is the JSON of several results, `preset` the name of one of the account.
+    """
+
+    server: str | None = None
+    explain: bool = False
+    submit: bool = False
+    jobs: int | None = None
+    display: Display = field(default_factory=Display)
+    outputs: str | None = None
+    preset: str | None = None
+
+    @property
+    def target(self) -> dict[str, str]:
+        """The fields of a request that determine its results, besides its output format."""
+        fields = {"outputs": self.outputs, "preset": self.preset}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
+    """Runs `convert` with the given options, as text. Exits with FAILED if a conversion fails, with WRONG_USAGE for
+    invalid arguments."""
+    if arguments.url is not None and mode.server is None:
+        exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
+    if mode.preset is not None and mode.server is None:
+        exit_with("--preset needs --remote: a server keeps the presets.", WRONG_USAGE)
+    if mode.submit and (mode.server is None or mode.explain or mode.display.as_json):
+        exit_with("--async needs --remote, no --dry-run and no --json", WRONG_USAGE)
+    registry = load_registry()
+    _run(registry, given, mode, partial(make_tasks, registry, arguments))
+
+
+def run_tool(arguments: ToolArguments, given: Mapping[str, object], mode: Mode) -> None:
+    """Runs a tool as `run` runs `convert`."""
+    registry = load_registry()
+    _run(registry, given, mode, lambda files: (make_tool_tasks(registry, arguments, files), []))
+
+
+def _run(
+    registry: Registry,
+    given: Mapping[str, object],
+    mode: Mode,
+    make: Callable[[ExitStack], tuple[list[ConversionTask], list[SkippedFile]]],
+) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # removes temporary files, as SIGINT does
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
+    with ExitStack() as files:
+        try:
+            client = None if mode.server is None else _open_client(mode.server)
+            tasks, skipped = make(files)
+            tool = tasks[0].tool
+            known = registry.options if tool is None else registry.tool_options(tool)
+            options = validate_options(known, given, from_text=True)
+            if tool is None:
+                tasks, options = _with_files(registry, tasks, options)
+            _check_mode(tasks, mode)
+            if mode.outputs is not None and mode.server is None:
+                tasks = _with_files_of_outputs(registry, tasks, mode.outputs, options)
+        except (ValueError, ConversionError) as error:
+            exit_with(str(error), WRONG_USAGE)
+        except OSError as error:
+            exit_with(f"cannot read {error.filename or 'standard input'}: {error.strerror}", FAILED)
+        if client is None:
+            settings = load_settings_or_exit()
+            results = convert_locally(
+                registry, tasks, options, settings, mode.outputs, explain=mode.explain, jobs=mode.jobs
+            )
+            work = report(results, len(tasks), skipped, mode.display)
+        else:
+            work = _run_remotely(client, tasks, options, skipped, mode)
+        try:
+            done = asyncio.run(work)
+        except SandboxIncomplete as error:
+            exit_with(str(error), FAILED)
+        if not mode.submit:
+            summarize(done, skipped, mode.display)
+    if any(result.error for result in done):
+        raise typer.Exit(FAILED)
+
+
+def _with_files(
+    registry: Registry, tasks: Sequence[ConversionTask], options: OptionValues
+) -> tuple[list[ConversionTask], dict[str, OptionValue]]:
+    """The tasks with the files that options name by their paths, and the other options. Raises OSError."""
+    files = {name: Path(str(value)) for name, value in options.items() if registry.options[name].is_file(value)}
+    for path in files.values():
+        path.open("rb").close()
+    others = {name: value for name, value in options.items() if name not in files}
+    return [replace(task, files=files) for task in tasks], others
+
+
+def _check_mode(tasks: Sequence[ConversionTask], mode: Mode) -> None:
+    """Raises ValueError if the tasks cannot run in this mode."""
+    if tasks[0].tool is not None and (mode.explain or mode.submit):
+        raise ValueError("--dry-run and --async are for conversions of single files; this makes one file of several.")
+    if mode.display.as_json and not mode.explain and any(task.output is None for task in tasks):
+        raise ValueError("--json needs standard output, which the result uses, too.")
+
+
+def _with_files_of_outputs(
+    registry: Registry, tasks: Sequence[ConversionTask], text: str, options: OptionValues
+) -> list[ConversionTask]:
+    """The tasks with the files that the JSON of several outputs names by their paths.
+
+    Raises ValueError and InvalidOption if it is invalid, and OSError.
+    """
+    from web.api.errors import ApiError  # noqa: PLC0415, rarely needed
+    from web.api.field_types import validate  # noqa: PLC0415, as above
+    from web.api.output_fields import KeptFields  # noqa: PLC0415, as above
+    from web.services.conversions.conversion_plan import own_file, read_outputs  # noqa: PLC0415, as above
+
+    try:
+        given = validate(KeptFields, {"outputs": text}, from_text=True).outputs or ()
+        outputs = read_outputs(registry.options, given, options)
+    except ApiError as error:
+        raise ValueError(str(error)) from None
+    files: dict[str, Path] = {}
+    for one in outputs:
+        _, others = _with_files(registry, (), one.options)
+        files |= {own_file(name, value): Path(str(value)) for name, value in one.options.items() if name not in others}
+    return [replace(task, files={**task.files, **files}) for task in tasks]
+
+
+def _open_client(server: str) -> AsyncClient:
+    from web.cli.remote import open_client  # noqa: PLC0415, local conversions do not need httpx
+
+    return open_client(server)
+
+
+async def _run_remotely(
+    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, skipped: list[SkippedFile], mode: Mode
+) -> list[TaskResult]:
+    """Converts on the server, prints the results and the remaining credits."""
+    from convertd_client import ConvertdError  # noqa: PLC0415, as above
+    from web.cli import remote  # noqa: PLC0415, as above
+
+    fields = {**options, **mode.target}
+    async with client:
+        results: AsyncIterator[TaskResult]
+        if mode.submit:
+            results = remote.submit_remotely(client, tasks, fields)
+        elif mode.explain:
+            results = remote.explain_remotely(client, tasks, fields)
+        else:
+            results = remote.convert_remotely(client, tasks, fields, mode.jobs)
+        done = await report(results, len(tasks), skipped, mode.display)
+        hidden = mode.explain or mode.display.quiet or mode.display.as_json
+        if not hidden and any(not result.error for result in done):
+            with suppress(ConvertdError):
+                # Not earlier: while conversions run, credits are reserved for them.
+                print_message(f"{(await client.account()).credits_remaining} credits remain.")
+    return done

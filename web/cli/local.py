@@ -1,0 +1,138 @@
+"""Runs tasks of commands in worker processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from config.settings import Settings
+from engine import ConversionError, OptionValues
+from engine.errors import UnknownFormat
+from engine.executor import Executor, Job, JobOutput, JobResult
+from engine.executor.several import PlannedOutput, job_of
+from engine.file_names import FILENAME, file_name
+from engine.outcome import Outcome
+from engine.registry import Registry
+from web.cli.conversion_arguments import AUTO_FORMAT, ConversionTask
+from web.cli.results import Explanation, TaskResult, failure, publish, refusal, temporary_path
+from web.workers.executor_setup import check_sandbox, command_executor
+
+_ACCOUNT = "command"  # all files of a command belong to one user
+
+
+async def convert_locally(
+    registry: Registry,
+    tasks: Sequence[ConversionTask],
+    options: OptionValues,
+    settings: Settings,
+    outputs: str | None = None,
+    *,
+    explain: bool = False,
+    jobs: int | None = None,
+) -> AsyncIterator[TaskResult]:
+    """Yields results in order of completion, of at most `jobs` at a time. Raises SandboxIncomplete before the first."""
+    planned: list[tuple[ConversionTask, tuple[PlannedOutput, ...]]] = []
+    for task in tasks:
+        if not explain and (refused := refusal(task, task.known_output)) is not None:
+            yield refused
+            continue
+        try:
+            planned.append((task, make_plans(registry, task, options, outputs)))
+        except (ConversionError, OSError) as error:
+            yield failure(task, error)
+    if not planned:
+        return
+    modules = frozenset[str]().union(*(plan.modules for _, made in planned for one in made for plan in one.plans))
+    executor = command_executor(settings, len(planned), modules, jobs)
+    try:
+        if settings.sandbox == "required":
+            await check_sandbox(settings, executor)
+        run = explain_task if explain else convert_task
+        works = [run(executor, task, made, options) for task, made in planned]
+        for result in asyncio.as_completed(works):
+            yield await result
+    finally:
+        await executor.close()
+
+
+def make_plans(
+    registry: Registry, task: ConversionTask, options: OptionValues, outputs: str | None = None
+) -> tuple[PlannedOutput, ...]:
+    """Plans a task, with several `outputs` if there is JSON that lists them.
+
+    Raises ConversionError, and OSError if an input cannot be read.
+    """
+    first, *others = task.inputs
+    try:
+        formats = [registry.identify(first, task.name)]
+    except UnknownFormat as error:
+        if task.source_format is None or error.reason == "empty_file":
+            raise
+        formats = [task.source_format]
+    formats += [registry.identify(path) for path in (*others, *task.files.values())]
+    if outputs is None and task.target != AUTO_FORMAT:
+        plan = registry.plan(formats, task.target, task.tool, options, tuple(task.files))
+        files = tuple(range(len(formats))), tuple(task.files)
+        return (PlannedOutput((plan,), JobOutput((plan.target.name,), options, None, *files)),)
+    from web.services.conversions.conversion_plan import plan_outputs, read_outputs  # noqa: PLC0415, rarely needed
+
+    listed = read_outputs(registry.options, json.loads(outputs or "[]"), options)
+    return plan_outputs(registry, formats, task.target.name, options, listed, tuple(task.files))
+
+
+async def convert_task(
+    executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
+) -> TaskResult:
+    """Converts, and writes the result to the output of the task."""
+    try:
+        with temporary_path(task.output) as path:
+            with path.open("x+b") as file:
+                names = [path.stem for path in task.inputs]
+                job = job_of(planned, Path(task.name).stem, input_names=names)
+                result = await _run_job(executor, task, job, file)
+            outcome = _named(task, planned, options, result.outcome)
+            return publish(task, path, outcome, sum(one.stat().st_size for one in task.inputs))
+    except (ConversionError, OSError) as error:
+        return failure(task, error)
+
+
+def _named(task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues, outcome: Outcome) -> Outcome:
+    """The outcome with the name of the result, if the task leaves it to the outcome."""
+    if not task.named:
+        return outcome
+    targets = {plan.target.name: plan.target for one in planned for plan in one.plans}
+    target, template = targets.get(outcome.output_format, task.target), options.get(FILENAME.name, "{name}.{ext}")
+    size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
+    return replace(outcome, filename=file_name(str(template), Path(task.name).stem, target, size))
+
+
+async def explain_task(
+    executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
+) -> TaskResult:
+    """Finds out what the conversion would do; of several outputs or formats, the first one."""
+    plan, options, needed = planned[0].plans[0], planned[0].output.options, planned[0].output.inputs
+    try:
+        with tempfile.TemporaryFile() as file:
+            result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file, needed)
+    except (ConversionError, OSError) as error:
+        return failure(task, error)
+    effective = plan.effective_options(options)
+    explanation = Explanation(plan.source.name, plan.step_names, plan.losses, effective, frozenset(options))
+    return TaskResult(task, result.outcome, explanation=explanation)
+
+
+async def _run_job(
+    executor: Executor, task: ConversionTask, job: Job, output: IO[bytes], needed: Sequence[int] | None = None
+) -> JobResult:
+    """Runs a job on all files of a task, or on those with the `needed` indexes."""
+    paths = [*task.inputs, *task.files.values()]
+    paths = paths if needed is None else [paths[index] for index in needed]
+    with ExitStack() as stack:
+        sources = [stack.enter_context(path.open("rb")) for path in paths]
+        return await executor.run(job, _ACCOUNT, [source.fileno() for source in sources], output.fileno())

@@ -1,0 +1,1 @@
+"""The documentation of the API: the OpenAPI document, the reference, samples, and recipes."""

@@ -1,0 +1,236 @@
+"""The documents that describe the API: OpenAPI, the tools, and the reference of the docs page, made from OpenAPI."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from engine.registry import Registry
+from web.api.operations import JSON_FORM
+from web.docs.catalogue import DocumentedOption, documented_options, tools_catalogue
+from web.docs.code_samples import LANGUAGES, Call
+
+Schema: TypeAlias = Mapping[str, Any]
+MakeOpenApi: TypeAlias = Callable[[], dict[str, Any]]
+
+_FORM, _JSON = "multipart/form-data", "application/json"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a request or a response; `location` is path, query, header, form, body or data."""
+
+    name: str
+    type: str
+    location: str
+    required: bool
+    description: str
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response by status, with the fields of its `data` and an example in JSON if there is one."""
+
+    status: str
+    description: str
+    fields: tuple[Field, ...]
+    example: str | None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A method of a path, with code samples by language."""
+
+    id: str
+    method: str
+    path: str
+    tag: str
+    summary: str
+    description: str
+    needs_key: bool
+    fields: tuple[Field, ...]
+    responses: tuple[Response, ...]
+    samples: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class CachedJson:
+    """A JSON document that does not change: its values, encoding and ETag."""
+
+    data: dict[str, Any]
+    encoded: bytes
+    etag: str
+
+
+def cached_json(data: dict[str, Any]) -> CachedJson:
+    """Encodes a document and computes its ETag."""
+    # Weak: responses with the same data differ in their request id.
+    encoded = json.dumps(data, ensure_ascii=False).encode()
+    return CachedJson(data, encoded, f'W/"{hashlib.sha256(encoded).hexdigest()[:32]}"')
+
+
+@dataclass(frozen=True)
+class ApiDocuments:
+    """The OpenAPI document, the tools, and what the docs pages show: the endpoints and the table of options."""
+
+    openapi: CachedJson
+    tools: CachedJson
+    reference: tuple[Endpoint, ...]
+    options: tuple[DocumentedOption, ...]
+
+    @classmethod
+    def make(cls, registry: Registry, make_openapi: MakeOpenApi) -> "ApiDocuments":
+        """Makes all documents, which takes about half a second of CPU time."""
+        openapi, tools = make_openapi(), tools_catalogue(registry)
+        return cls(cached_json(openapi), cached_json(tools), endpoints(openapi), documented_options(registry))
+
+
+def endpoints(document: Schema) -> tuple[Endpoint, ...]:
+    """All endpoints, in the order of the document. Those that only send JSON are part of those that also send files."""
+    reader, paths = _Reader(document), document["paths"]
+    return tuple(
+        reader.endpoint(path, method, operation)
+        for path, item in paths.items()
+        for method, operation in item.items()
+        if method != "servers" and not (path.endswith(JSON_FORM) and path.removesuffix(JSON_FORM) in paths)
+    )
+
+
+class _Reader:
+    """Reads endpoints and resolves references within one document."""
+
+    def __init__(self, document: Schema) -> None:
+        self._document = document
+
+    def endpoint(self, path: str, method: str, operation: Schema) -> Endpoint:
+        needs_key = "security" not in operation
+        call = self._call(path, method, operation, needs_key=needs_key)
+        return Endpoint(
+            id=operation["operationId"],
+            method=method.upper(),
+            path=path,
+            tag=operation["tags"][0],
+            summary=operation["summary"],
+            description=operation.get("description", ""),
+            needs_key=needs_key,
+            fields=tuple(self._fields(operation)),
+            responses=(*self._responses(operation), *self._json_responses(path + JSON_FORM, method)),
+            samples={language: write(call) for language, write in LANGUAGES.items()},
+        )
+
+    def _resolve(self, schema: Schema) -> Schema:
+        if "$ref" not in schema:
+            return schema
+        _, *names = schema["$ref"].split("/")
+        target: Any = self._document
+        for name in names:
+            target = target[name]
+        return self._resolve(target)
+
+    def _fields(self, operation: Schema) -> Iterator[Field]:
+        for parameter in operation.get("parameters", ()):
+            type_, place = self._type(parameter["schema"]), parameter["in"]
+            yield Field(parameter["name"], type_, place, parameter["required"], parameter["description"])
+        media_type, schema = self._body(operation)
+        yield from self._properties(schema, "form" if media_type == _FORM else "body")
+
+    def _body(self, operation: Schema) -> tuple[str | None, Schema]:
+        """The media type of the request's body and the schema of its fields, including the schemas it refers to."""
+        content = operation.get("requestBody", {}).get("content", {})
+        if not content:
+            return None, {}
+        ((media_type, media),) = content.items()
+        parts = [media["schema"], *(self._resolve(part) for part in media["schema"].get("allOf", ()))]
+        return media_type, {
+            "properties": {name: _given(field) for part in parts for name, field in part.get("properties", {}).items()},
+            "required": [name for part in parts for name in part.get("required", ())],
+        }
+
+    def _properties(self, schema: Schema, location: str) -> Iterator[Field]:
+        required = schema.get("required", ())
+        for name, declared in schema.get("properties", {}).items():
+            resolved = self._resolve(declared)
+            description = declared.get("description") or resolved.get("description", "")
+            yield Field(name, self._type(resolved), location, name in required, description)
+
+    def _type(self, schema: Schema) -> str:
+        if _is_file(schema):
+            return "file"
+        types = schema.get("type", [])
+        types = [types] if isinstance(types, str) else types
+        types = [*types, *(self._type(self._resolve(alternative)) for alternative in schema.get("anyOf", ()))]
+        if "items" in schema:
+            item = self._type(self._resolve(schema["items"]))
+            types = [f"{item}[]" if name == "array" else name for name in types]
+        if "enum" in schema:
+            return " | ".join(json.dumps(value) for value in schema["enum"])
+        bounds = f" {schema['minimum']} to {schema['maximum']}" if {"minimum", "maximum"} <= {*schema} else ""
+        return " or ".join(dict.fromkeys(filter(None, types))) + bounds
+
+    def _responses(self, operation: Schema) -> Iterator[Response]:
+        for status, declared in operation["responses"].items():
+            response, fields, example = self._resolve(declared), tuple[Field, ...](), None
+            if status.startswith("2") and _JSON in response["content"]:
+                media = response["content"][_JSON]
+                data = self._resolve(media["schema"]).get("properties", {}).get("data", {})
+                fields = tuple(self._properties(self._resolve(data), "data"))
+                example = json.dumps(media["example"], indent=2, ensure_ascii=False)
+            yield Response(status, response["description"], fields, example)
+
+    def _json_responses(self, path: str, method: str) -> Iterator[Response]:
+        """The successful responses of the operation that only sends JSON, if there is one."""
+        operation = self._document["paths"].get(path, {}).get(method)
+        if operation is not None:
+            yield from (response for response in self._responses(operation) if response.status.startswith("2"))
+
+    def _call(self, path: str, method: str, operation: Schema, *, needs_key: bool) -> Call:
+        media_type, schema = self._body(operation)
+        required = schema.get("required", ())
+        values: dict[str, Any] = {}
+        files: list[tuple[str, str]] = []
+        properties = schema.get("properties", {})
+        for name, declared in properties.items():
+            if _is_file(declared):
+                if name in required or name == next(iter(properties)):  # a URL may be sent instead of the first
+                    files += [(name, _sample_file(declared))] * (2 if "items" in declared else 1)
+            elif name in (*required, "output_format", "quality"):
+                values[name] = declared["examples"][0]
+        (server,) = self._document["paths"][path].get("servers", self._document["servers"])
+        content = operation["responses"]["200"]["content"]
+        return Call(
+            method=method.upper(),
+            url=server["url"] + re.sub(r"\{(\w+)\}", lambda part: part[1].upper(), path),
+            form={name: str(value) for name, value in values.items()} if media_type == _FORM else {},
+            files=tuple(files),
+            body=values if media_type == _JSON else None,
+            needs_key=needs_key,
+            saves=None if _JSON in content else _output_file(content, values),
+        )
+
+
+def _given(schema: Schema) -> Schema:
+    """The schema of a field without null, which means the same as a field that is not given."""
+    if isinstance(schema.get("type"), list):
+        kinds = [kind for kind in schema["type"] if kind != "null"]
+        values = {"enum": [value for value in schema["enum"] if value is not None]} if "enum" in schema else {}
+        return {**schema, **values, "type": kinds if len(kinds) > 1 else kinds[0]}
+    return schema
+
+
+def _is_file(schema: Schema) -> bool:
+    return "contentMediaType" in schema.get("items", schema)
+
+
+def _sample_file(schema: Schema) -> str:
+    """The name of a file for a field, or for each file of a field with several."""
+    media_type = schema.get("items", schema)["contentMediaType"]
+    return "page.pdf" if media_type == "application/pdf" else "photo.heic"
+
+
+def _output_file(content: Schema, values: Mapping[str, Any]) -> str:
+    """The name of the file that a binary response with one of the media types is written to."""
+    if "output_format" not in values and "application/pdf" in content:
+        return "result.pdf"
+    return f"result.{values.get('output_format', 'file')}"

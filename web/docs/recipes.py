@@ -1,0 +1,148 @@
+"""Recipes: the most frequent tasks, each as a command and as a request. Every sentence is executed by a test."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from web.docs.code_samples import LANGUAGES, VARIABLE, Call
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to do, the sentences that explain it, the command, and a request below the URL of the API.
+
+    `words` are other words for it, which the search finds. Without a request, `script` has lines for a shell.
+    """
+
+    id: str
+    title: str
+    words: str
+    sentences: tuple[str, ...]
+    command: str
+    call: Call | None = None
+    script: str = ""
+
+    def samples(self, url: str) -> Mapping[str, str]:
+        """The request by language, with the URL of the API."""
+        if self.call is None:
+            return MappingProxyType(dict.fromkeys(LANGUAGES, self.script.format(url=url, variable=VARIABLE)))
+        call = Call(**{**vars(self.call), "url": url + self.call.url})
+        return MappingProxyType({language: write(call) for language, write in LANGUAGES.items()})
+
+
+def _convert(file: str, saves: str, **form: str) -> Call:
+    return Call("POST", "/convert", form, (("file", file),), saves=saves)
+
+
+RECIPES: tuple[Recipe, ...] = (
+    Recipe(
+        "thumbnail",
+        "A thumbnail",
+        "resize shrink small preview picture width",
+        (
+            "The picture becomes 300 pixels wide, and keeps its aspect ratio.",
+            "A picture that is narrower stays as it is, with the warning `not_enlarged`.",
+        ),
+        "convertd convert --width 300 photo.heic thumbnail.webp",
+        _convert("photo.heic", "thumbnail.webp", output_format="webp", width="300"),
+    ),
+    Recipe(
+        "avatar",
+        "A square avatar",
+        "crop profile picture face icon square",
+        (
+            "The picture fills a square of 256 pixels.",
+            "`gravity=attention` keeps the part that draws attention, such as a face.",
+        ),
+        "convertd convert --width 256 --height 256 --fit cover --gravity attention photo.heic avatar.jpg",
+        _convert(
+            "photo.heic",
+            "avatar.jpg",
+            output_format="jpeg",
+            width="256",
+            height="256",
+            fit="cover",
+            gravity="attention",
+        ),
+    ),
+    Recipe(
+        "limit",
+        "A picture under 200 kB",
+        "compress smaller than maximum file size limit MB upload email max_bytes",
+        (
+            "The file has at most 200,000 bytes, at the best quality at which it has.",
+            "JSON responses have that quality as `quality_used`.",
+        ),
+        "convertd convert --max-bytes 200000 photo.heic small.jpg",
+        _convert("photo.heic", "small.jpg", output_format="jpeg", max_bytes="200000"),
+    ),
+    Recipe(
+        "location",
+        "Remove the location from a photo",
+        "strip gps exif metadata privacy geotag position camera",
+        (
+            "By default, results have no position, serial number or owner.",
+            "`metadata=none` removes all other metadata, too.",
+        ),
+        "convertd convert --metadata none photo.jpg clean.jpg",
+        _convert("photo.jpg", "clean.jpg", output_format="jpeg", metadata="none"),
+    ),
+    Recipe(
+        "pages",
+        "PDF to pictures",
+        "pdf to png jpg images split pages",
+        (
+            "Every page becomes a picture with 200 pixels per inch.",
+            "The response is a ZIP archive; with one page, it is the picture.",
+            "The command writes a file for each page, or with `--to png -o pages.zip` a ZIP archive.",
+        ),
+        "convertd convert --pages all --dpi 200 document.pdf page.png",
+        _convert("document.pdf", "pages.zip", output_format="png", pages="all", dpi="200"),
+    ),
+    Recipe(
+        "document",
+        "Pictures to one PDF",
+        "jpg to pdf images combine merge scan",
+        (
+            "Each picture becomes a page, in the order of the request.",
+            "JPEG data is not compressed again.",
+        ),
+        "convertd pdf-from-images first.jpg second.jpg -o pictures.pdf",
+        Call(
+            "POST",
+            "/pdf/from-images",
+            files=(("files[]", "first.jpg"), ("files[]", "second.jpg")),
+            saves="pictures.pdf",
+        ),
+    ),
+    Recipe(
+        "small-pdf",
+        "A small PDF",
+        "compress shrink reduce pdf size scan email",
+        (
+            "Pictures get at most 150 pixels per inch, recompressed where that makes them smaller.",
+            "Text stays text.",
+        ),
+        "convertd pdf-compress --dpi 100 document.pdf -o small.pdf",
+        Call("POST", "/pdf/compress", {"dpi": "100"}, (("file", "document.pdf"),), saves="small.pdf"),
+    ),
+    Recipe(
+        "folder",
+        "A folder of HEIC photos",
+        "bulk batch directory iphone many files jpg",
+        (
+            "Every photo below the folder gets a JPEG beside it.",
+            "Files that are no pictures are skipped, with a line for each.",
+        ),
+        "convertd convert -r photos --to jpeg",
+        script="""\
+for file in photos/*.heic; do
+  curl {url}/convert \\
+    -H "Authorization: Bearer ${variable}" \\
+    -F "file=@$file" \\
+    -F output_format=jpeg \\
+    -o "${{file%.heic}}.jpg"
+done""",
+    ),
+)
+"""The recipes of the quickstart."""

@@ -1,0 +1,1 @@
+"""Accounts: registration, keys, trials, email, and reports of usage."""

@@ -1,0 +1,237 @@
+"""Accounts: registration by email, authentication by API key or session, management of API keys, and balance."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
+from config.settings import Settings
+from storage.database import Database
+from storage.errors import InvalidKey
+from storage.rate_limits import RateLimiter
+from storage.tables import api_keys, email_verification, ledger, sessions
+from storage.tables.accounts import StoredAccount, mailbox
+from storage.tables.api_keys import IssuedKey, Key, parse_key
+from storage.tables.email_verification import Verified
+from web.api.errors import EmailNotConfigured, KeyNotVerified, RateLimited
+from web.api.values import API
+from web.metrics.service import CreditMetrics
+from web.services.accounts.email import EmailQueue, replacement_email, sign_in_email, verification_email
+from web.services.admission.fair_queue import Tenant
+from web.services.admission.tenant_records import PROVING_JOBS
+
+log = logging.getLogger("convertd.accounts")
+
+SESSION_LIFETIME = sessions.LIFETIME  # seconds
+
+_BEARER = re.compile(r"Bearer +(\S+) *", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Account(StoredAccount):
+    """The authenticated account of a request, as of its arrival, and the id of the API key used.
+
+    `client` is the network address of a client that uses the account of all trial conversions, else empty.
+    """
+
+    tier: Tier
+    key_id: str
+    client: str = ""
+
+    @classmethod
+    def from_storage(cls, account: StoredAccount, key: Key) -> Account:
+        """Combines the stored account and the key."""
+        return cls.with_key(account, key.key_id)
+
+    @classmethod
+    def with_key(cls, account: StoredAccount, key_id: str) -> Account:
+        """Combines the stored account and the id of a key. Any purchase makes the tier `paid` permanently."""
+        tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
+        return cls(**vars(account), tier=tier, key_id=key_id)
+
+    @property
+    def tenant(self) -> Tenant:
+        """The tenant of the job queue: the account, or the client if it uses the account of trials.
+
+        Tenants share no worker process.
+        """
+        if self.client:
+            return Tenant(f"{self.id} {self.client}", self.tier.max_concurrent, is_new=True)
+        is_new = not self.credits_total_purchased and self.credits_used_total < PROVING_JOBS
+        return Tenant(self.id, self.tier.max_concurrent, self.address, is_new)
+
+
+class Accounts:
+    """Authenticates requests, manages sessions and API keys, and reads the balance.
+
+    `clock` returns Unix time in seconds.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+        self._uses: dict[str, asyncio.Task[None]] = {}  # pending writes of `last_used_at`, by key id
+
+    async def authenticate(self, authorization: str | None) -> Account:
+        """Returns the account of an Authorization header, verified or not. Raises InvalidKey and DatabaseBusy."""
+        bearer = _BEARER.fullmatch(authorization or "")
+        if bearer is None:
+            raise InvalidKey
+        stored, key = await self._database.look_up(api_keys.authenticate, parse_key(bearer[1]))
+        account, now = Account.from_storage(stored, key), self._clock()
+        if api_keys.is_use_due(key, now):
+            account = replace(account, last_used_at=int(now))
+            self._record_use(account.id, key.key_id)
+        return account
+
+    def _record_use(self, account_id: str, key_id: str) -> None:
+        """Updates `last_used_at` of the account and the key. No request waits for the write."""
+        if key_id not in self._uses:
+            use = asyncio.create_task(self._database.run_unsynced(api_keys.record_use, account_id, key_id))
+            self._uses[key_id] = use
+            use.add_done_callback(partial(self._on_use_recorded, key_id))
+
+    def _on_use_recorded(self, key_id: str, use: asyncio.Task[None]) -> None:
+        del self._uses[key_id]
+        if not use.cancelled() and use.exception() is not None:
+            log.warning("the last use of a key could not be recorded", exc_info=use.exception())
+
+    async def close(self) -> None:
+        """Waits for pending writes."""
+        while self._uses:
+            await asyncio.wait(self._uses.values())
+
+    async def sign_in(self, key: str) -> str:
+        """Starts a session and returns its token. Raises InvalidKey, KeyNotVerified and DatabaseBusy.
+
+        The session ends with `sign_out`, after SESSION_LIFETIME, or when the API key stops working.
+        """
+        token, account = await self._database.run(sessions.begin, parse_key(key))
+        if account.verified_at is None:
+            await self.sign_out(token)
+            raise KeyNotVerified
+        return token
+
+    async def session_account(self, token: str) -> Account:
+        """Returns the account of a session; its key is empty if an email link opened it. Raises InvalidKey."""
+        stored, key_id = await self._database.look_up(sessions.find, token)
+        return Account.with_key(stored, key_id or "")
+
+    async def sign_out(self, token: str) -> None:
+        """Ends a session. Does nothing for an unknown token."""
+        await self._database.run(sessions.end, token)
+
+    async def list_keys(self, account_id: str) -> tuple[Key, ...]:
+        """Returns the active API keys of the account, oldest first."""
+        if self._uses:  # the list shows the use by this request
+            await asyncio.wait(self._uses.values())
+        return await self._database.read(api_keys.list_keys, account_id)
+
+    async def issue_key(self, account_id: str, name: str) -> IssuedKey:
+        """Creates an API key. Raises TooManyKeys."""
+        return await self._database.run(api_keys.add, account_id, name)
+
+    async def owns_key(self, account_id: str, key: str) -> bool:
+        """Returns whether the text is a valid API key of the account."""
+        try:
+            account, _ = await self._database.look_up(api_keys.authenticate, parse_key(key))
+        except InvalidKey:
+            return False
+        return account.id == account_id
+
+    async def rotate_key(self, account_id: str, key_id: str, grace: int) -> IssuedKey:
+        """Replaces an API key, which keeps working for `grace` seconds. Raises NotFound and TooManyKeys."""
+        return await self._database.run(api_keys.rotate, account_id, key_id, grace)
+
+    async def revoke_key(self, account_id: str, key_id: str) -> None:
+        """Revokes an API key at once. Raises NotFound, and LastKey for the last key without an expiry."""
+        await self._database.run(api_keys.revoke, account_id, key_id)
+
+    async def balance(self, account_id: str) -> int:
+        """Returns the current balance in credits."""
+        return await self._database.look_up(ledger.balance, account_id)
+
+
+SIGN_IN_LINK = "/dashboard/sign-in-link"
+"""The page that the link of an email to sign in leads to. The token is in the fragment of its URL."""
+
+
+class Registrations:
+    """Registers clients, and signs them in, by email. Only owners of addresses learn whether these have accounts."""
+
+    def __init__(
+        self,
+        database: Database,
+        email_queue: EmailQueue,
+        limiter: RateLimiter,
+        settings: Settings,
+        metrics: CreditMetrics,
+    ) -> None:
+        self._database = database
+        self._email_queue = email_queue
+        self._limiter = limiter
+        self._settings = settings
+        self._metrics = metrics
+
+    async def register(self, email: str, name: str, address: str) -> None:
+        """Sends a verification email for a client at the network address `address`.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        await self._check_limits(email, address)
+        registration = await self._database.run(email_verification.register, email, name)
+        link = f"{self._settings.base_url}/verify?token={registration.token}"
+        write = verification_email if registration.purpose == "register" else replacement_email
+        self._email_queue.enqueue(write(registration.email, link))
+
+    async def verify(self, token: str, address: str) -> Verified:
+        """Exchanges the token of a verification email, once, for an API key. Raises NotFound."""
+        verified = await self._database.run(
+            email_verification.verify,
+            token.lower(),
+            free_credits=FREE_CREDITS,
+            once_per_mailbox=self._settings.mailbox_credits_once,
+            address=address,
+        )
+        if verified.purpose == "register":
+            self._metrics.granted.labels("registration").inc(verified.account.credits_remaining)
+        return verified
+
+    async def request_sign_in(self, email: str, address: str) -> None:
+        """Sends a link to sign in to a client at the network address `address`, if the email address has an account.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        await self._check_limits(email, address)
+        requested = await self._database.run(email_verification.request_sign_in, email)
+        if requested is not None:
+            link = f"{self._settings.base_url.removesuffix(API)}{SIGN_IN_LINK}#token={requested.token}"
+            self._email_queue.enqueue(sign_in_email(requested.email, link))
+
+    async def sign_in(self, token: str) -> str:
+        """Exchanges the token of a link, once, for the token of a session. Raises NotFound."""
+        return await self._database.run(email_verification.sign_in, token.lower())
+
+    async def _check_limits(self, email: str, address: str) -> None:
+        """Counts an email to the mailbox, asked for by the network address, or none if one limit is reached.
+
+        Raises EmailNotConfigured and RateLimited.
+        """
+        if not self._email_queue.enabled:
+            raise EmailNotConfigured
+        counters = (
+            (f"registrations:mailbox:{mailbox(email)}", EMAILS_PER_MAILBOX, HOUR),
+            (f"registrations:address:{address}", REGISTRATIONS_PER_ADDRESS, DAY),
+        )
+        for count in (self._limiter.peek, self._limiter.hit):
+            for counter in counters:
+                status = await count(*counter)
+                if not status.allowed:
+                    message = "Too many emails were asked for; try again later."
+                    raise RateLimited(message, retry_after=status.retry_after, reason="registrations")

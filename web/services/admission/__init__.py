@@ -1,0 +1,1 @@
+"""Admission of conversions: which starts next, and which is refused."""

@@ -1,0 +1,1 @@
+"""Conversions: planned, charged, and run."""

@@ -1,0 +1,75 @@
+"""Stored files that options of a request name by their ids, such as a watermark."""
+
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+
+from engine.options import OptionValues
+from engine.registry import Registry
+from storage.errors import NotFound
+from storage.tables.files import File
+from web.api.errors import InvalidParameter
+from web.services.conversions.conversion_plan import of_output, own_file
+from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
+from web.services.files.files import Files
+from web.services.files.work_files import WorkFiles
+
+
+class FurtherFiles:
+    """Finds the files of options by their ids, and adds them to requests."""
+
+    def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:
+        self._files = files
+        self._work_files = work_files
+        self._registry = registry
+
+    async def find(
+        self,
+        account_id: str,
+        options: OptionValues,
+        sent: Container[str] = (),
+        outputs: Sequence[OutputRequest] = (),
+    ) -> Mapping[str, File]:
+        """Returns the files by the names of the options, without those that the request has `sent` itself.
+
+        With `outputs`, whose options include the options of the request, `own_file` makes the names. Raises
+        InvalidParameter if the account has no such file.
+        """
+        found = await self._find(account_id, options, sent)
+        if not outputs:
+            return found
+        found = {own_file(name, options[name]): file for name, file in found.items()}
+        for index, one in enumerate(outputs):
+            own = {name: value for name, value in one.options.items() if options.get(name) != value}
+            with of_output(index):
+                files = await self._find(account_id, own)
+            found |= {own_file(name, own[name]): file for name, file in files.items()}
+        return found
+
+    async def _find(self, account_id: str, options: OptionValues, sent: Container[str] = ()) -> dict[str, File]:
+        known, found = self._registry.options, dict[str, File]()
+        for name, value in options.items():
+            option = known.get(name)
+            if name in sent or option is None or option.file is None or not option.is_file(value):
+                continue
+            try:
+                found[name] = await self._files.find(account_id, str(value))
+            except NotFound:
+                expected = [*option.file.names, "the file_id of a stored file"]
+                message = f"{name} must be {' or '.join(expected)}."
+                raise InvalidParameter(message, reason="no_file", param=name) from None
+        return found
+
+    @asynccontextmanager
+    async def complete(self, request: ConversionRequest) -> AsyncIterator[ConversionRequest]:
+        """Yields the request with copies of these files, which exist during the block.
+
+        Raises InvalidParameter as `find` does, and RateLimited and NoSpace without space for them.
+        """
+        given = request.options, request.file_names, request.outputs
+        found = {} if request.tool else await self.find(request.account.id, *given)
+        with ExitStack() as stack:
+            copies = []
+            for file in found.values():
+                copy = stack.enter_context(self._work_files.create(request.account.tenant.id))
+                copies.append(await self._files.working_copy(file, copy))
+            yield request.with_further(dict(zip(found, copies, strict=True)))

@@ -1,0 +1,1 @@
+"""Stored files, files of requests, and archives of files."""

@@ -1,0 +1,330 @@
+"""Work files: uploads and results, from the arrival of the body until the response is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import resource
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import ExecutorUnavailable, StepFailed
+from storage.blobs.blob_store import BlobStore
+from storage.descriptors import copy, read_blocks, run_in_thread, write_all
+from storage.errors import NotFound
+from web.api.errors import NoSpace, RateLimited
+from web.services.operation.processes import SharedUsage
+
+MEMORY_LIMIT = 1 << 20
+"""Bytes of a file in memory; larger files are on the disk."""
+
+_TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
+_SPACE = 2 << 30  # bytes of all files on the disk
+_SCARCE = 4  # if less than 1/4 of the space is free, requests of slow clients are ended
+DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
+_BLOCK = 1 << 20  # bytes written to the disk at a time
+_RETRY_AFTER = 5  # seconds
+
+
+class OtherResult(ExecutorUnavailable):
+    """A worker of the cluster has not stored the result that it has reported."""
+
+    def __init__(self) -> None:
+        super().__init__("A worker of the cluster has not stored the result that it has reported.")
+
+
+@contextmanager
+def of_worker() -> Iterator[None]:
+    """Raises OtherResult if the block does not find a blob."""
+    try:
+        yield
+    except NotFound:
+        raise OtherResult from None
+
+
+def _nothing() -> None:
+    """Deletes nothing."""
+
+
+@dataclass(frozen=True)
+class StoredContent:
+    """A blob with the content of a work file: its key, its size in bytes and its SHA-256, if that is to be checked.
+
+    `delete` deletes the blob, unless it has to stay.
+    """
+
+    key: str
+    size: int
+    digest: str | None = None
+    delete: Callable[[], None] = _nothing
+
+
+class WorkFile(AbstractContextManager["WorkFile"]):
+    """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
+
+    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space, and `on_disk`
+    how much of it in bytes. `give_up` ends the request of the file if its client is slow, and returns whether it is.
+    The content may be in the blob store instead, as `stored`, until it is written to the descriptor, too.
+    """
+
+    def __init__(self, work_files: WorkFiles, account: str, give_up: Callable[[], bool]) -> None:
+        self.descriptor = os.memfd_create("convertd-work-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self._work_files = work_files
+        self.account = account
+        self.give_up = give_up
+        self.given_up = False
+        self._memory = 0  # bytes written to memory
+        self.on_disk = 0
+        self._pending = bytearray()  # not yet written to the disk
+        self.in_memory = True
+        self.stored: StoredContent | None = None
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    @property
+    def size(self) -> int:
+        """Size in bytes, including those that are not flushed."""
+        return os.fstat(self.descriptor).st_size + len(self._pending)
+
+    async def write(self, data: bytes) -> None:
+        """Appends bytes. Raises RateLimited, reason `queue_full`, and NoSpace."""
+        if self.in_memory:
+            if self._memory + len(data) <= MEMORY_LIMIT and self._work_files.take_memory(len(data)):
+                self._memory += len(data)
+                write_all(self.descriptor, data)
+                return
+            await self._move_to_disk()
+        self._pending += data
+        if len(self._pending) >= _BLOCK:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Writes buffered bytes to the disk. Raises as `write` does."""
+        if self._pending and self.descriptor >= 0:
+            data, self._pending = self._pending, bytearray()
+            self._work_files.take_disk(self, len(data))
+            await run_in_thread(self.descriptor, self._work_files.append, data)
+
+    async def load(self, blobs: BlobStore) -> None:
+        """Writes the content to the descriptor, if it is in the blob store.
+
+        Raises NotFound, or OtherResult if the SHA-256 is known and the blob has another or is missing; and as `write`.
+        """
+        if (stored := self.stored) is None:
+            return
+        digest = hashlib.sha256()
+        with of_worker() if stored.digest else nullcontext():
+            async for block in blobs.read(stored.key, 0, stored.size):
+                digest.update(block)
+                await self.write(block)
+        await self.flush()
+        if stored.digest not in (None, digest.hexdigest()):
+            raise OtherResult
+
+    async def seal(self, size: int) -> None:
+        """Makes a file of `size` bytes that a job has written immutable, and moves it to the disk if it is large.
+
+        The process of the job may have kept its descriptor. Raises StepFailed if it still writes, and as `write` does.
+        """
+        is_large = size > MEMORY_LIMIT
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, seals if is_large else seals | fcntl.F_SEAL_SHRINK)
+        except OSError:  # the process still maps the file for writing
+            raise StepFailed("The conversion's process still writes its result.") from None
+        if is_large:
+            await self._move_to_disk()
+        if self.size != size:
+            raise StepFailed("The conversion's process changed its result after the conversion.")
+
+    def read(self) -> bytes:
+        """Returns the whole content. Blocks if it is on the disk."""
+        return os.pread(self.descriptor, self.size, 0)
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        """Yields the content, at once if it is in memory."""
+        if self.in_memory:
+            yield self.read()
+        else:
+            async for block in read_blocks(self.descriptor, 0, self.size):
+                yield block
+
+    async def digest(self) -> str:
+        """Returns the SHA-256 of the content in hexadecimal digits."""
+        return _digest(self.descriptor) if self.in_memory else await run_in_thread(self.descriptor, _digest)
+
+    def close(self) -> None:
+        """Deletes the file."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self._pending.clear()
+            if self.stored is not None:
+                self.stored.delete()
+            self._work_files.release(self, self._memory)
+
+    async def _move_to_disk(self) -> None:
+        self._work_files.take_disk(self, self.size)
+        moving = asyncio.ensure_future(run_in_thread(self.descriptor, self._work_files.copy_to_disk))
+        try:
+            disk = await asyncio.shield(moving)
+        except asyncio.CancelledError:
+            moving.add_done_callback(_close_result)
+            raise
+        if self.descriptor >= 0:
+            os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
+            os.dup2(disk, self.descriptor, inheritable=False)
+            self.in_memory = False
+            self._work_files.release_memory(self._memory)
+            self._memory = 0
+        os.close(disk)
+
+
+class WorkFiles:
+    """Creates work files, those on the disk in `folder`, and limits their number and size.
+
+    Files on the disk have at most `space` bytes in all. An account may use as much of the space, and of the open files,
+    as it leaves to all others: its share shrinks as the space does. If little space is free, the accounts that use more
+    than an equal share lose their largest files whose clients are slow.
+
+    `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
+    `open_files` the number of files by account. `memory` and `space` limit all processes of the server together, which
+    share their `usage`; accounts are counted by each process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        space: int = _SPACE,
+        memory: int = _TOTAL_MEMORY,
+        usage: tuple[SharedUsage, SharedUsage] | None = None,
+    ) -> None:
+        self.folder = folder
+        self._space = space
+        self._memory = memory
+        self._memory_usage, self._space_usage = usage or (SharedUsage(), SharedUsage())
+        self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        self.used_memory = 0
+        self.used_space: Counter[str] = Counter()
+        self.open_files: Counter[str] = Counter()
+        self._on_disk: set[WorkFile] = set()
+
+    def prepare(self) -> None:
+        """Creates the folder, and deletes files of an earlier server. Blocks."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def create(self, account: str, give_up: Callable[[], bool] = lambda: False) -> WorkFile:
+        """Creates an empty file of an account. Raises RateLimited, reason `queue_full`, if too many are open.
+
+        `give_up` ends the request of the file if its client is slow, and returns whether it is.
+        """
+        _take(self.open_files, account, 1, self._files)
+        try:
+            return WorkFile(self, account, give_up)
+        except OSError:
+            _release(self.open_files, account, 1)
+            raise
+
+    def take_memory(self, size: int) -> bool:
+        """Counts bytes of a file in memory. Returns whether there was memory for them."""
+        if self.used_memory + self._memory_usage.elsewhere + size > self._memory:
+            return False
+        self._use_memory(size)
+        return True
+
+    def release_memory(self, size: int) -> None:
+        """Counts bytes of a file as no longer in memory."""
+        self._use_memory(-size)
+
+    def take_disk(self, file: WorkFile, size: int) -> None:
+        """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
+        space = self._space - self._space_usage.elsewhere
+        if (space - self.used_space.total() - size) * _SCARCE < self._space:
+            self._reclaim()
+        _take(self.used_space, file.account, size, space)
+        self._space_usage.publish(self.used_space.total())
+        file.on_disk += size
+        self._on_disk.add(file)
+
+    def release(self, file: WorkFile, in_memory: int) -> None:
+        """Counts a file as closed, with its bytes in memory."""
+        self.release_memory(in_memory)
+        self._on_disk.discard(file)
+        _release(self.used_space, file.account, file.on_disk)
+        self._space_usage.publish(self.used_space.total())
+        _release(self.open_files, file.account, 1)
+
+    def _use_memory(self, size: int) -> None:
+        self.used_memory += size
+        self._memory_usage.publish(self.used_memory)
+
+    def _reclaim(self) -> None:
+        """Ends the request of one slow client, unless the space of the previous one is not free yet."""
+        if any(file.given_up for file in self._on_disk):
+            return
+        equal_share = self._space // (len(self.used_space) + 1)
+        candidates = [file for file in self._on_disk if self.used_space[file.account] > equal_share]
+        for file in sorted(candidates, key=lambda file: (-self.used_space[file.account], -file.on_disk)):
+            file.given_up = file.give_up()
+            if file.given_up:
+                return
+
+    def append(self, descriptor: int, data: bytearray) -> None:
+        """Writes bytes to a file on the disk. Raises NoSpace. Blocks."""
+        self._check_disk(len(data))
+        write_all(descriptor, data)
+
+    def copy_to_disk(self, descriptor: int) -> int:
+        """Copies a file to a new one on the disk and returns its descriptor. Raises NoSpace. Blocks."""
+        self._check_disk(os.fstat(descriptor).st_size)
+        with tempfile.TemporaryFile(buffering=0, dir=self.folder) as file:
+            copy(descriptor, file.fileno())
+            return os.dup(file.fileno())
+
+    def has_space(self, size: int = 0) -> bool:
+        """Whether the disk has space for `size` bytes and the reserve. Blocks."""
+        disk = shutil.disk_usage(self.folder)
+        return disk.free >= size + min(DISK_RESERVE, disk.total // DISK_RESERVE_SHARE)
+
+    def _check_disk(self, size: int) -> None:
+        if not self.has_space(size):
+            raise NoSpace
+
+
+def too_many_uploads() -> RateLimited:
+    """The error of a request for whose files there is no space."""
+    return RateLimited("Too many uploads at once.", retry_after=_RETRY_AFTER, reason="queue_full")
+
+
+def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
+    free = limit - used.total() - amount
+    if used[account] + amount > free:
+        raise too_many_uploads()
+    used[account] += amount
+
+
+def _release(used: Counter[str], account: str, amount: int) -> None:
+    used[account] -= amount
+    if not used[account]:
+        del used[account]
+
+
+def _digest(descriptor: int) -> str:
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _close_result(moving: asyncio.Future[int]) -> None:
+    if not moving.cancelled() and moving.exception() is None:
+        os.close(moving.result())

@@ -1,0 +1,1 @@
+"""Jobs and batches: conversions that outlive a request."""

@@ -1,0 +1,336 @@
+"""Runs the jobs that this server claims, as many as it has slots for, and queues jobs again that it cannot end."""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from time import monotonic, time
+from typing import TypeVar
+
+from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
+from storage.database import Database, Transaction
+from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
+from storage.tables import accounts, job_runs, usage
+from storage.tables.job_runs import NOTHING, Claim, ClaimedJob, LaneUse
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.usage import UsageRecord
+from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
+from web.metrics.jobs import JobMetrics
+from web.services.accounts.accounts import Account
+from web.services.admission.admission import JobQueue
+from web.services.admission.fair_queue import QueuedJob, Standing
+from web.services.admission.job_lanes import JobRun, lane_record, standing_of
+from web.services.conversions.conversions import Conversions
+from web.services.conversions.idempotency import ResponseData
+from web.services.conversions.releases import retry_while_busy
+from web.services.files.files import Files
+from web.services.jobs.batch_jobs import BatchJob
+from web.services.jobs.batches import Batches
+from web.services.jobs.job_requests import JobRequests, StoredRequest
+from web.services.jobs.jobs import EndedJob, Jobs, finish
+
+T = TypeVar("T")
+
+log = logging.getLogger("convertd.jobs")
+
+LEASE = 30
+"""Seconds after which the jobs of a server that was killed count as crashed, unless it has started again."""
+
+INTERVAL = 1.0
+"""Seconds after which new jobs of other servers are found, and cancelled ones."""
+
+MAX_ATTEMPTS = 3
+MAX_CRASHES = 2
+ALONE = 10.0
+"""Seconds at the beginning of a run of a job that has crashed, in which the server starts no other job."""
+
+_BUSY_INTERVAL = 0.01  # seconds until jobs are claimed that another server has locked
+_PAUSE = 2.0  # seconds without new jobs after something that all jobs need has failed
+_OUTAGES = (DatabaseBusy, CommitUnknown, StoreUnavailable, ExecutorUnavailable, NotReady, RateLimited)
+"""Errors of which the job is not the cause: its attempt does not count."""
+
+
+class JobRunner:
+    """Claims jobs and runs each as a task. `owner` identifies this run of this server."""
+
+    def __init__(
+        self,
+        database: Database,
+        owner: ServerInstance,
+        job_queue: JobQueue,
+        jobs: Jobs,
+        requests: JobRequests,
+        conversions: Conversions,
+        batches: Batches,
+        files: Files,
+        metrics: JobMetrics,
+    ) -> None:
+        self._database = database
+        self._owner = owner
+        self._job_queue = job_queue
+        self._jobs = jobs
+        self._requests = requests
+        self._conversions = conversions
+        self._batches = batches
+        self._files = files
+        self._metrics = metrics
+        self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
+        self._fetched: deque[tuple[JobRun, asyncio.Future[QueuedJob]]] = deque()  # wait for a slot
+        self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
+        self._due = asyncio.Event()
+        self._more = False  # whether jobs may wait for a slot of this server
+        self._checked_at = self._paused_until = self._alone_until = -INTERVAL  # monotonic time
+        self._in_touch_at = time()  # the clock of leases, which also runs while the machine is suspended
+        jobs.on_accept = self._expect
+        jobs.on_cancel = self._cancel
+        jobs.lane_of = lambda tenant: lane_record(tenant, job_queue.standing(tenant))
+        job_queue.on_end = self._on_free_slot
+
+    async def run(self) -> None:
+        """Claims and runs jobs until cancelled."""
+        while True:
+            pause = INTERVAL
+            self._due.clear()
+            try:
+                pause = await self._claim()
+            except Exception as error:
+                trace = None if isinstance(error, PublicError) else error
+                log.warning("jobs could not be claimed: %s", error, exc_info=trace, extra={"outage": trace is None})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._due.wait()
+
+    async def close(self) -> None:
+        """Queues the running jobs again, so that other servers run them. Call it after `run` was cancelled."""
+        running = [task for _, task in self._tasks.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if await self._database.run(job_runs.leave, self._owner):
+            self._jobs.notify_queued()
+
+    def _expect(self) -> None:
+        self._more = True
+        self._due.set()
+
+    def _on_free_slot(self) -> None:
+        if self._more or self._fetched:
+            self._due.set()
+
+    def _cancel(self, job_id: str) -> None:
+        """Kills a job that has ended in the database, if it runs here."""
+        if job_id in self._tasks and job_id not in self._lost:
+            self._lost.add(job_id)
+            self._tasks[job_id][1].cancel()
+
+    async def _claim(self) -> float:
+        """Starts as many jobs as there are slots for. Returns the seconds after which more may be found."""
+        now = monotonic()
+        if now - self._checked_at >= INTERVAL:
+            self._checked_at = now
+            await self._check()
+        self._place_fetched()
+        while self._more and now >= self._paused_until and not self._is_alone():
+            least = self._job_queue.background_standing
+            if least is None:
+                break
+            self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
+            claim, account = await self._database.run_unsynced(_claim, self._owner, least, idle=not self._tasks)
+            self._more |= claim.more
+            if claim.job is None or account is None:
+                return _BUSY_INTERVAL if claim.locked else INTERVAL
+            self._job_queue.restore(account.tenant, standing_of(claim.lane))
+            self._start(JobRun(claim.job, account, self._job_queue))
+        return INTERVAL
+
+    def _is_alone(self) -> bool:
+        """Whether a job that has crashed began a short time ago: no other one is started beside it."""
+        return monotonic() < self._alone_until and any(job.crashes for job, _ in self._tasks.values())
+
+    async def _check(self) -> None:
+        """Renews leases, and ends the runs that servers have left.
+
+        Not right after an outage in which this server could renew none: others could not, either, and do it now.
+        """
+        await self._renew()
+        self._more |= await self._database.look_up(job_runs.any_due, self._owner)
+        away, self._in_touch_at = time() - self._in_touch_at, time()
+        if not self._more or away > LEASE / 2:
+            return
+        for job, died in await self._database.read(job_runs.find_left, self._owner):
+            if died:
+                log.warning("the server of job %s has died", job.id)
+                await self._fail(job, WorkerCrashed("The server died."))
+            else:
+                await self._requeue(job, NOTHING, counted=False)
+
+    async def _renew(self) -> None:
+        """Renews the leases of running jobs, and kills those that another server or client has ended."""
+        if not self._tasks:
+            return
+        running = list(self._tasks)
+        renewed = await self._database.run_unsynced(job_runs.renew, self._owner, LEASE)
+        for job_id in running:
+            if job_id in self._tasks and (job_id, self._tasks[job_id][0].fence) not in renewed:
+                self._cancel(job_id)
+
+    def _start(self, run: JobRun) -> None:
+        job, admitted = run.job, run.admit()  # at once, so that no further job is claimed for the same slot
+        if job.crashes:
+            self._alone_until = monotonic() + ALONE
+        task = asyncio.create_task(self._run(run, admitted))
+        self._tasks[job.id] = job, task
+        self._jobs.changes.publish(job.id)
+
+    async def _place_after_fetch(self, run: JobRun) -> QueuedJob:
+        """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
+        turn = asyncio.get_running_loop().create_future()
+        self._fetched.append((run, turn))
+        self._due.set()
+        admitted: QueuedJob = await turn
+        return admitted
+
+    def _place_fetched(self) -> None:
+        while self._fetched and self._job_queue.background_standing is not None:
+            run, turn = self._fetched.popleft()
+            if not turn.cancelled():
+                turn.set_result(run.admit())
+
+    async def _run(self, run: JobRun, admitted: QueuedJob) -> None:
+        """Runs a job, and ends it or queues it again."""
+        job, is_charged = run.job, run.crowd is None
+        try:
+            with run.place:
+                messages = await self._attempt(run, admitted)
+            self._metrics.record_attempt("completed")
+            await self._clean_up(job, messages)
+        except asyncio.CancelledError:  # `_cancel` ends it, or `close` queues it again
+            self._metrics.record_attempt("cancelled" if job.id in self._lost else "given_back")
+            is_charged = False
+        except JobLost:
+            self._metrics.record_attempt("cancelled")
+            is_charged = False
+        except Exception as error:
+            await self._fail(job, error, run.use())
+        finally:
+            self._lost.discard(job.id)
+            self._tasks.pop(job.id, None)
+            self._on_free_slot()
+            if not is_charged:
+                with suppress(StorageError):  # it is unavailable
+                    await self._database.run_unsynced(job_runs.charge, job.account, run.crowd, run.used)
+
+    async def _attempt(self, run: JobRun, admitted: QueuedJob) -> int:
+        """Runs a job and completes it. Returns the number of messages about that."""
+        job, account = run.job, run.account
+        request, retention = StoredRequest.from_text(job.request), self._files.retention
+        if request.batch_id:
+            run.place.close()  # its files are admitted one by one
+            changes = self._jobs.changes
+            batch = BatchJob(self._database, self._conversions, self._job_queue, changes, job, _OUTAGES, run.admitted)
+            response = await self._batches.run(request.batch(account), await batch.begin())
+            result = json.dumps(dict(response.data))
+            ended = await self._database.run(finish, job, "completed", retention, result=result, use=run.use())
+            return ended.messages
+        if request.remote:
+            run.place.close()  # files arrive without a slot
+        async with self._requests.load(job, request, account) as (conversion, output):
+            if request.remote:
+                admitted = await self._place_after_fetch(run)
+            hold = Hold(job.hold_ids[0], account.id, request.credits, 0)
+            completion = _Completion(job, retention, request.file_id, run.use)
+            await self._conversions.convert_held(conversion, output, admitted, hold, completion)
+            return completion.messages
+
+    async def _fail(self, job: ClaimedJob, error: Exception, use: LaneUse = NOTHING) -> None:
+        """Queues a job for another attempt, or ends it with the error."""
+        public, died = public_error(error), isinstance(error, WorkerCrashed | Killed)
+        # An error of the engine would be the same again.
+        again = not isinstance(error, ConversionError) and (public.retryable or isinstance(public, ServerError))
+        if isinstance(error, _OUTAGES):
+            self._paused_until = monotonic() + _PAUSE
+            await self._requeue(job, use, counted=False)
+        elif died and job.crashes + 1 < MAX_CRASHES:
+            await self._requeue(job, use, counted=True, crashed=True)
+        elif again and job.attempts < MAX_ATTEMPTS:
+            await self._requeue(job, use, counted=True)
+        else:
+            crash = WorkerCrashed("The processes that ran the conversion were killed or crashed.")
+            await self._end(job, crash if died else public, use)
+        if not isinstance(error, PublicError):
+            fields = {"request_id": StoredRequest.from_text(job.request).request_id}
+            log.error("a job failed", exc_info=error, extra={"fields": fields})
+
+    async def _requeue(self, job: ClaimedJob, use: LaneUse, *, counted: bool, crashed: bool = False) -> None:
+        self._metrics.record_attempt("repeated" if counted else "given_back")
+        await self._persist(job, partial(job_runs.requeue, job=job, counted=counted, crashed=crashed, use=use))
+        self._jobs.notify_queued()
+
+    async def _end(self, job: ClaimedJob, error: PublicError, use: LaneUse) -> None:
+        self._metrics.record_attempt("failed")
+        ended = await self._persist(job, partial(_fail, job=job, error=error, retention=self._files.retention, use=use))
+        if ended is not None:
+            await self._clean_up(job, ended.messages)
+
+    async def _persist(self, job: ClaimedJob, change: Callable[[Transaction], T]) -> T | None:
+        """Runs a transaction, again and again while the database is unavailable, as long as the lease lasts."""
+        try:
+            return await retry_while_busy(partial(self._database.run, change), monotonic() + LEASE)
+        except JobLost:
+            pass
+        except Exception:
+            log.exception("the end of an attempt at job %s was not saved; it is repeated after its lease", job.id)
+        return None
+
+    async def _clean_up(self, job: ClaimedJob, messages: int) -> None:
+        """Deletes the inputs of an ended job. If that fails, they are deleted later, as blobs without a row."""
+        self._jobs.notify_ended(job.id, messages)
+        try:
+            await self._files.discard(job.blobs)
+        except StoreUnavailable as error:
+            log.warning("the inputs of an ended job were not deleted: %s", error)
+
+
+def _claim(
+    transaction: Transaction, owner: ServerInstance, least: Standing, *, idle: bool
+) -> tuple[Claim, Account | None]:
+    """Claims a job of an account of the least standing or above. Returns also the account."""
+    proven, restricted = least is Standing.PROVEN, least is Standing.RESTRICTED
+    claim = job_runs.claim(transaction, owner, LEASE, proven=proven, restricted=restricted, idle=idle)
+    account = None if claim.job is None else Account.with_key(accounts.get(transaction, claim.job.account), "")
+    return claim, account
+
+
+class _Completion:
+    """Ends a job with the response to its request. `source_id` is the stored file that it has converted.
+
+    `messages` is the number of messages about that.
+    """
+
+    def __init__(self, job: ClaimedJob, retention: int, source_id: str | None, use: Callable[[], LaneUse]) -> None:
+        self._job = job
+        self._use = use
+        self._retention = retention
+        self._source_id = source_id
+        self.messages = 0
+
+    def __call__(self, transaction: Transaction, response: ResponseData) -> None:
+        made = None if response.file_id == self._source_id else response.file_id
+        values = {"result": json.dumps(dict(response.data)), "file_id": made}
+        ended = finish(transaction, self._job, "completed", self._retention, **values, use=self._use())
+        self.messages = ended.messages
+
+
+def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int, use: LaneUse) -> EndedJob:
+    """Ends a job with an error, releases its credits, and records a failure of the engine as use."""
+    request = StoredRequest.from_text(job.request)
+    body = {**error_body(error), "request_id": request.request_id}
+    ended = finish(transaction, job, "failed", retention, error=json.dumps(body), use=use)
+    source = ended.job.input_format
+    if error.code == "processing_failed" and source is not None:
+        counted = UsageRecord(job.operation, source, ended.job.output_format, job.size)
+        usage.record(transaction, job.account, counted, success=False, credits=0)
+    return ended

@@ -1,0 +1,1 @@
+"""Operation of a server: its processes, health, maintenance, and shutdown."""

@@ -1,0 +1,1 @@
+"""Payments: checkout and the events of the payment provider."""

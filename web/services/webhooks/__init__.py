@@ -1,0 +1,1 @@
+"""Webhooks, and requests to the URLs of clients."""

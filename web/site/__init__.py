@@ -1,0 +1,1 @@
+"""The web pages: the landing page, documentation, dashboard, and status."""

@@ -1,0 +1,199 @@
+"""The documentation: its pages, which describe the API too, and the index of its search."""
+
+import json
+from collections.abc import Mapping
+from functools import cache, partial
+from html import escape
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tornado.escape import xhtml_escape
+
+from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TIERS
+from config.settings import Settings
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
+from engine.executor import JobLimits
+from storage.tables.api_keys import MAX_KEYS
+from storage.tables.webhooks import EVENTS
+from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
+from web.api.errors import STATUS, InvalidParameter, NotFound, envelope
+from web.api.values import API
+from web.docs.api_reference import ApiDocuments, Endpoint
+from web.docs.catalogue import format_groups
+from web.docs.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
+from web.docs.docs_contents import DOCS_PAGES, DocsPage, read_entries
+from web.docs.option_examples import example_pictures
+from web.docs.option_groups import MORE, grouped
+from web.docs.recipes import RECIPES
+from web.http.handler import BaseHandler
+from web.services.admission.admission import QUEUE_TIMEOUT, SHORT_DEADLINE
+from web.services.admission.tenant_records import PROVING_JOBS
+from web.site.pages import JSON, PUBLIC_PAGE, PageHandler
+
+_CHANGELOG = Path(__file__).parents[1] / "pages" / "docs" / "changelog.md"
+
+
+class Docs(PageHandler):
+    """A page of the documentation. It lists the contents of itself and the other pages."""
+
+    fixed_headers = PUBLIC_PAGE
+
+    async def get(self, name: str = DOCS_PAGES[0].name) -> None:
+        if self.write_known_page(("docs", name)):
+            return
+        documents = await self.services.documents()
+        pages = _pages(documents)
+        place = next((place for place, page in enumerate(pages) if page.name == name), None)
+        if place is None:
+            raise NotFound("No such page.")
+        body = self.render_body(pages[place], documents)
+        self.write_new_page(
+            ("docs", name),
+            "docs_layout.html",
+            page=pages[place],
+            pages=pages,
+            before=pages[place - 1] if place else None,
+            after=pages[place + 1] if place + 1 < len(pages) else None,
+            entries=[entry for entry in read_entries(body) if entry.in_contents],
+            body=body,
+            languages=tuple(LANGUAGES),
+        )
+
+    def render_body(self, page: DocsPage, documents: ApiDocuments) -> str:
+        """The page without the contents."""
+        services, url = self.services, self.services.settings.base_url
+        names = {option.name for option in documents.options}
+        text = self.render_string(
+            page.template,
+            page=page,
+            url=url,
+            site=url.removesuffix(API),
+            quickstart=_quickstart(url),
+            groups=list(grouped(documents.options)),
+            operations=_by_tag(documents.reference, page),
+            page_of={operation.id: _page_of(operation).path for operation in documents.reference},
+            option_names=names,
+            have_options=_having_all(documents.reference, names),
+            formats=format_groups(services.registry),
+            settings=services.settings,
+            limits=_limits(services.settings),
+            rate_limits={"free": services.settings.rate_limit_free, "paid": services.settings.rate_limit_paid},
+            **_CONSTANTS,
+        )
+        return text.decode()
+
+
+class DocsIndex(Docs):
+    """What the search of the documentation reads: page, its title, anchor, title and text of every entry."""
+
+    async def get(self) -> None:  # type: ignore[override]
+        key = ("docs", "index")
+        if self.write_known_page(key, JSON):
+            return
+        documents = await self.services.documents()
+        entries = [
+            (page.path, page.title, entry.id, entry.title, entry.text)
+            for page in _pages(documents)
+            for entry in read_entries(self.render_body(page, documents))
+        ]
+        self.write_new_text(key, json.dumps(entries, ensure_ascii=False).encode(), JSON)
+
+
+def _pages(documents: ApiDocuments) -> list[DocsPage]:
+    """The pages of this server: the page of further options only if it has some."""
+    has_more = any(group is MORE for group, _ in grouped(documents.options))
+    return [page for page in DOCS_PAGES if has_more or page.name != f"options/{MORE.name}"]
+
+
+def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Limits that do not depend on the tier: name and value."""
+    job = JobLimits()
+    return (
+        ("pixels of a picture", f"{MAX_PIXELS:,}"),
+        ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
+        ("duration of a conversion", f"{job.seconds:g} s"),
+        ("CPU time of a conversion", f"{job.cpu:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
+        ("CPU time of the first ones", f"{SHORT_DEADLINE:g} s, and more for documents, until {PROVING_JOBS} succeed"),
+        ("memory of a conversion", f"{job.memory >> 30} GB"),
+        ("size of a result", f"{job.output // MIB} MB"),
+        ("wait in the queue", f"{QUEUE_TIMEOUT:g} s"),
+        ("files of a batch", str(settings.max_batch_files)),
+        ("JSON body", f"{BaseHandler.max_body >> 10} kB"),
+        ("API keys of an account", str(MAX_KEYS)),
+        ("requests per minute without an API key", f"{settings.rate_limit_anonymous} per address"),
+        ("verification emails", f"{EMAILS_PER_MAILBOX} per hour and mailbox"),
+    )
+
+
+def _to_html(text: str) -> str:
+    """Escapes text for HTML. Words in backquotes become code."""
+    parts = enumerate(xhtml_escape(text).split("`"))
+    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in parts)
+
+
+def _error_example() -> str:
+    message, limits = "quality must be an integer from 1 to 100.", {"min": 1, "max": 100}
+    error = InvalidParameter(message, reason="out_of_range", param="quality", details=limits)
+    return json.dumps(envelope(error, "req_…"), indent=2, ensure_ascii=False)
+
+
+def _quickstart(url: str) -> dict[str, str]:
+    """Code samples of a first conversion by language."""
+    form = {"output_format": "webp", "quality": "80"}
+    call = Call("POST", f"{url}/convert", form, (("file", "photo.heic"),), saves="photo.webp")
+    return {language: write(call) for language, write in LANGUAGES.items()}
+
+
+def _having_all(endpoints: tuple[Endpoint, ...], names: set[str]) -> set[str]:
+    """The ids of the endpoints that have fields of all these names."""
+    return {endpoint.id for endpoint in endpoints if names <= {field.name for field in endpoint.fields}}
+
+
+def _page_of(endpoint: Endpoint) -> DocsPage:
+    return next(page for page in DOCS_PAGES if endpoint.tag in page.tags)
+
+
+def _by_tag(endpoints: tuple[Endpoint, ...], page: DocsPage) -> dict[str, list[Endpoint]]:
+    """The endpoints that are described on a page."""
+    found = {tag: [endpoint for endpoint in endpoints if endpoint.tag == tag] for tag in page.tags}
+    return {tag: ones for tag, ones in found.items() if ones}
+
+
+@cache
+def _changes() -> list[tuple[str, list[tuple[str, str]]]]:
+    """The versions, latest first, each with the titles of its sections and their HTML. Reads from disk."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415, slow to import and needed once
+
+    markdown = MarkdownIt("commonmark", {"html": False})
+    versions: list[tuple[str, list[tuple[str, str]]]] = []
+    for version in _CHANGELOG.read_text().split("\n## ")[1:]:
+        number, _, text = version.partition("\n")
+        first, *sections = text.split("\n### ")
+        parts = [("", first), *((title, body) for title, _, body in (part.partition("\n") for part in sections))]
+        versions.append((number, [(title, markdown.render(body)) for title, body in parts if body.strip()]))
+    return versions
+
+
+_CONSTANTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "variable": VARIABLE,
+        "error_example": _error_example(),
+        "status": STATUS,
+        "errors": ERROR_CATALOGUE,
+        "warnings": WARNING_CATALOGUE,
+        "tiers": tuple(TIERS.values()),
+        "mib": MIB,
+        "cost": CREDITS_PER_CONVERSION,
+        "free_credits": FREE_CREDITS,
+        "command": COMMAND_SAMPLE,
+        "client": CLIENT_SAMPLE,
+        "recipes": RECIPES,
+        "webhook_events": EVENTS,
+        "webhook_samples": WEBHOOK_SAMPLES,
+        "changes": _changes,
+        "example_pictures": example_pictures,
+        "to_html": _to_html,
+        "escape_text": partial(escape, quote=False),  # quotes are a tenth of the page
+    }
+)

@@ -1,0 +1,310 @@
+"""Pages for people: landing, registration, status, and static files."""
+
+import json
+from collections.abc import Hashable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, ClassVar, cast
+
+from tornado.template import Loader
+from tornado.web import HTTPError, StaticFileHandler
+
+from config.pricing import (
+    FREE_CREDITS,
+    MIB,
+    PACKS,
+    TIERS,
+    TRIAL_TIER,
+    TRIALS_PER_ADDRESS,
+)
+from storage.errors import InvalidKey
+from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
+from web.api.errors import ApiError, NotFound, PublicError, public_error
+from web.api.field_types import validate
+from web.api.fields import RegistrationFields
+from web.api.operations import Access, Route
+from web.docs.catalogue import format_groups
+from web.docs.code_samples import LANGUAGES, Call
+from web.docs.option_groups import MORE, OPTION_GROUPS
+from web.http.handler import BaseHandler
+from web.http.responses import TextCache, wants_html
+from web.services.accounts.usage_report import describe_price
+from web.services.container import Services
+
+SIGN_IN_PATH = "/dashboard"
+"""The page that requests without a session are redirected to."""
+
+STATIC_FOLDER = Path(__file__).parents[1] / "static"
+_TEMPLATES = Path(__file__).parents[1] / "pages"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HTML = "text/html; charset=utf-8"
+JSON = "application/json"
+"""The media type of data for scripts of pages."""
+
+_FOREVER = "public, max-age=31536000, immutable"
+_MEDIA_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
+    ".ico": "image/vnd.microsoft.icon",
+}
+_ERROR_TITLES = {
+    "not_found": "Page not found",
+    "method_not_allowed": "Method not allowed",
+    "rate_limit_exceeded": "Too many requests",
+    "not_ready": "The service is not ready",
+}
+_TRIAL_LANGUAGES = ("curl", "Python", "JavaScript")
+
+
+class PageHandler(BaseHandler):
+    """An HTML page. It loads nothing from other origins, and caches must not store it."""
+
+    access: ClassVar[Access] = "address"
+    any_host: ClassVar[bool] = False
+    fixed_headers = MappingProxyType(
+        {
+            "Content-Security-Policy": _POLICY,
+            "Cache-Control": "no-store",
+            "Referrer-Policy": "same-origin",  # a stricter policy would hide the origin of forms
+        }
+    )
+
+    def get_template_namespace(self) -> dict[str, Any]:
+        own = {
+            "here": self.request.path,
+            "json": json,
+            "operator": self.services.settings.operator,
+            "signed_in": self.authorization.session,
+        }
+        return {**super().get_template_namespace(), **own}
+
+    def write_page(self, template: str, **values: Any) -> None:
+        """Responds with the rendered template."""
+        self.set_header("Content-Type", _HTML)
+        self.write(self.render_string(template, **values))
+
+    def write_known_page(self, key: Hashable, media_type: str = _HTML) -> bool:
+        """Responds with a text that was made with this key. Returns whether there is one."""
+        if (text := self._texts.get(key)) is not None:
+            self.set_header("Content-Type", media_type)
+            text.write(self)
+        return text is not None
+
+    def write_new_page(self, key: Hashable, template: str, **values: Any) -> None:
+        """Responds with the rendered template, and remembers it."""
+        self.write_new_text(key, self.render_string(template, **values))
+
+    def write_new_text(self, key: Hashable, text: bytes, media_type: str = _HTML) -> None:
+        """Responds with the text, and remembers it."""
+        self._texts.add(key, text)
+        self.write_known_page(key, media_type)
+
+    @property
+    def _texts(self) -> TextCache:
+        return cast(TextCache, self.settings["texts"])
+
+    def write_error_page(self, error: PublicError, template: str, **values: Any) -> None:
+        """Responds with the rendered template, which shows the error, and with the error's status."""
+        self.set_error(error)
+        self.write_page(template, error=error, **values)
+
+    def write_sign_in_page(self, error: PublicError | None = None, *, sent: bool = False) -> None:
+        """Responds with the forms to sign in, and with the error's status. It confirms that an email was `sent`."""
+        if error is not None:
+            self.set_error(error)
+        sends_email = self.services.email_queue.enabled
+        self.write_page("sign_in.html", error=error, sends_email=sends_email, sent=sent, minutes=SIGN_IN_VALIDITY // 60)
+
+    def set_private_cookie(self, name: str, value: str, max_age: int) -> None:
+        """Sets a cookie that only the dashboard's requests send, and that scripts cannot read."""
+        secure = self.services.settings.base_url.startswith("https://")
+        self.set_cookie(
+            name, value, path=SIGN_IN_PATH, max_age=max_age, httponly=True, samesite="Strict", secure=secure
+        )
+
+    def write_public_error(self, error: BaseException | None) -> None:
+        if self.access == "session" and isinstance(error, InvalidKey):
+            self.set_status(303)
+            self.set_header("Location", SIGN_IN_PATH)
+            self.set_header("Content-Length", "0")
+        elif wants_html(self.request.headers.get("Accept", "")):
+            public = public_error(error)
+            title = _ERROR_TITLES.get(public.code, "The request failed")
+            self.write_error_page(public, "error.html", title=title, request_id=self.request_id)
+        else:
+            super().write_public_error(error)
+
+
+PUBLIC_PAGE = MappingProxyType({**PageHandler.fixed_headers, "Cache-Control": "no-cache"})
+"""The headers of a page that is the same for all visitors: browsers may store it."""
+
+
+class Landing(PageHandler):
+    """The landing page, with a form to try conversions."""
+
+    fixed_headers = PUBLIC_PAGE
+
+    async def get(self) -> None:
+        services, url = self.services, self.services.settings.base_url
+        trials_left = await services.trials.remaining(self.authorization.address)
+        if self.write_known_page(("landing.html", trials_left)):
+            return
+        form, file = {"output_format": "webp"}, (("file", "photo.heic"),)
+        example = Call("POST", f"{url}/convert", form, file, saves="photo.webp")
+        self.write_new_page(
+            ("landing.html", trials_left),
+            "landing.html",
+            targets_of=services.formats.data["by_input_format"],
+            total=services.formats.data["total"],
+            groups=format_groups(services.registry),
+            formats=services.registry.formats,
+            samples=_trial_samples(url),
+            option_groups=[
+                {"name": one.name, "title": one.title, "labels": one.labels} for one in (*OPTION_GROUPS, MORE)
+            ],
+            example=LANGUAGES["curl"](example),
+            packs=tuple(PACKS.values()),
+            describe_price=describe_price,
+            free_credits=FREE_CREDITS,
+            trials=TRIALS_PER_ADDRESS,
+            trials_left=trials_left,
+            trial_mib=TRIAL_TIER.max_file_size // MIB,
+            max_mib={name: tier.max_file_size // MIB for name, tier in TIERS.items()},
+            hours=services.settings.file_retention_seconds / 3600,
+        )
+
+
+def _trial_samples(url: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Code samples of the try-it form: before the options, one option, after the options.
+
+    The form's script replaces the words in capitals.
+    """
+    form, file = {"output_format": "TARGET"}, (("file", "FILE"),)
+    calls = [
+        Call("POST", f"{url}/convert", fields, file, accept="application/json")
+        for fields in (form, {**form, "OPTION": "VALUE"})
+    ]
+    download = Call("GET", f"{url}/files/ID/download", saves="RESULT")
+    return {
+        language: [_split_sample(*map(write, calls)), (write(download), "", "")]
+        for language, write in LANGUAGES.items()
+        if language in _TRIAL_LANGUAGES
+    }
+
+
+def _split_sample(without: str, with_option: str) -> tuple[str, str, str]:
+    start = next(index for index, one in enumerate(with_option) if one != without[index : index + 1])
+    end = start + len(with_option) - len(without)
+    return without[:start], with_option[start:end], without[start:]
+
+
+class RegisterPage(PageHandler):
+    """The registration form. Like POST /register."""
+
+    access = "form"
+
+    async def get(self) -> None:
+        self.write_page("register.html", error=None, entered={}, sent_to=None, free_credits=FREE_CREDITS)
+
+    async def post(self) -> None:
+        entered = self.input.web_form()
+        try:
+            fields = validate(RegistrationFields, entered)
+            await self.services.registrations.register(fields.email, fields.name, self.authorization.address)
+        except ApiError as error:
+            self.write_error_page(error, "register.html", entered=entered, sent_to=None, free_credits=FREE_CREDITS)
+        else:
+            self.write_page(
+                "register.html",
+                error=None,
+                sent_to=fields.email,
+                sends_email=self.services.settings.smtp_url is not None,
+                hours=VALIDITY // 3600,
+            )
+
+
+class VerifyPage(PageHandler):
+    """The page that fetches the API key. The token is in the URL's fragment, which browsers do not send."""
+
+    async def get(self) -> None:
+        self.set_header("Referrer-Policy", "no-referrer")
+        self.write_page("verify.html", url=self.services.settings.base_url)
+
+
+class StatusPage(PageHandler):
+    """The state of the service, at most a second old."""
+
+    fixed_headers = PUBLIC_PAGE
+
+    async def get(self) -> None:
+        key = ("status.html", int(monotonic()))
+        if self.write_known_page(key):
+            return
+        state = await self.services.readiness.state()
+        self.write_new_page(
+            key,
+            "status.html",
+            reasons=state.reasons,
+            cluster=state.cluster,
+            version=version("convertd"),
+            registry=self.services.registry,
+            total=self.services.formats.data["total"],
+            job_queue=self.services.job_queue,
+            workers=self.services.job_queue.slots,
+        )
+
+
+class StaticFile(PageHandler, StaticFileHandler):
+    """A file of the static folder. Browsers cache it for as long as its versioned URL is current."""
+
+    access = "open"
+
+    def initialize(self, services: Services, route: Route, path: str) -> None:  # type: ignore[override]
+        PageHandler.initialize(self, services, route)
+        StaticFileHandler.initialize(self, path)
+
+    def compute_etag(self) -> str | None:
+        return StaticFileHandler.compute_etag(self)
+
+    def validate_absolute_path(self, root: str, absolute_path: str) -> str | None:
+        try:
+            return super().validate_absolute_path(root, absolute_path)
+        except ValueError:  # a NUL byte, for example
+            raise HTTPError(404) from None
+
+    def set_extra_headers(self, path: str) -> None:
+        current = self.get_query_argument("v", None) == self.get_version(self.settings, path)
+        self.set_header("Cache-Control", _FOREVER if current else "no-cache")
+        self.clear_header("Expires")
+
+    def get_content_type(self) -> str:
+        # The media types that `mimetypes` knows depend on the system.
+        return _MEDIA_TYPES.get(Path(self.path).suffix) or super().get_content_type()
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code in (403, 404):  # raised by Tornado: outside the folder, or no such file
+            self.write_public_error(NotFound("No such file."))
+        else:
+            super().write_error(status_code, **kwargs)
+
+
+class PageNotFound(PageHandler):
+    """All other paths without a resource."""
+
+
+@cache
+def load_templates() -> Loader:
+    """Compiles the templates of all pages, once per process. Reads from disk."""
+    loader = Loader(str(_TEMPLATES))
+    for path in _TEMPLATES.rglob("*.html"):
+        loader.load(str(path.relative_to(_TEMPLATES)))
+    return loader

@@ -1,0 +1,139 @@
+"""Creates the executor and the blob store of the settings, and checks the sandbox that they require."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.settings import Settings, SettingsError
+from engine import sandbox
+from engine.errors import ConversionError
+from engine.executor import LocalExecutor
+from engine.executor.detector import Detector
+from engine.executor.forkserver import ForkServer
+from engine.executor.local import SingleWorker
+from engine.executor.pool import WorkerPool
+from engine.registry import Registry
+from web.services.operation.machine import idle_memory
+
+if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
+    from storage.blobs.blob_store import BlobStore
+    from web.metrics.service import InstallationMetrics
+    from web.workers.cluster_executor import ClusterExecutor
+
+log = logging.getLogger("convertd.server")
+
+
+class SandboxIncomplete(RuntimeError):
+    """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
+
+
+def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
+    """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
+    from storage.blobs.blob_store import open_blob_store  # noqa: PLC0415, which converting a file does not need
+
+    url = settings.blob_url.get_secret_value() if settings.blob_url else None
+    folder = settings.data_dir.absolute() / "blobs"
+    return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
+
+
+def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
+    """Returns the executor of a process of a server: of the cluster if the settings name one, else of this machine.
+
+    Each of the `processes` of the server has an executor of its own, with its share of the memory of idle workers.
+    The caller starts and closes it. Raises SettingsError if the cluster needs other settings or TLS variables. With a
+    cluster, this process reads no pickles any more.
+    """
+    if settings.cluster is None:
+        folder = settings.data_dir.absolute() / "workers"
+        # While jobs in the background use all slots, requests that come start beside them.
+        further = settings.workers // 2
+        return local_executor(settings, settings.workers, folder, processes=processes, further=further)
+    from config.logs import quiet_libraries  # noqa: PLC0415, as above
+    from web.workers.cluster_executor import ClusterExecutor  # noqa: PLC0415, as above
+    from web.workers.cluster_jobs import Installation  # noqa: PLC0415, as above
+    from web.workers.connection import check_tls  # noqa: PLC0415, of an optional dependency
+    from web.workers.unpickling import refuse_pickles  # noqa: PLC0415, as above
+
+    if settings.blob_url is None:
+        raise SettingsError(
+            "CONVERTD_CLUSTER requires CONVERTD_BLOB_URL: servers and workers exchange files through the blob store"
+        )
+    quiet_libraries()
+    check_tls(settings.cluster, "client", insecure=settings.cluster_insecure)
+    refuse_pickles()
+    blobs = open_blobs(settings, durable=False)  # a job ends with its server
+    return ClusterExecutor(settings.cluster, Installation.of(registry), blobs)
+
+
+def file_detector(settings: Settings, registry: Registry, executor: object) -> Detector:
+    """Returns what identifies the files of a server, in processes of its executor if that runs jobs on this machine.
+
+    Otherwise it has a fork server with no modules of jobs, which starts with the first file that needs it.
+    """
+    if isinstance(executor, LocalExecutor):
+        return Detector(registry, executor.pool)
+    folder = settings.data_dir.absolute() / "workers"
+    own = local_executor(settings, 0, folder, modules=("engine.detection",))
+    return Detector(registry, own.pool, owns_pool=True)
+
+
+def local_executor(
+    settings: Settings,
+    workers: int,
+    folder: Path | None = None,
+    modules: Collection[str] = (),
+    processes: int = 1,
+    further: int = 0,
+) -> LocalExecutor:
+    """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
+
+    Runs `workers` jobs at a time, and at most as many `further` ones, for which no process is kept ready.
+
+    The folders of worker processes are below `folder`, by default the system's temporary folder. The jobs import
+    `modules`; by default, the modules of all jobs. The memory of idle worker processes is shared by `processes`.
+    """
+    layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
+    pool = WorkerPool(
+        ForkServer(layers, modules, folder),
+        workers,
+        settings.jobs_per_process,
+        idle_memory() // processes,
+    )
+    return LocalExecutor(workers + further, pool=pool)
+
+
+def command_executor(
+    settings: Settings, jobs: int, modules: Collection[str], workers: int | None = None
+) -> LocalExecutor:
+    """Returns an executor for a number of jobs that import only `modules`. The caller closes it.
+
+    It runs at most `workers` at a time, by default as many as the settings allow.
+    """
+    if jobs == 1:
+        layers = sandbox.ALWAYS if settings.sandbox == "off" else sandbox.LAYERS
+        return LocalExecutor(1, pool=SingleWorker(layers, modules))
+    return local_executor(settings, min(workers or settings.workers, jobs), modules=modules)
+
+
+async def start_local_executor(settings: Settings, executor: LocalExecutor, metrics: InstallationMetrics) -> None:
+    """Starts the executor, and records the layers of its sandbox. Raises SandboxIncomplete and ExecutorUnavailable."""
+    await executor.start()
+    report = await check_sandbox(settings, executor)
+    metrics.set_sandbox_layers(report.layers)
+    if report.missing:
+        log.warning("sandbox incomplete (%s); missing layers: %s", settings.sandbox, ", ".join(report.missing))
+
+
+async def check_sandbox(settings: Settings, executor: LocalExecutor) -> sandbox.SandboxReport:
+    """Returns the sandbox report of the executor. Raises SandboxIncomplete if the settings require more."""
+    try:
+        report = await executor.examine()
+    except ConversionError as error:
+        raise SandboxIncomplete(f"the sandbox check failed: {error}") from error
+    if settings.sandbox == "required" and not report.complete:
+        missing = ", ".join(report.missing)
+        raise SandboxIncomplete(f"the sandbox is required but incomplete; missing: {missing}; see 'convertd doctor'")
+    return report
