@@ -70,7 +70,7 @@ def run_pairs(
 
 @cli.command("quality")
 def run_quality(
-    photos: Annotated[list[Path] | None, typer.Argument(help="Files. Default: a generated picture.")] = None,
+    photos: Annotated[list[Path] | None, typer.Argument(help="Files. Default: a generated image.")] = None,
     cache: Cache = _CACHE,
     json_file: Json = None,
     readme: Readme = False,

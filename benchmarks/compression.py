@@ -86,7 +86,7 @@ def reports(rows: Sequence[Row]) -> list[Report]:
 
 
 def similarity(first: Levels, second: Levels) -> float:
-    """The mean structural similarity (SSIM) of two pictures; 0 for different sizes."""
+    """The mean structural similarity (SSIM) of two images; 0 for different sizes."""
     if first.shape != second.shape:
         return 0.0
     mean, other_mean = _averages(first), _averages(second)

@@ -21,11 +21,11 @@ from benchmarks.measure import cpu_seconds
 from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.report import COLUMNS, Report, Row, at_least, at_most, equals, p99
 from benchmarks.server import Server
-from benchmarks.workloads import picture
+from benchmarks.workloads import image
 from storage.database import Database
 from storage.tables import jobs
 
-TRIVIAL = picture("64x48 PNG to BMP", "trivial.png", (64, 48), "PNG", {"output_format": "bmp"})
+TRIVIAL = image("64x48 PNG to BMP", "trivial.png", (64, 48), "PNG", {"output_format": "bmp"})
 
 FULL_QUEUE = 2_000
 """Jobs that wait when the latency of further ones is measured."""

@@ -105,7 +105,7 @@ def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
     }
     with TemporaryDirectory() as folder:
         rows = asyncio.run(_measure(plans, inputs, Path(folder), rounds, seconds))
-    return [Report(f"Conversions of a 2 megapixel picture ({rounds} x {seconds:g} s)", _COLUMNS, tuple(rows))]
+    return [Report(f"Conversions of a 2 megapixel image ({rounds} x {seconds:g} s)", _COLUMNS, tuple(rows))]
 
 
 async def _measure(

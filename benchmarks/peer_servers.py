@@ -196,7 +196,7 @@ def _ipx_path(workload: Workload) -> str:
     return f"/{modifiers}/{workload.file}"
 
 
-_PICTURES = (TINY, PHOTO, THUMBNAIL)
+_IMAGES = (TINY, PHOTO, THUMBNAIL)
 
 PEERS = (
     Peer(
@@ -209,7 +209,7 @@ PEERS = (
             *("{folder}/bin/thumbor", "--ip=127.0.0.1", "--port={port}", f"--processes={WORKERS}"),
             *("--conf={folder}/thumbor.conf", "--log-level=error"),
         ),
-        _PICTURES,
+        _IMAGES,
         _thumbor_path,
     ),
     Peer(
@@ -219,7 +219,7 @@ PEERS = (
         "ipx.mjs",
         _IPX,
         ("node", "{folder}/ipx.mjs"),
-        (*_PICTURES, DRAWING),
+        (*_IMAGES, DRAWING),
         _ipx_path,
     ),
     Peer(
@@ -229,7 +229,7 @@ PEERS = (
         "fastify.mjs",
         _FASTIFY,
         ("node", "{folder}/fastify.mjs"),
-        (*_PICTURES, DRAWING),
+        (*_IMAGES, DRAWING),
     ),
     Peer(
         STARLETTE,
@@ -241,6 +241,6 @@ PEERS = (
             *("{folder}/bin/uvicorn", "program:app", "--app-dir={folder}", "--port={port}", f"--workers={WORKERS}"),
             *("--no-access-log", "--log-level=error"),
         ),
-        (*_PICTURES, DRAWING),
+        (*_IMAGES, DRAWING),
     ),
 )

@@ -49,9 +49,9 @@ for (const target of targets) await sharp(source).toFile(target);
 Setting = tuple[str, int]
 """A format and a quality."""
 Metric = Callable[[Path, Sequence[Path]], list[float]]
-"""Returns the scores of pictures, compared with the first argument."""
+"""Returns the scores of images, compared with the first argument."""
 Peer = Callable[[Path, str], Path]
-"""Returns the file to which another encoder converts a picture, in a format at its default quality."""
+"""Returns the file to which another encoder converts an image, in a format at its default quality."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Encoding:
 
 
 def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
-    """Returns the results for these photos; without photos, the table of the generated picture.
+    """Returns the results for these photos; without photos, the table of the generated image.
 
     Installs the metric into a folder below `cache`. Raises OSError, CalledProcessError and ConversionError.
     """
@@ -141,7 +141,7 @@ def _encode_all(
             photo.save(original)
             encoded = [_encode(registry, original, *setting) for setting in settings]
             encoded += [_decoded(registry, peer(original, name), name) for name in formats if peer]
-            started.append((encoded, threads.submit(metric, original, [picture for _, _, picture in encoded])))
+            started.append((encoded, threads.submit(metric, original, [image for _, _, image in encoded])))
         results = [
             [Encoding(size, cpu, score) for (size, cpu, _), score in zip(encoded, scores.result(), strict=True)]
             for encoded, scores in started
@@ -183,8 +183,8 @@ def _sharp(folder: Path, original: Path, name: str) -> Path:
     return target
 
 
-def _ssimulacra2(python: Path, original: Path, pictures: Sequence[Path]) -> list[float]:
-    command: list[str | Path] = [python, "-c", _PROGRAM, original, *pictures]
+def _ssimulacra2(python: Path, original: Path, images: Sequence[Path]) -> list[float]:
+    command: list[str | Path] = [python, "-c", _PROGRAM, original, *images]
     return [float(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.split()]
 
 

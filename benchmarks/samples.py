@@ -1,4 +1,4 @@
-"""Generated inputs: a picture with the frequencies and noise of a photo, in every input format that can be written."""
+"""Generated inputs: an image with the frequencies and noise of a photo, in every input format that can be written."""
 
 from io import BytesIO
 
@@ -14,7 +14,7 @@ from engine.registry import Registry
 TINY, PHOTO, LARGE_PHOTO, HUGE_PHOTO = (64, 64), (1740, 1156), (4288, 2848), (6000, 4000)  # 2, 12 and 24 megapixels
 DRAWING = (1000, 700)
 PAGE = (600, 840)  # points
-_SHAPES = 400  # circles in the vector picture
+_SHAPES = 400  # circles in the vector image
 _SENTENCE, _SENTENCES = "Files are converted from one format into another. ", 60  # a page repeats the sentence so often
 _DNG_TAGS = (  # code, TIFF type, count, value
     (33421, 3, 2, (2, 2)),  # CFARepeatPatternDim
@@ -28,7 +28,7 @@ _DNG_TAGS = (  # code, TIFF type, count, value
 
 
 def photo(size: tuple[int, int]) -> Image.Image:
-    """Returns the same picture at each call: smooth shapes of all sizes, and noise as of a sensor."""
+    """Returns the same image at each call: smooth shapes of all sizes, and noise as of a sensor."""
     random = np.random.default_rng(seed=7)
     width, height = size
     pixels = np.full((height, width, 3), 118, np.float32)
@@ -44,21 +44,21 @@ def photo(size: tuple[int, int]) -> Image.Image:
 
 
 def encoded(size: tuple[int, int], encoder: str) -> bytes:
-    """Returns the picture as a file, written by a Pillow encoder. JPEG has quality 88."""
+    """Returns the image as a file, written by a Pillow encoder. JPEG has quality 88."""
     file = BytesIO()
     photo(size).save(file, encoder, **({"quality": 88} if encoder == "JPEG" else {}))
     return file.getvalue()
 
 
 def inputs(registry: Registry, size: tuple[int, int] = PHOTO) -> dict[str, bytes]:
-    """Returns a file per input format by name: pictures of that size, and vector pictures of 400 shapes.
+    """Returns a file per input format by name: images of that size, and vector images of 400 shapes.
 
     Of the camera formats, only DNG can be written.
     """
-    picture, vector = encoded(size, "PNG"), drawing()
-    made = {"png": picture, "svg": vector, "psd": _psd(size), "dng": _dng(size)}
+    image, vector = encoded(size, "PNG"), drawing()
+    made = {"png": image, "svg": vector, "psd": _psd(size), "dng": _dng(size)}
     for name in {plan.source.name for plan in registry.catalogue()} - made.keys():
-        for source, content in (("svg", vector), ("png", picture)):
+        for source, content in (("svg", vector), ("png", image)):
             origin = registry.formats[source]
             is_vector = name in ("pdf", "eps")
             if is_vector == (source == "svg") and registry.formats[name] in registry.targets(origin):
@@ -94,7 +94,7 @@ def _psd(size: tuple[int, int]) -> bytes:
 
 
 def _dng(size: tuple[int, int]) -> bytes:
-    """An uncompressed DNG: each sample has one color of the picture."""
+    """An uncompressed DNG: each sample has one color of the image."""
     pixels = np.asarray(photo(size)).astype(np.uint16) << 8
     samples = pixels[..., 1].copy()
     samples[::2, ::2], samples[1::2, 1::2] = pixels[::2, ::2, 0], pixels[1::2, 1::2, 2]

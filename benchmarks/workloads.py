@@ -38,14 +38,14 @@ class Workload:
         return dict(self.fields)
 
 
-def picture(title: str, file: str, size: tuple[int, int], encoder: str, fields: dict[str, str]) -> Workload:
-    """Returns a conversion of a picture that a Pillow encoder writes, with the width of the result among `fields`."""
+def image(title: str, file: str, size: tuple[int, int], encoder: str, fields: dict[str, str]) -> Workload:
+    """Returns a conversion of an image that a Pillow encoder writes, with the width of the result among `fields`."""
     width = int(fields.get("width", size[0]))
-    check = partial(_is_picture, fields["output_format"].upper(), (width, size[1] * width // size[0]))
+    check = partial(_is_image, fields["output_format"].upper(), (width, size[1] * width // size[0]))
     return Workload(title, file, partial(samples.encoded, size, encoder), tuple(fields.items()), check)
 
 
-def _is_picture(encoder: str, size: tuple[int, int], result: bytes) -> bool:
+def _is_image(encoder: str, size: tuple[int, int], result: bytes) -> bool:
     found = Image.open(BytesIO(result))
     return (found.format, found.size) == (encoder, size)
 
@@ -59,22 +59,22 @@ _PNG = (("output_format", "png"),)
 _PAGE_AT_150_DPI = (1250, 1750)
 _MERGED_PAGES = 100  # pages in each of the two files
 
-TINY = picture("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", {"output_format": "jpeg", "quality": "85"})
-PHOTO = picture(
+TINY = image("64x64 PNG to JPEG", "tiny.png", samples.TINY, "PNG", {"output_format": "jpeg", "quality": "85"})
+PHOTO = image(
     "2 megapixel JPEG to WebP", "photo.jpg", samples.PHOTO, "JPEG", {"output_format": "webp", "quality": "80"}
 )
-LARGE = picture(
+LARGE = image(
     "12 megapixel JPEG to WebP", "large.jpg", samples.LARGE_PHOTO, "JPEG", {"output_format": "webp", "quality": "80"}
 )
-THUMBNAIL = picture(
+THUMBNAIL = image(
     *("24 megapixel JPEG to 800 pixels", "huge.jpg", samples.HUGE_PHOTO, "JPEG"),
     {"output_format": "jpeg", "quality": "85", "width": "800"},
 )
-DRAWING = Workload("SVG to PNG", "drawing.svg", samples.drawing, _PNG, partial(_is_picture, "PNG", samples.DRAWING))
+DRAWING = Workload("SVG to PNG", "drawing.svg", samples.drawing, _PNG, partial(_is_image, "PNG", samples.DRAWING))
 PAGE = Workload(
     *("PDF page to PNG", "page.pdf", partial(samples.document, 1)),
     (*_PNG, ("dpi", "150")),
-    partial(_is_picture, "PNG", _PAGE_AT_150_DPI),
+    partial(_is_image, "PNG", _PAGE_AT_150_DPI),
 )
 EMBEDDING = Workload(
     *("64x64 PNG to PDF", "embedded.png", partial(samples.encoded, samples.TINY, "PNG")),

@@ -1,4 +1,4 @@
-"""The output format `auto`: of several formats, the smallest file that keeps what a picture has."""
+"""The output format `auto`: of several formats, the smallest file that keeps what an image has."""
 
 from __future__ import annotations
 

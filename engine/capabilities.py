@@ -1,4 +1,4 @@
-"""What the format of a file can store. Encoders declare it, and receive pictures that are reduced to it."""
+"""What the format of a file can store. Encoders declare it, and receive images that are reduced to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TargetCapabilities:
     `animation_modes` are the modes of animations; none if the format has no animations.
     `hdr`: stills can have colors in PQ or HLG, with `gain_map` a GainMap. `linear`: the encoder receives linear light
     as floats, of which `deep_bits` are the numbers of bits. `max_side` is the longest side in pixels. `fit` returns the
-    size at which the encoder stores a picture, if it scales larger ones itself. `drawn_side` is the longer side that it
+    size at which the encoder stores an image, if it scales larger ones itself. `drawn_side` is the longer side that it
     needs of vectors without a requested size, if they are smaller. `encoding`: a file of the same format
     keeps the encoding of the `origin` of its raster, or stays lossless, unless an option of ENCODING_OPTIONS replaces
     it. `without` are options of the encoder that have no effect beside the others. `metadata` are the kinds of
@@ -69,7 +69,7 @@ class TargetCapabilities:
         return limits
 
     def stored_size(self, size: Size) -> Size:
-        """The size at which a picture of this size is stored."""
+        """The size at which an image of this size is stored."""
         return self.fit(size) if self.fit else size
 
     @property

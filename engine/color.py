@@ -1,4 +1,4 @@
-"""Converts bit depth, transparency and color space of pictures to what a target format supports."""
+"""Converts bit depth, transparency and color space of images to what a target format supports."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
 
 def warn_of_depth(bits: int) -> None:
     """Issues the FidelityWarning that samples are reduced to this number of bits."""
-    FidelityWarning.issue("depth_reduced", f"The picture has more than {bits} bits per sample, which were reduced.")
+    FidelityWarning.issue("depth_reduced", f"The image has more than {bits} bits per sample, which were reduced.")
 
 
 def _smallest_mode(image: Image.Image, modes: tuple[str, ...]) -> str | None:
@@ -319,7 +319,7 @@ def color_in(color: Sequence[int], mode: str, profile: bytes | None) -> tuple[in
 
 
 def in_profile(image: Image.Image, mode: str, profile: bytes | None) -> Image.Image:
-    """A picture in sRGB as `mode`, which is L, RGB or CMYK, in the color space of the profile."""
+    """An image in sRGB as `mode`, which is L, RGB or CMYK, in the color space of the profile."""
     converted = None
     if profile:
         source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)

@@ -37,8 +37,8 @@ MaxBytes: TypeAlias = Annotated[
     ),
 ]
 
-_MEMORY = 8.0  # bytes per pixel: an RGBA picture and a copy
-_TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA picture
+_MEMORY = 8.0  # bytes per pixel: an RGBA image and a copy
+_TRANSFORM_MEMORY = 4.0  # bytes per pixel: an RGBA image
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -208,7 +208,7 @@ def transform(
     It runs where a path reaches the format, if one of its options has another value than its default or if it runs
     `always`, and after the transform `after` if that one runs too. Its keyword-only parameters are its options, some of
     which can be files.
-    `memory` and `isolated` are as in `conversion`. `pixels` returns how many a picture of so many has with the options.
+    `memory` and `isolated` are as in `conversion`. `pixels` returns how many an image of so many has with the options.
     """
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
@@ -304,9 +304,9 @@ class Tool(Generic[T]):
 
     @property
     def reads(self) -> str:
-        """The kinds of files that it reads, for people: `PDF or picture`."""
+        """The kinds of files that it reads, for people: `PDF or image`."""
         named = [str(source).upper() for source in self.sources]
-        return " or ".join([*named, *(["picture"] if self.decoded_to else [])])
+        return " or ".join([*named, *(["image"] if self.decoded_to else [])])
 
     @property
     def accepted(self) -> tuple[FileFormat, ...]:

@@ -1,4 +1,4 @@
-"""Limits on pixels, frames and pages, checked against headers before decoding and against pictures while decoding."""
+"""Limits on pixels, frames and pages, checked against headers before decoding and against images while decoding."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, TypeAlias, TypeVar
@@ -22,7 +22,7 @@ P = TypeVar("P", bound=_Sized)
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises TooLarge if a picture of `width` x `height` pixels exceeds MAX_PIXELS."""
+    """Raises TooLarge if an image of `width` x `height` pixels exceeds MAX_PIXELS."""
     if width * height > MAX_PIXELS:
         raise TooLarge(
             f"{width} x {height} pixels exceed the limit of {MAX_PIXELS}.",
@@ -36,14 +36,14 @@ def check_side(size: Size, max_side: int) -> None:
     width, height = size
     if max(size) > max_side:
         raise TooLarge(
-            f"The target format allows {max_side} pixels per side; the picture has {width} x {height}.",
+            f"The target format allows {max_side} pixels per side; the image has {width} x {height}.",
             reason="pixels",
             details={"max_side": max_side, "width": width, "height": height},
         )
 
 
 def check_count(count: int, sizes: Sequence[Size], kind: str) -> None:
-    """Raises TooLarge if a file has too many pictures or too many pixels in total.
+    """Raises TooLarge if a file has too many images or too many pixels in total.
 
     `kind` is "frames" or "pages" and becomes the error's reason. `sizes` lists the known sizes, at most `count`.
     """
@@ -63,20 +63,20 @@ def check_count(count: int, sizes: Sequence[Size], kind: str) -> None:
         )
 
 
-def limit_pictures(pictures: Iterable[P], sizes: list[Size], kind: str) -> Iterator[P]:
-    """Yields the pictures and appends their sizes to `sizes`.
+def limit_images(images: Iterable[P], sizes: list[Size], kind: str) -> Iterator[P]:
+    """Yields the images and appends their sizes to `sizes`.
 
     Raises TooLarge beyond the limits, CorruptInput if the decoder fails, and OutOfMemory.
     """
     try:
-        for picture in pictures:
-            sizes.append(picture.size)
+        for image in images:
+            sizes.append(image.size)
             check_count(len(sizes), sizes, kind)
-            yield picture
-            del picture  # frees its memory before the next one is decoded
+            yield image
+            del image  # frees its memory before the next one is decoded
     except (ConversionError, GeneratorExit):
         raise
     except MemoryError as error:
-        raise OutOfMemory("The picture exceeds the memory limit of a job.") from error
+        raise OutOfMemory("The image exceeds the memory limit of a job.") from error
     except Exception as error:
-        raise CorruptInput("The picture data cannot be decoded.") from error
+        raise CorruptInput("The image data cannot be decoded.") from error

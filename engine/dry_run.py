@@ -6,19 +6,19 @@ from typing import Any
 
 from engine import media, pipeline
 from engine.conversions import Conversion
-from engine.media import RASTER, Pictures, Raster
+from engine.media import RASTER, Images, Raster
 from engine.options import NO_OPTIONS, OptionValues
 from engine.outcome import Outcome
 from engine.planner import Plan
 from engine.step_errors import step_errors
 
-_MAX_PIXELS = 25_000_000  # Larger pictures are neither decoded nor encoded to find out what is lost.
+_MAX_PIXELS = 25_000_000  # Larger images are neither decoded nor encoded to find out what is lost.
 
 
 def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTIONS) -> Outcome:
     """Returns the outcome of a run of the plan, as far as the header of its input shows it.
 
-    Raises ConversionError only. Pictures are not encoded, and decoded only where a loss depends on their pixels.
+    Raises ConversionError only. Images are not encoded, and decoded only where a loss depends on their pixels.
     Documents and vectors are converted to find out what is lost. The outcome has no size.
     """
     with warnings.catch_warnings(record=True) as caught:
@@ -43,8 +43,8 @@ def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTI
     )
 
 
-def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
-    """Issues the warnings of the encoder and the steps after it. Returns the pictures of their result."""
+def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
+    """Issues the warnings of the encoder and the steps after it. Returns the images of their result."""
     encoder, *others = plan.steps[plan.encoder_position :]
     assert isinstance(encoder, Conversion)
     holds = encoder.capabilities(options)
@@ -56,13 +56,13 @@ def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Pictures:
         holds_all = holds.pages or (payload.animated and holds.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER
         size = holds.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
-        return Pictures(payload.count if holds_all else 1, size)
-    before = media.pictures(payload)
+        return Images(payload.count if holds_all else 1, size)
+    before = media.images(payload)
     for step in (encoder, *others):
         payload = pipeline.run_step(step, payload, options, [])
     if plan.reader is None:
-        return Pictures(before.count if before and plan.target.paged else 1)
+        return Images(before.count if before and plan.target.paged else 1)
     secrets = {
         one.name: options[one.name] for one in plan.reader.options.values() if one.secret and one.name in options
     }
-    return media.pictures(pipeline.run_step(plan.reader, payload, secrets, [])) or Pictures(1)
+    return media.images(pipeline.run_step(plan.reader, payload, secrets, [])) or Images(1)

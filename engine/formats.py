@@ -209,13 +209,13 @@ class Contains(Declared):
 
 
 _CONTAINERS = frozenset({b"mif1", b"mif2", b"msf1"})
-_MAX_HEADER = 1 << 16  # bytes that are searched for the types of pictures
+_MAX_HEADER = 1 << 16  # bytes that are searched for the types of images
 
 
 class Brands(Declared):
     """A sniffer for ISO base media files (HEIF, AVIF): 12 for a matching major brand, 8 for a compatible one.
 
-    6 for a file with pictures of the type `item` that has only brands of containers for any codec.
+    6 for a file with images of the type `item` that has only brands of containers for any codec.
     """
 
     def __init__(self, *brands: str, item: str) -> None:

@@ -1,4 +1,4 @@
-"""Decoded pictures: their pixels, and the conversion of these to what a target holds."""
+"""Decoded images: their pixels, and the conversion of these to what a target holds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeepPixels:
 
     @classmethod
     def from_image(cls, image: Image.Image) -> DeepPixels:
-        """Widens the samples of an L, LA, RGB, RGBA or CMYK picture to 16 bits."""
+        """Widens the samples of an L, LA, RGB, RGBA or CMYK image to 16 bits."""
         import numpy as np
 
         return cls.from_bits(np.asarray(image, np.uint16), 8, image.mode)
@@ -61,7 +61,7 @@ class DeepPixels:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One upright picture. `duration` is in milliseconds, for frames of an animation.
+    """One upright image. `duration` is in milliseconds, for frames of an animation.
 
     `full_size` is the size to which the options of crop and resize refer, if the decoder produced another one.
     `cropped`: the decoder has drawn the part that the option crop selects. `dpi` is the resolution of this frame, if it
@@ -82,7 +82,7 @@ class Frame:
 
     @property
     def image(self) -> Image.Image:
-        """The picture with 8 bits per sample."""
+        """The image with 8 bits per sample."""
         return self.pixels if isinstance(self.pixels, Image.Image) else self.pixels.as_image()
 
 

@@ -1,4 +1,4 @@
-"""Gain maps (ISO 21496-1), which make pictures brighter on screens with high dynamic range."""
+"""Gain maps (ISO 21496-1), which make images brighter on screens with high dynamic range."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.decode_limits import Size
 
 class _Frame(Protocol):
     @property
-    def image(self) -> Any: ...  # a picture of Pillow
+    def image(self) -> Any: ...  # an image of Pillow
 
     @property
     def size(self) -> Size: ...
@@ -28,8 +28,8 @@ class GainMapNumbers(NamedTuple):
     Its samples are logarithms of factors, from `minimum` to `maximum` (of base 2), to the power of `gamma`. The offsets
     are added to the light before it is multiplied, and subtracted afterwards. These have a number per band of the map,
     or one for all bands. The headrooms are logarithms (of base 2) of the ratio of the brightest light of a screen to
-    white: up to `base_headroom`, the picture is shown as it is, from `other_headroom`, the map applies in full.
-    `uses_base_colors`: it applies to colors with the picture's primaries, otherwise with its own profile's.
+    white: up to `base_headroom`, the image is shown as it is, from `other_headroom`, the map applies in full.
+    `uses_base_colors`: it applies to colors with the image's primaries, otherwise with its own profile's.
     """
 
     minimum: tuple[float, ...]
@@ -44,16 +44,16 @@ class GainMapNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class GainMap:
-    """What makes a picture brighter on a screen with high dynamic range.
+    """What makes an image brighter on a screen with high dynamic range.
 
-    `frame` is a Frame with the mode L or RGB, 8 bits per sample, and the size of the picture as `full_size`.
+    `frame` is a Frame with the mode L or RGB, 8 bits per sample, and the size of the image as `full_size`.
     """
 
     frame: _Frame
     numbers: GainMapNumbers
 
     def map(self, convert: Callable[[Any], Any]) -> GainMap:
-        """The map of a picture whose frame was converted. It has no more pixels than before."""
+        """The map of an image whose frame was converted. It has no more pixels than before."""
         frame, pixels = convert(self.frame), prod(self.frame.size)
         if prod(frame.size) > pixels:
             scale = sqrt(pixels / prod(frame.size))
@@ -62,7 +62,7 @@ class GainMap:
         return replace(self, frame=frame)
 
     def with_image(self, image: Any) -> GainMap:
-        """The map with another picture of Pillow for the same frame."""
+        """The map with another image of Pillow for the same frame."""
         frame: Any = self.frame
         return replace(self, frame=replace(frame, pixels=image))
 
@@ -86,4 +86,4 @@ def without_gain_map(raster: R) -> R:
 
 def warn_gain_map_lost() -> None:
     """Issues the warning for a gain map that is lost."""
-    FidelityWarning.issue("hdr_reduced", "The gain map, which makes the picture brighter on HDR screens, was lost.")
+    FidelityWarning.issue("hdr_reduced", "The gain map, which makes the image brighter on HDR screens, was lost.")

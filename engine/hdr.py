@@ -53,10 +53,10 @@ _STRIP = 64  # rows converted at a time
 
 @dataclass(frozen=True, slots=True)
 class HdrColors:
-    """What the samples of a picture of high dynamic range mean. `primaries` and `transfer` are code points of H.273.
+    """What the samples of an image of high dynamic range mean. `primaries` and `transfer` are code points of H.273.
 
-    `light_levels` are the brightest pixel and the mean of the brightest picture in cd/m² (CTA 861.3).
-    `mastering_display` describes the screen on which the picture was made (SMPTE ST 2086), in 24 bytes as in the chunk
+    `light_levels` are the brightest pixel and the mean of the brightest image in cd/m² (CTA 861.3).
+    `mastering_display` describes the screen on which the image was made (SMPTE ST 2086), in 24 bytes as in the chunk
     mDCV of PNG. Both are None if unknown.
     """
 

@@ -1,4 +1,4 @@
-"""In-memory formats shared by all plugins: RASTER (decoded pictures) and DOCUMENT (an open document)."""
+"""In-memory formats shared by all plugins: RASTER (decoded images) and DOCUMENT (an open document)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 
 from engine.capabilities import TargetCapabilities
 from engine.conversions import FidelityWarning
-from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_pictures
+from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, Size, check_count, check_side, limit_images
 from engine.errors import InvalidOption
 from engine.formats import FileFormat, Format
 from engine.frames import Background, Frame, convert_frame, to_linear_light, tone_map
@@ -45,7 +45,7 @@ class Raster:
     holds of them, and warns of losses. `dpi` is (horizontal, vertical). `lossy`: the pixels come
     from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
     metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
-    `redraw` returns the whole picture drawn with a longer side of so many pixels.
+    `redraw` returns the whole image drawn with a longer side of so many pixels.
     `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
     determines the sizes. `placed`: the option `gravity` has placed a crop. `background` (red, green, blue, alpha)
     is the color to lay under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth`
@@ -53,7 +53,7 @@ class Raster:
     FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic range or linear
     light; frames then have no profile. `gain_map` adds it to a single one. `sample` is a frame of one transparent
     pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one
-    picture from which it was decoded, for encoders of its format.
+    image from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -87,9 +87,9 @@ class Raster:
     decoded_sizes: list[Size] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        self.frames = limit_pictures(self.frames, self.decoded_sizes, self.kind)
+        self.frames = limit_images(self.frames, self.decoded_sizes, self.kind)
         if self.deep_frames is not None:
-            self.deep_frames = limit_pictures(self.deep_frames, self.decoded_sizes, self.kind)
+            self.deep_frames = limit_images(self.deep_frames, self.decoded_sizes, self.kind)
 
     @property
     def kind(self) -> str:
@@ -177,7 +177,7 @@ class Raster:
     def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
-        If they depend on the pixels, as transparency does, pictures of up to `max_pixels` are decoded to find out.
+        If they depend on the pixels, as transparency does, images of up to `max_pixels` are decoded to find out.
         """
         with catch_warnings(record=True) as caught:
             simplefilter("always")
@@ -259,21 +259,21 @@ RASTER = Format("raster", Raster)
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """The number of pictures or pages of a payload or file, and the size of the first one in pixels.
+class Images:
+    """The number of images or pages of a payload or file, and the size of the first one in pixels.
 
-    Vectors and documents have no size, and neither has a picture whose header does not state it.
+    Vectors and documents have no size, and neither has an image whose header does not state it.
     """
 
     count: int
     size: Size | None = None
 
 
-def pictures(payload: Any) -> Pictures | None:
-    """The pictures of a payload in memory; None for other payloads."""
+def images(payload: Any) -> Images | None:
+    """The images of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Pictures(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
-    return Pictures(payload.page_count) if DOCUMENT.holds(payload) else None
+        return Images(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
+    return Images(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
 def _bits_of_light(bits: int, source: int, colors: HdrColors | None) -> int:
@@ -284,14 +284,14 @@ def _bits_of_light(bits: int, source: int, colors: HdrColors | None) -> int:
 
 
 def files_needed(payload: Any, target: FileFormat) -> int:
-    """The number of files of the format `target` that hold all pictures or pages of the payload."""
-    found = pictures(payload)
+    """The number of files of the format `target` that hold all images or pages of the payload."""
+    found = images(payload)
     animation = isinstance(payload, Raster) and payload.animated
     return 1 if found is None or target.paged or (animation and target.animated) else found.count
 
 
 def split(payload: Any) -> Iterator[Any]:
-    """Yields each picture or page as a payload of its own, which must be used before the next one."""
+    """Yields each image or page as a payload of its own, which must be used before the next one."""
     if isinstance(payload, Raster):
         yield from payload.split()
     elif DOCUMENT.holds(payload):

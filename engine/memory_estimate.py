@@ -10,14 +10,14 @@ from engine.planner import Plan
 MAX_BYTES = 3 << 30
 """The memory limit of any job."""
 
-_MIN_BYTES = 256 << 20  # the codecs themselves, and small pictures
+_MIN_BYTES = 256 << 20  # the codecs themselves, and small images
 _THREAD_BYTES = (os.cpu_count() or 1) * (32 << 20)  # codecs start a thread per core
 _RESULT_BYTES = 4  # per pixel in an uncompressed file; results are written to memory besides the process's own
-_MARGIN = 1.5  # for profiles, bit depth and transparency, which only some pictures have
+_MARGIN = 1.5  # for profiles, bit depth and transparency, which only some images have
 
 
 def needed_bytes(plan: Plan, pixels: float, options: OptionValues = NO_OPTIONS) -> int:
-    """Returns the memory that the plan and its result are expected to need for a picture of `pixels`.
+    """Returns the memory that the plan and its result are expected to need for an image of `pixels`.
 
     `options` may make it larger.
     """
@@ -28,5 +28,5 @@ def needed_bytes(plan: Plan, pixels: float, options: OptionValues = NO_OPTIONS) 
 
 
 def allowed_bytes(plan: Plan, pixels: float = MAX_PIXELS, files: int = 0) -> int:
-    """Returns the memory limit for a picture of `pixels` and input files of `files` bytes together."""
+    """Returns the memory limit for an image of `pixels` and input files of `files` bytes together."""
     return min(MAX_BYTES, round(pixels * plan.memory * _MARGIN) + _MIN_BYTES + _THREAD_BYTES + 2 * files)

@@ -45,7 +45,7 @@ Lossless: TypeAlias = Annotated[
 Effort: TypeAlias = Annotated[
     int, Field(ge=1, le=9, examples=[7], description="Higher is slower and smaller, at the same quality.")
 ]
-Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the picture before it is complete.")]
+Progressive: TypeAlias = Annotated[bool, Field(description="Lets viewers show the image before it is complete.")]
 Subsampling: TypeAlias = Annotated[
     Literal["4:2:0", "4:2:2", "4:4:4"],
     Field(
@@ -67,9 +67,9 @@ Height: TypeAlias = Annotated[
 ]
 Fit: TypeAlias = Annotated[
     Literal["inside", "outside", "cover", "contain", "fill"],
-    Field(description="How the picture fits `width` and `height`; as object-fit of CSS."),
+    Field(description="How the image fits `width` and `height`; as object-fit of CSS."),
 ]
-Enlarge: TypeAlias = Annotated[bool, Field(description="Whether a picture may become larger than its source.")]
+Enlarge: TypeAlias = Annotated[bool, Field(description="Whether an image may become larger than its source.")]
 Gravity: TypeAlias = Annotated[
     str,
     Field(
@@ -104,7 +104,7 @@ Scale: TypeAlias = Annotated[
     Field(
         pattern=r"^\s*([1-9]\d{0,2}|1000)(\.\d{1,4})?\s*%\s*$",
         examples=["50%"],
-        description="Size in percent of the picture, 1% to 1000%, where no `width` or `height` is given.",
+        description="Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.",
     ),
 ]
 Dpr: TypeAlias = Annotated[
@@ -112,10 +112,10 @@ Dpr: TypeAlias = Annotated[
 ]
 MaxPixels: TypeAlias = Annotated[
     int,
-    Field(ge=1, le=MAX_PIXELS, examples=[1_000_000], description="Most pixels of the resized picture, width x height."),
+    Field(ge=1, le=MAX_PIXELS, examples=[1_000_000], description="Most pixels of the resized image, width x height."),
 ]
 Rotate: TypeAlias = Annotated[Literal[0, 90, 180, 270], Field(description="Degrees clockwise.")]
-Flip: TypeAlias = Annotated[Literal["horizontal", "vertical"], Field(description="Mirrors the picture.")]
+Flip: TypeAlias = Annotated[Literal["horizontal", "vertical"], Field(description="Mirrors the image.")]
 Background: TypeAlias = Annotated[
     str,
     Field(
@@ -127,7 +127,7 @@ Background: TypeAlias = Annotated[
 ]
 Exposure: TypeAlias = Annotated[
     float,
-    Field(ge=-10, le=10, examples=[1], description="Brightens or darkens pictures with linear light, in stops."),
+    Field(ge=-10, le=10, examples=[1], description="Brightens or darkens images with linear light, in stops."),
 ]
 Dpi: TypeAlias = Annotated[
     int,
@@ -135,7 +135,7 @@ Dpi: TypeAlias = Annotated[
         ge=18,
         le=1200,
         examples=[300],
-        description="Resolution at which pages and vectors become pixels, and which is written into pictures.",
+        description="Resolution at which pages and vectors become pixels, and which is written into images.",
     ),
 ]
 Pages: TypeAlias = Annotated[
@@ -166,7 +166,7 @@ Metadata: TypeAlias = Annotated[
 ]
 Hdr: TypeAlias = Annotated[
     Literal["keep", "drop"],
-    Field(description="Whether the gain map stays, which makes a picture brighter on screens with HDR."),
+    Field(description="Whether the gain map stays, which makes an image brighter on screens with HDR."),
 ]
 Sanitize: TypeAlias = Annotated[
     bool,

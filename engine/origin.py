@@ -38,7 +38,7 @@ def combined_orientation(first: int, second: int) -> int:
 class Origin:
     """The file from which a raster was decoded, and the changes of its pixels since then.
 
-    `box` is the part of the stored picture that is left, which `orientation` (1 to 8, of EXIF) turns upright. `exact`:
+    `box` is the part of the stored image that is left, which `orientation` (1 to 8, of EXIF) turns upright. `exact`:
     these are the only changes.
     """
 
@@ -63,7 +63,7 @@ class Origin:
         return replace(self, orientation=combined_orientation(self.orientation, orientation))
 
     def cropped(self, x: int, y: int, width: int, height: int) -> Origin:
-        """The origin of a part of the turned picture."""
+        """The origin of a part of the turned image."""
         exchanged, rows, columns = _STEPS[self.orientation]
         across, down = self.size
         x = across - x - width if columns else x

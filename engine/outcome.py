@@ -92,11 +92,11 @@ class Outcome:
     ] = 1
     width: Annotated[
         Count | None,
-        Field(description="Width of the first picture in pixels; null for vectors and documents.", examples=[1600]),
+        Field(description="Width of the first image in pixels; null for vectors and documents.", examples=[1600]),
     ] = None
     height: Annotated[
         Count | None,
-        Field(description="Height of the first picture in pixels; null for vectors and documents.", examples=[1200]),
+        Field(description="Height of the first image in pixels; null for vectors and documents.", examples=[1200]),
     ] = None
     pages: Annotated[Count | None, Field(description="Pages or frames, of all files.", examples=[1])] = None
     quality_used: Annotated[

@@ -364,7 +364,7 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
 
     It cannot if steps may remove metadata, unless the file is known to have none, or if its pixels are not upright.
     """
-    if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.pictures(decoded) is None:
+    if plan.tool or plan.source != plan.target or len(plan.conversions) != 2 or media.images(decoded) is None:
         return False
     if plan.source.is_complete and not plan.source.is_complete(original):  # such as a file with data after its end
         return False

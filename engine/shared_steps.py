@@ -24,7 +24,7 @@ _Warnings: TypeAlias = Sequence[FidelityWarning]
 class SharedSteps:
     """The results of steps that several plans have in common with the values of their options, each with its warnings.
 
-    Files and pictures are kept, and not documents, which steps change, nor several pages, which need much memory.
+    Files and images are kept, and not documents, which steps change, nor several pages, which need much memory.
     """
 
     def __init__(self, plans: Iterable[tuple[Plan, OptionValues]]) -> None:
@@ -120,7 +120,7 @@ class PlanSteps:
 
 
 def _pixels(payload: Any) -> float:
-    """How many pixels of a picture are decoded; all if that is unknown."""
+    """How many pixels of an image are decoded; all if that is unknown."""
     return payload.peak_pixels or inf if isinstance(payload, Raster) else inf
 
 

@@ -40,7 +40,7 @@ Samples: TypeAlias = Mapping[str, Sequence[bytes]]
 FAULTS = frozenset({"engine_error", "worker_crashed", "timeout", "out_of_memory"})
 """Reasons of errors that blame the plugin and not the file."""
 
-_SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of pictures that are encoded
+_SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of images that are encoded
 _LIMITS = JobLimits(seconds=20)
 _MARGIN = 1.5  # as the sandbox allows
 _RESULT_BYTES = 4  # per pixel; the memory of a process includes its result
@@ -91,13 +91,13 @@ class Subject:
         return {fmt: files for fmt, files in self.samples.items() if self.registry.targets(fmt)}
 
     def encoded(self, fmt: FileFormat, size: tuple[int, int] = _SIZE) -> bytes:
-        """A file of a picture of many colors."""
+        """A file of an image of many colors."""
         return _encoded(self.registry, fmt, size)
 
     def plan(self, source: str | FileFormat, target: str | FileFormat) -> Plan:
         return self.registry.plan([self.registry.formats[str(source)]], target)
 
-    def picture_plan(self, fmt: FileFormat) -> Plan:
+    def image_plan(self, fmt: FileFormat) -> Plan:
         """The conversion of a format to one without loss, if there is one."""
         targets = [target.name for target in self.registry.targets(fmt)]
         return self.plan(fmt, next((name for name in ("bmp", "png") if name in targets), targets[0]))
@@ -229,14 +229,14 @@ def _sniffing(fmt: FileFormat, data: bytes) -> list[str]:
 
 
 def check_round_trips(subject: Subject) -> list[str]:
-    """Samples become pictures, pictures become files that the plugin reads, without loss if it declares none."""
+    """Samples become images, images become files that the plugin reads, without loss if it declares none."""
     found = []
     for fmt, files in subject.inputs.items():
         for data in files:
-            found += _attempt(f"{fmt} to a picture", partial(_converted, subject, fmt, data))
+            found += _attempt(f"{fmt} to an image", partial(_converted, subject, fmt, data))
     for fmt in subject.plugin.writes:
         if subject.registry.path(RASTER, fmt):
-            found += _attempt(f"a picture to {fmt}", partial(_there_and_back, subject, fmt))
+            found += _attempt(f"an image to {fmt}", partial(_there_and_back, subject, fmt))
     return found
 
 
@@ -248,7 +248,7 @@ def _attempt(what: str, check: Callable[[], list[str]]) -> list[str]:
 
 
 def _converted(subject: Subject, fmt: FileFormat, data: bytes) -> list[str]:
-    plan = subject.picture_plan(fmt)
+    plan = subject.image_plan(fmt)
     verify(subject.registry, plan, pipeline.run(plan, [data]).file)
     return []
 
@@ -269,11 +269,11 @@ def _there_and_back(subject: Subject, fmt: FileFormat) -> list[str]:
     holds = encoder.capabilities(NO_OPTIONS) if isinstance(encoder, Conversion) else None
     size = holds.stored_size(before.size) if holds else before.size
     if size != after.size:
-        return [f"a picture of {before.size} comes back as one of {after.size}"]
+        return [f"an image of {before.size} comes back as one of {after.size}"]
     if size != before.size:
         return []
     largest = max(ImageChops.difference(before, after).tobytes())
-    return ["a picture comes back with other colors"] if largest > _TOLERANCE else []
+    return ["an image comes back with other colors"] if largest > _TOLERANCE else []
 
 
 def stubs(data: bytes, count: int = 8) -> Iterator[bytes]:
@@ -296,10 +296,10 @@ def stubs(data: bytes, count: int = 8) -> Iterator[bytes]:
 
 
 def check_hostile_files(subject: Subject, running: Sandbox, count: int = 8) -> list[str]:
-    """A damaged file becomes a picture, or an error that blames the file: no crash, no time-out."""
+    """A damaged file becomes an image, or an error that blames the file: no crash, no time-out."""
     found = []
     for fmt, files in subject.inputs.items():
-        plan = subject.picture_plan(fmt)
+        plan = subject.image_plan(fmt)
         for stub in (stub for data in files for stub in stubs(data, count)):
             try:
                 running.run(plan, stub)
@@ -309,8 +309,8 @@ def check_hostile_files(subject: Subject, running: Sandbox, count: int = 8) -> l
 
 
 def check_sandbox(subject: Subject, running: Sandbox) -> list[str]:
-    """The sandbox allows what the plugin does with its samples, and with a picture that it writes."""
-    plans = [(subject.picture_plan(fmt), data) for fmt, files in subject.inputs.items() for data in files]
+    """The sandbox allows what the plugin does with its samples, and with an image that it writes."""
+    plans = [(subject.image_plan(fmt), data) for fmt, files in subject.inputs.items() for data in files]
     plans += [
         (subject.plan("png", fmt), _png(_SIZE)) for fmt in subject.plugin.writes if subject.registry.path(RASTER, fmt)
     ]
@@ -324,14 +324,14 @@ def check_sandbox(subject: Subject, running: Sandbox) -> list[str]:
 
 
 def check_memory(subject: Subject, running: Sandbox) -> list[str]:
-    """Reading and writing a picture of 3 megapixels take no more memory than the steps declare."""
+    """Reading and writing an image of 3 megapixels take no more memory than the steps declare."""
     found = []
     for fmt in subject.plugin.writes:
         if not subject.registry.path(RASTER, fmt):
             continue
         ways: list[tuple[Plan, Callable[[tuple[int, int]], bytes]]] = [(subject.plan("png", fmt), _png)]
         if fmt in subject.plugin.reads:
-            ways.append((subject.picture_plan(fmt), partial(subject.encoded, fmt)))
+            ways.append((subject.image_plan(fmt), partial(subject.encoded, fmt)))
         for plan, make in ways:
             found += _attempt(f"{plan.source} to {plan.target}", partial(_memory, running, plan, make))
     return found

@@ -8,7 +8,7 @@ from PIL import Image
 from engine.conversions import AnyConversion, Conversion, EncodedFile, FidelityWarning
 from engine.decode_limits import Size
 from engine.errors import StepFailed, TooLarge
-from engine.media import DOCUMENT, Pictures, Raster, pictures
+from engine.media import DOCUMENT, Images, Raster, images
 from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 from engine.registry import Registry
@@ -16,11 +16,11 @@ from engine.registry import Registry
 _HARMLESS_WARNINGS = frozenset({"font_substituted"})  # depends on the machine, not on the file
 
 
-def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Pictures:
+def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionValues = NO_OPTIONS) -> Images:
     """Returns what the reader of the result's format finds in it: one page without size if there is no reader.
 
     Raises StepFailed if the result is truncated, if its format's reader cannot open it or warns of damage, or if the
-    number or size of its pictures differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
+    number or size of its images differs from the encoder's input. Raises TooLarge if it exceeds a limit of the
     reader, such as a page that is too large to be drawn.
     """
     target = result.format or plan.target
@@ -31,16 +31,16 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     if has_signature and not target.sniff(result.data):
         raise StepFailed(f"The result is not a {target} file.")
     if reader is None:
-        written = _encoded_pictures(result.encoder_input, paged=target.paged)
-        return Pictures(written.count if written and target.paged else 1)
+        written = _encoded_images(result.encoder_input, paged=target.paged)
+        return Images(written.count if written and target.paged else 1)
     # Other options select a part of the input, or change it.
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
     payload = _read(reader, result.data, secrets, decode=target.is_complete is None)
-    encoded, actual = result.encoder_input, pictures(payload)
-    expected = _encoded_pictures(encoded, paged=target.paged) if result.pages is None else Pictures(result.pages)
+    encoded, actual = result.encoder_input, images(payload)
+    expected = _encoded_images(encoded, paged=target.paged) if result.pages is None else Images(result.pages)
     if actual is None or expected is None:
-        return actual or Pictures(1)
+        return actual or Images(1)
     # Encoders of animations drop a frame that equals the one before it.
     merges_frames = isinstance(encoded, Raster) and encoded.animated
     same_count = 1 <= actual.count <= expected.count if merges_frames else actual.count == expected.count
@@ -51,7 +51,7 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
 
 
 def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size | None:
-    """The size at which the encoder stores a picture of this size."""
+    """The size at which the encoder stores an image of this size."""
     encoder = plan.steps[plan.encoder_position]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the pipeline has issued them
@@ -60,7 +60,7 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:
-    """The payload that the reader opens. `decode`: decodes all pictures, which shows whether the file is complete."""
+    """The payload that the reader opens. `decode`: decodes all images, which shows whether the file is complete."""
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -79,9 +79,9 @@ def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: 
     return payload
 
 
-def _encoded_pictures(payload: Any, *, paged: bool) -> Pictures | None:
-    """The pictures that an encoder received; None for bytes."""
+def _encoded_images(payload: Any, *, paged: bool) -> Images | None:
+    """The images that an encoder received; None for bytes."""
     if isinstance(payload, Raster):
         sizes = payload.decoded_sizes or payload.sizes  # encoders that take the data of the origin decode nothing
-        return Pictures(len(sizes), sizes[0]) if sizes else None
-    return Pictures(payload.page_count if paged else 1) if DOCUMENT.holds(payload) else None
+        return Images(len(sizes), sizes[0]) if sizes else None
+    return Images(payload.page_count if paged else 1) if DOCUMENT.holds(payload) else None

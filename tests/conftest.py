@@ -30,7 +30,7 @@ hypothesis.settings.load_profile("at any pace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--screenshots", help="a folder for pictures of the pages")
+    parser.addoption("--screenshots", help="a folder for images of the pages")
     parser.addoption(
         "--rounds", type=int, default=1, help="repetitions of races over HTTP and of kills of a server or its clients"
     )

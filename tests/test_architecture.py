@@ -226,7 +226,7 @@ def test_the_client_needs_only_httpx() -> None:
 
 
 @pytest.mark.parametrize("library", ["PIL", "pymupdf", "numpy"])
-def test_picture_libraries_in_the_engine(library: str) -> None:
+def test_image_libraries_in_the_engine(library: str) -> None:
     importing = {
         name
         for name, imported in _imports().items()

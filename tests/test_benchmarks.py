@@ -35,7 +35,7 @@ from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree
 from benchmarks.report import Report, at_most, info, write_readme
 from engine.registry import load_registry
-from tests.support.samples.pdf_pictures import PHOTO, flate, picture_document
+from tests.support.samples.pdf_images import PHOTO, flate, image_document
 from tests.support.servers.in_process import eventually
 
 _BUSY_CHILD = """
@@ -282,7 +282,7 @@ def test_another_encoder_is_compared_at_an_equal_score() -> None:
 
 def test_compressed_documents_are_compared(tmp_path: Path) -> None:
     file = tmp_path / "photo.pdf"
-    file.write_bytes(picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB)))
+    file.write_bytes(image_document(lambda made: flate(made, PHOTO, Name.DeviceRGB)))
 
     table, requirements = compression.measure([file])
 

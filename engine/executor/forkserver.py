@@ -30,11 +30,11 @@ PROGRAM = "from engine.executor.templates import main; main()"
 _THREAD_LIMITS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _MALLOC_SETTINGS = {
     "MALLOC_ARENA_MAX": "2",  # otherwise each thread of a codec reserves 128 MiB of address space, which is limited
-    # A worker keeps the memory of small pictures for its next job; otherwise each job faults it in again, for up to
+    # A worker keeps the memory of small images for its next job; otherwise each job faults it in again, for up to
     # 30 % of its CPU time. More than this is returned, so that a worker does not outgrow MAX_GROWTH of the pool.
     "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    # Transparent huge pages: large pictures, and the first job of a worker, take an eighth of the page faults.
+    # Transparent huge pages: large images, and the first job of a worker, take an eighth of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 _START_TIMEOUT = 30.0  # seconds until the first fork, on a busy machine

@@ -27,7 +27,7 @@ from engine.registry import Registry, load_registry
 
 log = logging.getLogger("convertd.preload")
 
-_SIDE = 16  # pixels; any picture makes a codec initialize itself
+_SIDE = 16  # pixels; any image makes a codec initialize itself
 
 
 def preload(modules: Iterable[str] = ()) -> None:
@@ -89,7 +89,7 @@ def _freeze() -> None:
 
 
 def import_modules(modules: Iterable[str]) -> None:
-    """Imports `modules`, and the modules that Pillow imports when it opens or saves a picture.
+    """Imports `modules`, and the modules that Pillow imports when it opens or saves an image.
 
     Imports the modules of all jobs if the installation is in a private folder, from which jobs cannot import the
     modules that only few files need.
@@ -132,7 +132,7 @@ def warm_up_modules(modules: Iterable[str]) -> None:
 
 
 def warm_up_codecs(registry: Registry, template: str) -> None:
-    """Encodes and decodes a small picture in every format of a template, which initializes the codecs for all jobs.
+    """Encodes and decodes a small image in every format of a template, which initializes the codecs for all jobs.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
@@ -148,7 +148,7 @@ def warm_up_codecs(registry: Registry, template: str) -> None:
 
 
 def warm_up_codec(registry: Registry, encoder: AnyConversion, fmt: FileFormat) -> None:
-    """Encodes a small picture and reads the result, so that both codecs are loaded."""
+    """Encodes a small image and reads the result, so that both codecs are loaded."""
     data = encoder(Raster([Frame(Image.new("RGB", (_SIDE, _SIDE)))]))
     if registry.reader(fmt):
         plan = registry.plan([fmt], fmt)

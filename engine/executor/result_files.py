@@ -10,7 +10,7 @@ from engine.errors import StepFailed
 from engine.executor import jobs
 from engine.file_names import FILENAME, file_name, safe_stem
 from engine.formats import FileFormat
-from engine.media import Pictures
+from engine.media import Images
 from engine.options import OptionValues
 
 _MAX_PART = 100  # bytes of UTF-8, of which names in a ZIP have two
@@ -20,17 +20,17 @@ _MODE = 0o644
 class ResultWriter:
     """Verifies the files of a result and writes them to `output`: one as it is, several into a ZIP.
 
-    `name` returns the name of a file in the ZIP, where files are stored without compression. `pictures` is what the
+    `name` returns the name of a file in the ZIP, where files are stored without compression. `images` is what the
     verification found in each file, `check_seconds` its duration.
     """
 
     def __init__(
         self,
         output: IO[bytes],
-        name: Callable[[EncodedFile, Pictures], str],
-        verify: Callable[[EncodedFile], Pictures],
+        name: Callable[[EncodedFile, Images], str],
+        verify: Callable[[EncodedFile], Images],
     ) -> None:
-        self.pictures: list[Pictures] = []
+        self.images: list[Images] = []
         self.check_seconds = 0.0
         self._verify = verify
         self._name = name
@@ -40,13 +40,13 @@ class ResultWriter:
 
     def add(self, file: EncodedFile) -> None:
         started = perf_counter()
-        self.pictures.append(self._verify(file))
+        self.images.append(self._verify(file))
         self.check_seconds += perf_counter() - started
         if file.name is None:
             self._output.write(file.data)
             return
         self._zip = self._zip or ZipFile(self._output, "w")
-        name = self._name(file, self.pictures[-1])
+        name = self._name(file, self.images[-1])
         if name in self._names:
             raise StepFailed("Two files of the result have the same name.")
         self._names.add(name)
@@ -67,10 +67,10 @@ def add_entry(archive: ZipFile, name: str, data: bytes) -> int:
     return entry.header_offset + len(entry.FileHeader())
 
 
-def page_name(name: str, options: OptionValues, target: FileFormat, file: EncodedFile, pictures: Pictures) -> str:
+def page_name(name: str, options: OptionValues, target: FileFormat, file: EncodedFile, images: Images) -> str:
     """The name in the ZIP of a file with a name of its own, after the input's `name`, which a template can change."""
     target = file.format or target
     if FILENAME.name in options:
-        name = file_name(str(options[FILENAME.name]), name, target, pictures.size).rpartition(".")[0]
+        name = file_name(str(options[FILENAME.name]), name, target, images.size).rpartition(".")[0]
     base, own = safe_stem(name, _MAX_PART) or jobs.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
     return f"{base}-{own}.{target.extensions[0]}"

@@ -214,7 +214,7 @@ def convert_outputs(
     limit_memory: Callable[[int], None],
     name: str,
 ) -> JobResult:
-    """Runs the plans of several outputs as `convert` does. The largest picture determines the limit in bytes."""
+    """Runs the plans of several outputs as `convert` does. The largest image determines the limit in bytes."""
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
     limit_memory(memory_estimate.allowed_bytes(heaviest(planned), files=files))
@@ -249,9 +249,9 @@ def _convert(
     verify = partial(verification.verify, registry, plan, options=options)
     writer = ResultWriter(file, partial(page_name, name, options, plan.target), verify)
     result = pipeline.run(plan, inputs.contents, options, on_decoded, writer.add, inputs.names, shared)
-    first = writer.pictures[0]
+    first = writer.images[0]
     width, height = first.size or (None, None)
-    pages = sum(one.count for one in writer.pictures)
+    pages = sum(one.count for one in writer.images)
     outcome = replace(result.outcome, processed_size=writer.close(), width=width, height=height, pages=pages)
     return JobResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
 

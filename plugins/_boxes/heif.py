@@ -11,7 +11,7 @@ from engine import HdrColors, Raster, Size
 from plugins._color import cicp
 from plugins._metadata import exif_data
 
-_PICTURE = 1  # the first item of a file of libavif
+_IMAGE = 1  # the first item of a file of libavif
 VERSION = 4  # bytes of version and flags at the start of the content of a full box
 ITEM_COUNT, LOCATION_COUNT = VERSION, VERSION + 2  # offsets in iinf and iloc
 LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
@@ -20,7 +20,7 @@ _REPEATS = 1  # flag of elst
 _DURATIONS = {b"mvhd": (16, 24), b"tkhd": (20, 28), b"elst": (8, 8)}  # offsets in versions 0 and 1
 
 _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end of tkhd
-_VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in pictures
+_VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in images
 _CODE_POINTS = 4  # bytes of primaries and transfer in the color property, before the matrix
 _IDENTITY = b"\0\0"  # the matrix of RGB
 _LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
@@ -70,7 +70,7 @@ def children(data: bytes, box: Box) -> Iterator[Box]:
 
 
 def bit_depth(data: bytes) -> int:
-    """Bits per sample from the first AV1 configuration, preferably the one of the primary picture: 8, 10 or 12."""
+    """Bits per sample from the first AV1 configuration, preferably the one of the primary image: 8, 10 or 12."""
     configuration = next((content for kind, content in _primary_properties(data) if kind == b"av1C"), None)
     if configuration is None:  # a grid or a sequence
         configuration = data[data.find(b"av1C") + 4 :][:4] if b"av1C" in data else bytes(4)
@@ -79,16 +79,16 @@ def bit_depth(data: bytes) -> int:
 
 
 def check_size(data: bytes) -> None:
-    """Raises TooLarge if the primary picture, or else the first track, has too many pixels.
+    """Raises TooLarge if the primary image, or else the first track, has too many pixels.
 
-    The codecs report large pictures as invalid.
+    The codecs report large images as invalid.
     """
-    size = _picture_size(data)
+    size = _image_size(data)
     if size is not None:
         engine.check_size(*size)
 
 
-def _picture_size(data: bytes) -> Size | None:
+def _image_size(data: bytes) -> Size | None:
     """Width and height in the header."""
     size = next((content[VERSION:] for kind, content in _primary_properties(data) if kind == b"ispe"), b"")
     if len(size) == _SIZE:
@@ -102,7 +102,7 @@ def _picture_size(data: bytes) -> Size | None:
 
 
 def with_colors(raster: Raster, data: bytes) -> Raster:
-    """The raster with the colors that the primary picture describes by code points, unless it has a profile.
+    """The raster with the colors that the primary image describes by code points, unless it has a profile.
 
     HDR stays as it is, other colors become a profile. A still whose samples are stored as RGB is not lossy: encoders
     store them so for no other purpose.
@@ -131,9 +131,9 @@ def _turned(screen: bytes, colors: int) -> bytes:
 
 
 def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
-    """The part of the primary picture, of `width` x `height` pixels before it is turned, that is to be shown.
+    """The part of the primary image, of `width` x `height` pixels before it is turned, that is to be shown.
 
-    None for the whole picture, and if the property is invalid.
+    None for the whole image, and if the property is invalid.
     """
     content = next((content for kind, content in _primary_properties(data) if kind == b"clap"), b"")
     if len(content) != 32:
@@ -222,7 +222,7 @@ def _with_single_associations(data: bytes, properties: Box) -> bytes:
 
 
 def frame_count(data: bytes) -> int:
-    """The number of frames of the sequence in a file, in the track of pictures that has the most; 0 without."""
+    """The number of frames of the sequence in a file, in the track of images that has the most; 0 without."""
     movie = find(data, b"moov")
     counts = [0]
     for track in children(data, movie) if movie else ():
@@ -292,7 +292,7 @@ def add_metadata(
     for number, (kind, _) in enumerate(blocks, count + 1):
         entry = make_box(b"infe", struct.pack(">IHH", 2 << 24, number, 0) + kind)
         parts[b"iinf"] = append(parts[b"iinf"], ITEM_COUNT, entry)
-        reference = make_box(b"cdsc", struct.pack(">HHH", number, 1, _PICTURE))
+        reference = make_box(b"cdsc", struct.pack(">HHH", number, 1, _IMAGE))
         parts[b"iref"] = parts.get(b"iref", bytes(VERSION)) + reference
     size = struct.calcsize(LOCATION)
     new_size = VERSION + sum(8 + len(content) for content in parts.values()) + size * len(blocks)
@@ -324,7 +324,7 @@ def _color_properties(icc_profile: bytes | None, hdr: HdrColors | None) -> Itera
 
 
 def _with_property(properties: bytes, box: bytes) -> bytes:
-    """The content of iprp with one more property of the picture."""
+    """The content of iprp with one more property of the image."""
     parts = contents(properties)
     index = 1 + sum(1 for _ in boxes(parts[b"ipco"]))
     parts[b"ipco"] += box

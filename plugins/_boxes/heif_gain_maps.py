@@ -25,20 +25,20 @@ from plugins._boxes.heif import (
 from plugins._boxes.heif_items import item_content, items
 from plugins._color import gain_maps
 
-_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map to another picture
-# Types of auxiliary pictures, of Apple and of ISO 21496-1. A subtype can follow.
+_TONE_MAPPED = b"tmap"  # type of an item that applies a gain map to another image
+# Types of auxiliary images, of Apple and of ISO 21496-1. A subtype can follow.
 _AUXILIARY = (b"urn:com:apple:photo:2020:aux:hdrgainmap\0", b"urn:iso:std:iso:ts:21496:-1\0")
 _HIDDEN = 1  # flag of infe
 _SHORT_NUMBERS = 2  # version of infe with numbers of 16 bits
-_SHARED = (b"ispe", b"pixi")  # properties that the item tmap has as the picture
-_PRIMARY = 1  # the item of a picture of libavif
+_SHARED = (b"ispe", b"pixi")  # properties that the item tmap has as the image
+_PRIMARY = 1  # the item of an image of libavif
 _MAX_INDEX = 0x7F  # The largest index of a property in ipma that fits into one byte.
 
 
 def read(data: bytes, decode: Callable[[bytes], Image.Image], size: Size) -> GainMap | None:
-    """The gain map of a file whose upright picture has this size. None without.
+    """The gain map of a file whose upright image has this size. None without.
 
-    `decode` returns the upright primary picture of a file. Issues a FidelityWarning for a map that cannot be read.
+    `decode` returns the upright primary image of a file. Issues a FidelityWarning for a map that cannot be read.
     """
     found = {data[kind : kind + 4]: number for number, kind in items(data)}
     tone_mapped, properties = found.get(_TONE_MAPPED), _auxiliary_properties(data)
@@ -66,7 +66,7 @@ def _is_xmp(data: bytes, kind: int) -> bool:
 
 
 def _auxiliary_properties(data: bytes) -> set[int]:
-    """The indexes of the properties of auxiliary pictures that are gain maps."""
+    """The indexes of the properties of auxiliary images that are gain maps."""
     properties = find(data, b"meta", b"iprp", b"ipco")
     kinds = [data[box.content + VERSION : box.end] for box in children(data, properties)] if properties else []
     return {index for index, kind in enumerate(kinds, 1) if kind.startswith(_AUXILIARY)}
@@ -116,7 +116,7 @@ def _with_primary(data: bytes, number: int) -> bytes:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """The image; gray if its bands are equal, because monochrome pictures are decoded to RGB."""
+    """The image; gray if its bands are equal, because monochrome images are decoded to RGB."""
     image = image.convert("RGB") if image.mode not in ("L", "RGB") else image
     if image.mode == "L":
         return image
@@ -126,18 +126,18 @@ def _plain(image: Image.Image) -> Image.Image:
 
 
 def add(data: bytes, gain_map: GainMap, encoded: bytes) -> bytes:
-    """The file with a gain map, whose picture is `encoded`. Both must be files of libavif without metadata."""
+    """The file with a gain map, whose image is `encoded`. Both must be files of libavif without metadata."""
     file, other = contents(data), contents(encoded)
     parts, others = (contents(one[b"meta"][VERSION:]) for one in (file, other))
     (count,) = struct.unpack_from(">H", parts[b"iinf"], ITEM_COUNT)
-    picture, tone_mapped = count + 1, count + 2
+    image, tone_mapped = count + 1, count + 2
     _, _, _, start, length = struct.unpack_from(LOCATION, others[b"iloc"], LOCATION_COUNT + 2)
-    added = {picture: encoded[start : start + length], tone_mapped: b"\0" + gain_maps.to_iso(gain_map)}
-    for number, flags, kind in ((picture, _HIDDEN, b"av01\0"), (tone_mapped, 0, _TONE_MAPPED + b"\0")):
+    added = {image: encoded[start : start + length], tone_mapped: b"\0" + gain_maps.to_iso(gain_map)}
+    for number, flags, kind in ((image, _HIDDEN, b"av01\0"), (tone_mapped, 0, _TONE_MAPPED + b"\0")):
         entry = make_box(b"infe", struct.pack(">IHH", 2 << 24 | flags, number, 0) + kind)
         parts[b"iinf"] = append(parts[b"iinf"], ITEM_COUNT, entry)
-    parts[b"iprp"] = _merged_properties(parts[b"iprp"], others[b"iprp"], picture, tone_mapped)
-    reference = make_box(b"dimg", struct.pack(">HHHH", tone_mapped, 2, _PRIMARY, picture))
+    parts[b"iprp"] = _merged_properties(parts[b"iprp"], others[b"iprp"], image, tone_mapped)
+    reference = make_box(b"dimg", struct.pack(">HHHH", tone_mapped, 2, _PRIMARY, image))
     parts[b"iref"] = parts.get(b"iref", bytes(VERSION)) + reference
     group = make_box(b"altr", bytes(VERSION) + struct.pack(">IIII", tone_mapped + 1, 2, tone_mapped, _PRIMARY))
     parts[b"grpl"] = group
@@ -157,8 +157,8 @@ def add(data: bytes, gain_map: GainMap, encoded: bytes) -> bytes:
     return b"".join(make_box(kind, content) for kind, content in file.items())
 
 
-def _merged_properties(data: bytes, others: bytes, picture: int, tone_mapped: int) -> bytes:
-    """The content of iprp in which `picture` has the properties of the other file, `tone_mapped` some of this one."""
+def _merged_properties(data: bytes, others: bytes, image: int, tone_mapped: int) -> bytes:
+    """The content of iprp in which `image` has the properties of the other file, `tone_mapped` some of this one."""
     properties, added = contents(data), contents(others)
     kinds = [box.kind for box in boxes(properties[b"ipco"])]
     own = [index for index in _first_indexes(properties) if kinds[(index & _MAX_INDEX) - 1] in _SHARED]
@@ -166,7 +166,7 @@ def _merged_properties(data: bytes, others: bytes, picture: int, tone_mapped: in
     properties[b"ipco"] += added[b"ipco"]
     entries = b"".join(
         struct.pack(">HB", number, len(indexes)) + bytes(indexes)
-        for number, indexes in ((picture, moved), (tone_mapped, own))
+        for number, indexes in ((image, moved), (tone_mapped, own))
     )
     (count,) = struct.unpack_from(">I", properties[b"ipma"], VERSION)
     lists = properties[b"ipma"][VERSION + 4 :]

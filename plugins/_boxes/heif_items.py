@@ -1,4 +1,4 @@
-"""Items of HEIF files, HEIC and AVIF, besides the picture, such as EXIF; and brands that decoders do not know."""
+"""Items of HEIF files, HEIC and AVIF, besides the image, such as EXIF; and brands that decoders do not know."""
 
 from collections.abc import Iterator
 from io import BytesIO

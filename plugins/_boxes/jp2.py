@@ -21,7 +21,7 @@ _REVERSIBLE = 1  # the wavelet
 _MAX_CHANNELS = 5  # four inks and transparency
 _ENUMERATED, _PROFILE = 1, 2  # how the box colr describes colors
 _COLORS = 3  # bytes of colr before the color space or the profile
-_COLOR, _OPACITY, _PREMULTIPLIED, _WHOLE_PICTURE = 0, 1, 2, 0  # kinds of channels, and what they are for
+_COLOR, _OPACITY, _PREMULTIPLIED, _WHOLE_IMAGE = 0, 1, 2, 0  # kinds of channels, and what they are for
 _METER = 39.3701  # inches
 _RESOLUTION = struct.Struct(">HHHHbb")  # down and across in dots per meter: numerators, denominators, exponents
 _UUIDS: Mapping[str, bytes] = MappingProxyType(
@@ -182,7 +182,7 @@ def _read_opacity(
             current = order.index(index)
             order[current], order[color - 1] = order[color - 1], order[current]
     for index, kind, purpose in definitions:
-        if kind in (_OPACITY, _PREMULTIPLIED) and purpose == _WHOLE_PICTURE and index in order:
+        if kind in (_OPACITY, _PREMULTIPLIED) and purpose == _WHOLE_IMAGE and index in order:
             return order.index(index), kind == _PREMULTIPLIED
     inks = color_space == CMYK or (profile or b"")[16:20] == b"CMYK"
     last = {2: 1, 4: None if inks else 3, 5: 4}.get(len(order))
@@ -244,7 +244,7 @@ def is_complete(content: Content) -> bool:
 
 
 def write(codestream: bytes, brand: bytes, raster: Raster, mode: str, bits: int, profile: bytes | None) -> bytes:
-    """A file with the codestream of a picture of `mode`, and with the metadata of the raster."""
+    """A file with the codestream of an image of `mode`, and with the metadata of the raster."""
     (width, height), channels = _Codestream.find(codestream).size, len(mode)
     color_space = CMYK if mode == "CMYK" else SRGB if mode.startswith("RGB") else GRAY
     description = bytes([_ENUMERATED, 0, 0]) + struct.pack(">I", color_space)
@@ -254,7 +254,7 @@ def write(codestream: bytes, brand: bytes, raster: Raster, mode: str, bits: int,
     ]
     if mode in ("LA", "RGBA"):
         colors = [(index, 0, index + 1) for index in range(channels - 1)]
-        definitions = [*colors, (channels - 1, _OPACITY, _WHOLE_PICTURE)]
+        definitions = [*colors, (channels - 1, _OPACITY, _WHOLE_IMAGE)]
         entries = b"".join(struct.pack(">3H", *definition) for definition in definitions)
         header.append(_box(b"cdef", struct.pack(">H", channels) + entries))
     if raster.dpi:

@@ -1,4 +1,4 @@
-"""Conversion of pictures to sRGB and to gray."""
+"""Conversion of images to sRGB and to gray."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -15,7 +15,7 @@ from engine import Frame, GainMap, GainMapNumbers, Size
 _ADOBE = b"http://ns.adobe.com/hdr-gain-map/1.0/"
 _APPLE_HEADROOM = re.compile(rb"HDRGainMapHeadroom(?:=[\"']|>)([0-9.]+)")
 _NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
-_LARGEST = 64.0  # Limit of any number: no picture has a factor of 2 ** 64.
+_LARGEST = 64.0  # Limit of any number: no image has a factor of 2 ** 64.
 _DENOMINATOR = 1_000_000
 _BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
 
@@ -23,7 +23,7 @@ _BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
 def made(
     image: Image.Image, numbers: GainMapNumbers | None, size: Size, profile: bytes | None = None
 ) -> GainMap | None:
-    """The gain map of a picture of `size`, as it is stored. None without valid numbers."""
+    """The gain map of an image of `size`, as it is stored. None without valid numbers."""
     if numbers is None or not _are_valid(numbers):
         return None
     image = image if image.mode in ("L", "RGB") else image.convert("RGB")
@@ -36,7 +36,7 @@ def _are_valid(numbers: GainMapNumbers) -> bool:
 
 
 def from_xmp(packet: bytes) -> GainMapNumbers | None:
-    """The numbers in XMP of Adobe. None without, and for a map that makes a picture of HDR darker."""
+    """The numbers in XMP of Adobe. None without, and for a map that makes an image of HDR darker."""
     if _ADOBE not in packet or b"True" in _values(packet, "BaseRenditionIsHDR"):
         return None
 

@@ -1,4 +1,4 @@
-"""ICC profiles by name, and the conversion of pictures to profiles."""
+"""ICC profiles by name, and the conversion of images to profiles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BLACK_POINT = int(ImageCms.Flags.BLACKPOINTCOMPENSATION)
 
 @dataclass(frozen=True)
 class Profile:
-    """An ICC profile, and the mode of the pictures whose colors it describes: L, RGB or CMYK."""
+    """An ICC profile, and the mode of the images whose colors it describes: L, RGB or CMYK."""
 
     data: bytes
     mode: str
@@ -50,7 +50,7 @@ PROFILE = Format("profile", Profile)
 
 
 def read(data: bytes) -> Profile:
-    """Reads a file. Raises CorruptInput if no picture can be converted to its profile."""
+    """Reads a file. Raises CorruptInput if no image can be converted to its profile."""
     try:
         opened = ImageCms.ImageCmsProfile(BytesIO(data))
         mode = _MODES[opened.profile.xcolor_space.strip()]

@@ -13,8 +13,8 @@ from plugins._metadata import exif_data
 from plugins._pixels import pillow
 
 JPEG_QUALITY = 92
-"""The default quality of pictures from a lossy codec."""
-_QUALITY = 95  # for pictures without quantization tables that are encoded again
+"""The default quality of images from a lossy codec."""
+_QUALITY = 95  # for images without quantization tables that are encoded again
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ PLACEMENTS: Mapping[int, Callable[[float, float], tuple[float, ...]]] = MappingP
         8: lambda w, h: (0, h, -w, 0, w, 0),
     }
 )
-"""By EXIF orientation: the matrix that places the unit square of a picture on a page of width w and height h."""
+"""By EXIF orientation: the matrix that places the unit square of an image on a page of width w and height h."""
 
 
 def warn_quality_ignored(raster: Raster, quality: int) -> None:

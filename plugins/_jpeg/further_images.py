@@ -1,4 +1,4 @@
-"""Pictures after the first one in a JPEG file: gain maps, and others of multi-picture files (CIPA DC-007)."""
+"""Images after the first one in a JPEG file: gain maps, and others of multi-picture files (CIPA DC-007)."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -11,15 +11,15 @@ from plugins._tiff import tiff_directories
 Segments: TypeAlias = Iterator[tuple[int, int, int]]
 """The marker, start and end of each segment."""
 
-Pictures: TypeAlias = list[tuple[int, list[bytes]]]
-"""The position of each picture, and the bodies of its segments before the scan."""
+Images: TypeAlias = list[tuple[int, list[bytes]]]
+"""The position of each image, and the bodies of its segments before the scan."""
 
 _START = b"\xff\xd8"
-_AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the picture, a scan
+_AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the image, a scan
 _INDEX = b"MPF\0"
-_MAX_PICTURES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are read, bytes of each picture
+_MAX_IMAGES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are read, bytes of each image
 _ENTRIES, _ENTRY_SIZE = 0xB002, 16
-_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # kinds of pictures in their attributes; previews of VGA and Full HD
+_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # kinds of images in their attributes; previews of VGA and Full HD
 # Names of gain maps: of Adobe and Google, of Apple, and of ISO 21496-1.
 _GAIN_MAP = (
     b"http://ns.adobe.com/hdr-gain-map/1.0/",
@@ -29,23 +29,23 @@ _GAIN_MAP = (
 _AUXILIARY = b"AuxiliaryImageType"  # Apple writes it in the XMP of depth maps and mattes.
 
 
-def warn_of_lost(others: Pictures, *, gain_map: bool = True) -> None:
-    """Warns that another picture after the first one is lost, or a `gain_map`."""
-    pictures = [header for _, header in others if not _mentions(header, *_GAIN_MAP)]
-    if gain_map and len(pictures) < len(others):
+def warn_of_lost(others: Images, *, gain_map: bool = True) -> None:
+    """Warns that another image after the first one is lost, or a `gain_map`."""
+    images = [header for _, header in others if not _mentions(header, *_GAIN_MAP)]
+    if gain_map and len(images) < len(others):
         warn_gain_map_lost()
-    count = sum(not _mentions(picture, _AUXILIARY) for picture in pictures)
+    count = sum(not _mentions(image, _AUXILIARY) for image in images)
     if count:
-        FidelityWarning.issue("pictures_dropped", f"Only the first of {count + 1} pictures in the file was converted.")
+        FidelityWarning.issue("pictures_dropped", f"Only the first of {count + 1} images in the file was converted.")
 
 
-def find_gain_map(others: Pictures) -> tuple[int, list[bytes]] | None:
-    """The gain map among the pictures, if there is one."""
+def find_gain_map(others: Images) -> tuple[int, list[bytes]] | None:
+    """The gain map among the images, if there is one."""
     return next((other for other in others if _mentions(other[1], *_GAIN_MAP)), None)
 
 
-def find_others(data: bytes, read_segments: Callable[[bytes], Segments]) -> Pictures:
-    """The pictures after the first one that are no previews."""
+def find_others(data: bytes, read_segments: Callable[[bytes], Segments]) -> Images:
+    """The images after the first one that are no previews."""
     header = _header(data, read_segments)
     index = next((body.removeprefix(_INDEX) for body in header if body.startswith(_INDEX)), b"")
     positions = _positions(data, data.find(index), index)
@@ -68,8 +68,8 @@ def _mentions(header: list[bytes], *names: bytes) -> bool:
 
 
 def _positions(data: bytes, base: int, index: bytes) -> Iterator[int]:
-    """Where the pictures after the first one start that are no previews. Offsets in the index count from `base`."""
-    directories = tiff_directories.read_directories(index, _MAX_PICTURES * _ENTRY_SIZE)
+    """Where the images after the first one start that are no previews. Offsets in the index count from `base`."""
+    directories = tiff_directories.read_directories(index, _MAX_IMAGES * _ENTRY_SIZE)
     entries = directories[0].get(_ENTRIES, b"") if directories else b""
     order = ">" if index.startswith(b"MM") else "<"
     for position in range(_ENTRY_SIZE, len(entries) - _ENTRY_SIZE + 1, _ENTRY_SIZE):

@@ -46,7 +46,7 @@ def inspect_coding(data: bytes) -> tuple[bool, bool]:
 
 
 def is_decodable(image: Image.Image) -> bool:
-    """Whether a JPEG is neither truncated nor damaged. Leaves its picture at a lower size, which takes less time."""
+    """Whether a JPEG is neither truncated nor damaged. Leaves its image at a lower size, which takes less time."""
     image.draft(None, (max(1, image.width // 8), max(1, image.height // 8)))
     try:
         image.load()
@@ -56,7 +56,7 @@ def is_decodable(image: Image.Image) -> bool:
 
 
 def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """The marker, start and end of each segment, up to the end of the picture."""
+    """The marker, start and end of each segment, up to the end of the image."""
     end = 2
     while (marker := _MARKER.search(data, end)) is not None:
         code, end = data[marker.end() - 1], marker.end()
@@ -68,7 +68,7 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def open_file(data: bytes) -> tuple[bytes, Image.Image]:
-    """The file, without damaged segments of applications, and its picture. Issues a FidelityWarning for segments."""
+    """The file, without damaged segments of applications, and its image. Issues a FidelityWarning for segments."""
     try:
         return data, pillow.open_image(data, "JPEG")
     except pillow.DAMAGES:
@@ -98,8 +98,8 @@ def _without_damaged_segments(data: bytes) -> bytes:
 def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, dpi: int | None = None) -> bytes:
     """The file with filtered metadata and unchanged pixels; `all` returns `data`. `dpi` is another resolution.
 
-    Keeps the profile. Removes comments, data of applications, previews, and everything after the picture. Warns of
-    pictures there, and of a `gain_map`.
+    Keeps the profile. Removes comments, data of applications, previews, and everything after the image. Warns of
+    images there, and of a `gain_map`.
     """
     if metadata != "all":
         further_images.warn_of_lost(further_images.find_others(data, read_segments), gain_map=gain_map)

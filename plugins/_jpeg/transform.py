@@ -67,7 +67,7 @@ def transform(
     if box is not None:
         left, top, right, bottom = box
         cut = _run(data, 1, coding | _CROP, _Region(left, top, right - left, bottom - top))
-        # The library would check the edges of the whole picture if it cut and turned at once.
+        # The library would check the edges of the whole image if it cut and turned at once.
         return cut if cut is None or orientation == 1 else _run(cut, orientation, coding, _Region())
     return _run(data, orientation, coding, _Region())
 

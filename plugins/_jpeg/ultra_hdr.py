@@ -1,4 +1,4 @@
-"""JPEG files with a gain map: the second picture of a multi-picture file (CIPA DC-007), described in both pictures."""
+"""JPEG files with a gain map: the second image of a multi-picture file (CIPA DC-007), described in both images."""
 
 import re
 import struct
@@ -9,15 +9,15 @@ from PIL import Image
 from engine import GainMap, Size, warn_gain_map_lost
 from plugins._color import gain_maps
 from plugins._jpeg import further_images
-from plugins._jpeg.further_images import Pictures, Segments
+from plugins._jpeg.further_images import Images, Segments
 from plugins._pixels import pillow
 
 _XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
-_VERSION = bytes(4)  # ISO 21496-1: the first picture has the version, the second one the numbers
+_VERSION = bytes(4)  # ISO 21496-1: the first image has the version, the second one the numbers
 _APP1, _APP2, _FIRST = 0xE1, 0xE2, (0xE0, 0xE1)  # markers; JFIF, EXIF and XMP come first
 _MAX_BODY = 65_533  # bytes of a segment
 _QUALITY = 92  # JPEG quality of the gain map
-_PRIMARY = 0x030000  # kind of the first picture
+_PRIMARY = 0x030000  # kind of the first image
 _ENTRY = ">IIIHH"
 _INDEX_HEADER = 4  # bytes of a segment before its body, and of the body before its directory
 _DIRECTORY = re.compile(rb"<Container:Directory>.*?(?:</Container:Directory>|\Z)", re.S)
@@ -36,10 +36,10 @@ _DESCRIPTION = (
 )
 
 
-def read(data: bytes, others: Pictures, size: Size, orientation: int) -> GainMap | None:
-    """The gain map among the other pictures of a file whose upright picture has this size. None without.
+def read(data: bytes, others: Images, size: Size, orientation: int) -> GainMap | None:
+    """The gain map among the other images of a file whose upright image has this size. None without.
 
-    Issues a FidelityWarning for one that cannot be read, and for further pictures.
+    Issues a FidelityWarning for one that cannot be read, and for further images.
     """
     found = further_images.find_gain_map(others)
     if found is None:
@@ -64,7 +64,7 @@ def read(data: bytes, others: Pictures, size: Size, orientation: int) -> GainMap
 
 
 def join(data: bytes, read_segments: Callable[[bytes], Segments], gain_map: GainMap) -> bytes:
-    """The file with the gain map as its second picture."""
+    """The file with the gain map as its second image."""
     second = pillow.encode_jpeg(
         gain_map.frame.image,
         quality=_QUALITY,
@@ -106,7 +106,7 @@ def _described(data: bytes, read_segments: Callable[[bytes], Segments], length: 
 
 
 def _index(size: int, second_size: int, offset: int) -> bytes:
-    """The segment with the index of two pictures."""
+    """The segment with the index of two images."""
     entries = struct.pack(_ENTRY, _PRIMARY, size, 0, 0, 0) + struct.pack(_ENTRY, 0, second_size, offset, 0, 0)
     tags = struct.pack(">HHI4s HHII HHII", 0xB000, 7, 4, b"0100", 0xB001, 4, 1, 2, 0xB002, 7, len(entries), 50)
     return _segment(_APP2, b"MPF\0MM\0*" + struct.pack(">IH", 8, 3) + tags + bytes(4) + entries)

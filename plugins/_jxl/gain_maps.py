@@ -1,4 +1,4 @@
-"""Gain maps in files of JPEG XL: the box jhgm, with the numbers of ISO 21496-1 and a picture of JPEG XL."""
+"""Gain maps in files of JPEG XL: the box jhgm, with the numbers of ISO 21496-1 and an image of JPEG XL."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _HEADER = ">BH"  # version, bytes of the numbers
 def write_box(gain_map: GainMap) -> tuple[bytes, bytes]:
     """The type and content of the box. The profile of the map, which few maps need, is left out."""
     image = gain_map.frame.image
-    picture = write([np.asarray(image)], [], image.mode, Encoding(_QUALITY, lossless=False, effort=_EFFORT))
+    encoded = write([np.asarray(image)], [], image.mode, Encoding(_QUALITY, lossless=False, effort=_EFFORT))
     numbers = gain_maps.to_iso(gain_map)
     # After the numbers come the sizes of a color encoding and of a profile, of which there are none.
-    return BOX, struct.pack(_HEADER, 0, len(numbers)) + numbers + bytes(1 + 4) + picture
+    return BOX, struct.pack(_HEADER, 0, len(numbers)) + numbers + bytes(1 + 4) + encoded
 
 
 def read_box(content: bytes | None, size: Size) -> GainMap | None:
-    """The gain map of a picture of `size`. None without; issues a FidelityWarning for one that cannot be read."""
+    """The gain map of an image of `size`. None without; issues a FidelityWarning for one that cannot be read."""
     if content is None:
         return None
     try:
         version, length = struct.unpack_from(_HEADER, content)
         end = struct.calcsize(_HEADER) + length
         end += 1 + content[end]  # a color encoding
-        picture = content[end + 4 + int.from_bytes(content[end : end + 4]) :]
-        header = read_header(picture)
-        (array,) = read_frames(picture, header, [0])
+        image = content[end + 4 + int.from_bytes(content[end : end + 4]) :]
+        header = read_header(image)
+        (array,) = read_frames(image, header, [0])
     except (struct.error, IndexError, ValueError, CorruptInput, TooLarge):
         version, header, array, length = 1, None, None, 0
     numbers = gain_maps.from_iso(content[struct.calcsize(_HEADER) :][:length]) if not version else None

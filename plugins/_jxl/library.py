@@ -28,7 +28,7 @@ _VERSIONS = range(9_000, 12_000)
 SUCCESS, ERROR, NEED_MORE_INPUT, NEED_IMAGE, NEED_JPEG_SPACE, NEED_BOX_SPACE = 0, 1, 2, 5, 6, 7
 BASIC_INFO, COLORS, FRAME, FULL_IMAGE, JPEG_FOUND, BOX = 0x40, 0x100, 0x400, 0x1000, 0x2000, 0x4000
 ORIGINAL_COLORS, DATA_COLORS = 0, 1
-"""The colors of the encoded picture, and those that the decoder returns."""
+"""The colors of the encoded image, and those that the decoder returns."""
 NEED_MORE_OUTPUT = 2
 """What `JxlEncoderProcessOutput` returns if it has written all space."""
 FLOAT, UINT8, UINT16 = 0, 2, 3

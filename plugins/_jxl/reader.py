@@ -25,15 +25,15 @@ _FIRST_SPACE = 1 << 20  # bytes
 _D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
 _BRIGHTEST_WHITE = 1.02  # more is not a result of rounding or compression
 _DISPLAY_P3 = 12  # code point of H.273
-_DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, does not describe the picture
+_DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, does not describe the image
 
 
 @dataclass
 class Header:
-    """The header of a file. `size` is the size of the upright picture.
+    """The header of a file. `size` is the size of the upright image.
 
     `bits` is the number per sample, which is a float if `is_float`; decoded integers have 8 or, if `is_deep`, 16.
-    `mode` names the bands as Pillow does; with `inks`, the picture is CMYK, and `mode` describes its first three
+    `mode` names the bands as Pillow does; with `inks`, the image is CMYK, and `mode` describes its first three
     bands. `profile` and `hdr` describe the samples that the decoder returns; both are None for sRGB. `converts`: the
     decoder has to be asked for them. `durations` of the frames are in milliseconds. `boxes` are contents by type, most
     of them empty.
@@ -90,7 +90,7 @@ def _check(status: int) -> None:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads everything but the pixels. Raises CorruptInput, and TooLarge for a picture with too many pixels."""
+    """Reads everything but the pixels. Raises CorruptInput, and TooLarge for an image with too many pixels."""
     header, info = Header(), library.BasicInfo()
     ticks: list[int] = []
     box: _Space | None = None
@@ -123,7 +123,7 @@ def read_header(data: bytes) -> Header:
             elif event == library.SUCCESS:
                 break
     if not ticks:
-        raise CorruptInput("The JPEG XL file has no picture.")
+        raise CorruptInput("The JPEG XL file has no image.")
     header.animated = bool(info.have_animation) and len(ticks) > 1
     header.durations = _milliseconds(ticks, info.animation) if header.animated else [0.0] * len(ticks)
     header.lossy = not info.uses_original_profile or b"jbrd" in header.boxes
@@ -219,7 +219,7 @@ def read_frames(data: bytes, header: Header, indexes: Sequence[int]) -> Iterator
 
 
 def read_light(data: bytes, header: Header) -> NDArray[Any] | None:
-    """The picture as linear light in floats, if it has some that is brighter than white."""
+    """The image as linear light in floats, if it has some that is brighter than white."""
     import numpy as np
 
     width, height = header.size
@@ -234,7 +234,7 @@ def read_light(data: bytes, header: Header) -> NDArray[Any] | None:
             elif event == library.NEED_IMAGE:
                 _check(LIBRARY.JxlDecoderSetImageOutBuffer(handle, byref(layout), pixels.ctypes.data, pixels.nbytes))
             elif event == library.SUCCESS:
-                raise CorruptInput("The JPEG XL file has no picture.")
+                raise CorruptInput("The JPEG XL file has no image.")
     brightest = np.max(pixels[..., : len(header.mode.removesuffix("A"))], initial=0)
     return pixels if brightest > _BRIGHTEST_WHITE else None
 

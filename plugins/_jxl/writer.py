@@ -26,7 +26,7 @@ _TICKS = 1000  # per second
 
 @dataclass(frozen=True)
 class Encoding:
-    """How pictures are written: without loss, or with a `quality` of 1 to 100. `effort` is libjxl's, 1 to 9.
+    """How images are written: without loss, or with a `quality` of 1 to 100. `effort` is libjxl's, 1 to 9.
 
     `bits` is the number per sample. `profile` and `hdr` describe the samples; both are None for sRGB. `boxes` are
     types and contents of metadata.
@@ -44,7 +44,7 @@ class Encoding:
 
 def _check(status: int) -> None:
     if status != library.SUCCESS:
-        raise StepFailed("libjxl refused the picture.")
+        raise StepFailed("libjxl refused the image.")
 
 
 @contextmanager
@@ -139,9 +139,9 @@ def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> 
     import numpy as np
 
     kind = library.UINT16 if bits > 8 else library.UINT8
-    picture = np.ascontiguousarray(frame[..., :3] if inks else frame)
-    layout = library.PixelFormat(picture.shape[2] if picture.ndim == 3 else 1, kind, 0, 0)
-    _check(LIBRARY.JxlEncoderAddImageFrame(settings, byref(layout), picture.ctypes.data, picture.nbytes))
+    image = np.ascontiguousarray(frame[..., :3] if inks else frame)
+    layout = library.PixelFormat(image.shape[2] if image.ndim == 3 else 1, kind, 0, 0)
+    _check(LIBRARY.JxlEncoderAddImageFrame(settings, byref(layout), image.ctypes.data, image.nbytes))
     if inks:
         black = np.ascontiguousarray(frame[..., 3])
         layout = library.PixelFormat(1, kind, 0, 0)

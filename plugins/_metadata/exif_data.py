@@ -28,7 +28,7 @@ _INTEROPERABILITY = 0xA005
 # The tags that point to directories, by the tag of the directory that has them; 0 for the first one.
 _POINTERS: Mapping[int, tuple[int, ...]] = MappingProxyType({0: DIRECTORIES, EXPOSURE: (_INTEROPERABILITY,)})
 
-# Tags that describe the picture and not its storage: name, description, maker, model, software, time, artist, host,
+# Tags that describe the image and not its storage: name, description, maker, model, software, time, artist, host,
 # rating, copyright, the texts of Windows, and the EXIF and GPS directories.
 DESCRIPTIVE = frozenset(
     {0x010D, 0x010E, 0x010F, 0x0110, 0x0131, 0x0132, 0x013B, 0x013C, 0x4746, 0x4749, 0x8298}
@@ -54,7 +54,7 @@ SAFE_EXPOSURE = frozenset(
 )
 _COLOR_SPACE, _GPS_VERSION = 0xA001, 0
 _SIZES: Mapping[int, tuple[int, int]] = MappingProxyType({0: (0x0100, 0x0101), EXPOSURE: (0xA002, 0xA003)})
-# Versions, components, color space and sizes of the EXIF directory, which describe the file and not the picture.
+# Versions, components, color space and sizes of the EXIF directory, which describe the file and not the image.
 _TECHNICAL = frozenset({0x9000, 0xA000, _COLOR_SPACE, 0x9101, 0x9102, *_SIZES[EXPOSURE], _INTEROPERABILITY})
 
 _PREVIEW_DATA = ((0x0201, 0x0202), (tiff_directories.STRIP_OFFSETS, tiff_directories.STRIP_BYTE_COUNTS))
@@ -118,7 +118,7 @@ class Block:
 
 
 def read(image: Image.Image) -> bytes | None:
-    """The EXIF block of a picture that Pillow opened, for upright pixels; as it is if it is damaged. None without."""
+    """The EXIF block of an image that Pillow opened, for upright pixels; as it is if it is damaged. None without."""
     block = _raw(image)
     return upright(block) if block else None
 
@@ -137,7 +137,7 @@ def raw_profile(text: object) -> bytes | None:
 
 
 def read_orientation(image: Image.Image) -> int:
-    """The orientation of a picture that Pillow opened, 1 to 8, from EXIF or else XMP; 1 if neither has it."""
+    """The orientation of an image that Pillow opened, 1 to 8, from EXIF or else XMP; 1 if neither has it."""
     block = parse(_raw(image))
     orientation = block.integer(ORIENTATION) if block else 0
     if not orientation and isinstance(packet := image.info.get("xmp"), bytes):
@@ -261,13 +261,13 @@ def without_orientation(exif: bytes | None) -> bytes | None:
 
 
 def without_preview(exif: bytes | None) -> bytes | None:
-    """An EXIF block without the preview, which shows the picture as it was before it was cropped or rotated."""
+    """An EXIF block without the preview, which shows the image as it was before it was cropped or rotated."""
     block = parse(exif)
     return _changed(block, {}, preview=False) if block and block.preview else exif
 
 
 def with_size(exif: bytes | None, size: Size) -> bytes | None:
-    """An EXIF block whose tags of width and height, if it has them, have the size of the picture."""
+    """An EXIF block whose tags of width and height, if it has them, have the size of the image."""
     block = parse(exif)
     if block is None:
         return exif

@@ -1,4 +1,4 @@
-"""IPTC-IIM, the captions of news pictures: read and written as Photoshop's resources, filtered, and as XMP."""
+"""IPTC-IIM, the captions of news images: read and written as Photoshop's resources, filtered, and as XMP."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -52,7 +52,7 @@ class _Dataset(NamedTuple):
 
 
 def read(info: Mapping[Any, Any]) -> bytes | None:
-    """The IPTC of a picture, from what Pillow found in the file. None without."""
+    """The IPTC of an image, from what Pillow found in the file. None without."""
     resources = info.get("photoshop")
     found = resources.get(_IIM) if isinstance(resources, dict) else None
     if found is None and (profile := exif_data.raw_profile(info.get("Raw profile type iptc"))):

@@ -44,7 +44,7 @@ _POSITION = re.compile(
     r"[<\s][\w.-]+:(?:gps(?!versionid)|\w*(?:latitude|longitude)\b|(?:city|state|country\w*|(?:sub)?location\w*)\b)",
     re.IGNORECASE,
 )
-# Properties that describe the file and not the picture.
+# Properties that describe the file and not the image.
 _TECHNICAL = re.compile(
     r"(?:(?:xmp|xap):(?:CreatorTool|CreateDate|ModifyDate|MetadataDate)|tiff:(?:Orientation|Software|DateTime)|dc:format"
     r"|exif:(?:ColorSpace|PixelXDimension|PixelYDimension|ExifVersion|FlashpixVersion)|pdf:Producer|rdf:\w+|xmlns:\w+|xml:\w+|x:\w+)$"

@@ -1,6 +1,6 @@
 """References of files of Office to what is outside of them: they are removed before LibreOffice opens the files.
 
-Its settings keep it from following some of them only: it loads pictures of SVG and of fields in RTF, for example.
+Its settings keep it from following some of them only: it loads images of SVG and of fields in RTF, for example.
 """
 
 from __future__ import annotations

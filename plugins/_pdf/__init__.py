@@ -1,1 +1,1 @@
-"""PDF objects: merging documents and deleting pages with pikepdf, pages that show pictures with MuPDF."""
+"""PDF objects: merging documents and deleting pages with pikepdf, pages that show images with MuPDF."""

@@ -1,4 +1,4 @@
-"""Makes PDF files smaller: without loss first, and then their pictures with loss."""
+"""Makes PDF files smaller: without loss first, and then their images with loss."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from pikepdf import Name, ObjectStreamMode, Pdf, Stream
 from engine import FidelityWarning
 from plugins._pdf import flate
 from plugins._pdf.duplicates import merge_duplicates
-from plugins._pdf.images.recompression import PictureSettings, recompress
+from plugins._pdf.images.recompression import ImageSettings, recompress
 from plugins._pdf.objects import open_pdf
 from plugins._pdf.text.fonts import convert_type1, name_descriptors, subset_fonts
 
 
 def compress(data: bytes, password: str, quality: int, dpi: int) -> bytes:
-    """The file, as small as possible with pictures of a quality from 1 to 100 and a resolution.
+    """The file, as small as possible with images of a quality from 1 to 100 and a resolution.
 
-    Issues a warning if it has no pictures that can be stored as JPEG.
+    Issues a warning if it has no images that can be stored as JPEG.
     """
     with open_pdf(data, password) as document:
         optimized = optimize(document, password)
-    compressed, count = with_pictures(optimized, password, PictureSettings.of(quality, dpi))
+    compressed, count = with_images(optimized, password, ImageSettings.of(quality, dpi))
     if not count:
-        FidelityWarning.issue("quality_ignored", "The PDF has no pictures that can be stored as JPEG.")
+        FidelityWarning.issue("quality_ignored", "The PDF has no images that can be stored as JPEG.")
     return compressed
 
 
-def with_pictures(
-    data: bytes, password: str, settings: PictureSettings, *, linearize: bool = False
-) -> tuple[bytes, int]:
-    """The file with compressed pictures, and the number of pictures that can be stored as JPEG."""
+def with_images(data: bytes, password: str, settings: ImageSettings, *, linearize: bool = False) -> tuple[bytes, int]:
+    """The file with compressed images, and the number of images that can be stored as JPEG."""
     with pikepdf.open(BytesIO(data), password=password) as document:
         count = recompress(document, settings)
         return to_bytes(document, linearize=linearize), count
@@ -40,7 +38,7 @@ def with_pictures(
 def optimize(document: Pdf, password: str) -> bytes:
     """The document with only what it uses, once, in the best compression without loss. Changes `document`.
 
-    Pictures stay as they are, because `recompression` compresses them.
+    Images stay as they are, because `recompression` compresses them.
     """
     merge_duplicates(document)
     name_descriptors(document)

@@ -1,4 +1,4 @@
-"""Merges equal objects of a PDF, such as fonts, pictures and color profiles that several pages bring along."""
+"""Merges equal objects of a PDF, such as fonts, images and color profiles that several pages bring along."""
 
 from __future__ import annotations
 

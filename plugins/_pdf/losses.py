@@ -1,4 +1,4 @@
-"""Losses when a page becomes pictures or vectors: attachments, links, form fields and encryption."""
+"""Losses when a page becomes images or vectors: attachments, links, form fields and encryption."""
 
 from __future__ import annotations
 

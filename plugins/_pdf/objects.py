@@ -17,7 +17,7 @@ _SHARED = "/JBIG2Globals"
 def open_pdf(data: bytes, password: str = "") -> Pdf:
     """Opens a file that a client has sent. Raises PdfError, and PasswordError for a wrong password."""
     document = pikepdf.open(BytesIO(data), password=password)
-    # Saving a picture whose shared data refer to themselves would end the process.
+    # Saving an image whose shared data refer to themselves would end the process.
     streams = [item for item in document.objects if isinstance(item, Stream) and "/DecodeParms" in item]
     for parameters in [found for item in streams for found in _sharing(item)]:
         if any(_sharing(parameters[_SHARED])):
@@ -26,7 +26,7 @@ def open_pdf(data: bytes, password: str = "") -> Pdf:
 
 
 def _sharing(item: Any) -> Iterator[Any]:
-    """The parameters of a stream that refer to data that pictures by JBIG2 share."""
+    """The parameters of a stream that refer to data that images by JBIG2 share."""
     if isinstance(item, Stream):
         for parameters in as_list(item.get("/DecodeParms")):
             if isinstance(parameters, Dictionary) and _SHARED in parameters:

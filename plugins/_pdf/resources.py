@@ -181,7 +181,7 @@ def _streams(holder: Any) -> list[Object]:
 
 
 def drawn_objects(page: Object) -> Iterator[Object]:
-    """The pictures and forms that a page, its annotations and its forms name, each once."""
+    """The images and forms that a page, its annotations and its forms name, each once."""
     annotations = [item for item in as_list(page.get("/Annots")) if isinstance(item, Dictionary)]
     looks = [look for item in annotations for look in _appearances(item)]
     pending: list[tuple[Any, Any]] = [(page, page.get("/Resources")), *((look, None) for look in looks)]

@@ -1,4 +1,4 @@
-"""The most salient point of a picture: where saturation, edges and colors of skin are strongest together.
+"""The most salient point of an image: where saturation, edges and colors of skin are strongest together.
 
 As smartcrop of libvips finds it, which has the method from smartcrop.js.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MODULES = band_filters.MODULES
-_SIDE = 32  # pixels of the reduced picture per side, which is the precision of the point
+_SIDE = 32  # pixels of the reduced image per side, which is the precision of the point
 _EDGES = 5.0  # weight
 _SKIN = (0.78, 0.57, 0.44)  # the direction of its colors in XYZ
 _DARK = 5.0  # the luminance below which a pixel has no color, of 100
@@ -29,7 +29,7 @@ _LINEAR_PART, _SLOPE, _INTERCEPT = 0.008856, 7.787, 16 / 116  # The curve of lig
 
 
 def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:
-    """The middle of the part of this size, of a picture of the size `whole`, that attracts most attention."""
+    """The middle of the part of this size, of an image of the size `whole`, that attracts most attention."""
     import numpy as np
 
     scores = _scores(_reduced(frame.image))
@@ -40,7 +40,7 @@ def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:
 
 
 def _reduced(image: Image.Image) -> Image.Image:
-    """The picture in sRGB with _SIDE pixels per side, on black."""
+    """The image in sRGB with _SIDE pixels per side, on black."""
     image = color.standard_mode(image)
     if image.mode == "CMYK":
         image = color.to_srgb(image, None)

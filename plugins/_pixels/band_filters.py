@@ -1,4 +1,4 @@
-"""Filters of pictures in floating point, band by band, with colors multiplied with alpha."""
+"""Filters of images in floating point, band by band, with colors multiplied with alpha."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 MODULES = ("numpy",)
 _STRIP = 64  # rows filtered at a time, which the caches of a processor hold
 _REACH = 3.5  # standard deviations that a filter spans to each side
-_LARGE_SIGMA = 8  # Pictures that are blurred more can be reduced before, by this part of sigma.
+_LARGE_SIGMA = 8  # Images that are blurred more can be reduced before, by this part of sigma.
 
 
 def filter_bands(pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Any:
-    """The picture, of 8 bits, 16 bits or linear light, after `change` of each band, of the same type.
+    """The image, of 8 bits, 16 bits or linear light, after `change` of each band, of the same type.
 
     `change` receives height x width floats, and may return another size. Colors are multiplied with alpha before.
     """
@@ -48,7 +48,7 @@ def filter_bands(pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any
         # Filters with lobes exceed the range of the samples. Linear light has no fixed one: it keeps the band's own.
         low, high = (0, unit) if integers else (bands[..., band].min(), bands[..., band].max())
         result[..., band] = np.clip(values + rounding, low, high)
-    assert result is not None  # a picture has a band
+    assert result is not None  # an image has a band
     result = result if array.ndim == 3 else result[..., 0]
     return Image.fromarray(result, pixels.mode) if is_image else DeepPixels(result, pixels.mode)
 

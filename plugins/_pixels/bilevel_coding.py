@@ -1,4 +1,4 @@
-"""Compresses pictures of 1 bit without loss, as TIFF and PDF store them."""
+"""Compresses images of 1 bit without loss, as TIFF and PDF store them."""
 
 import zlib
 from io import BytesIO
@@ -7,14 +7,14 @@ from PIL import Image, ImageChops, TiffImagePlugin
 
 
 def compress(image: Image.Image) -> tuple[bool, bytes]:
-    """The samples of a picture of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
+    """The samples of an image of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
     inverted = ImageChops.invert(image)
     group4, deflated = _group4(inverted), zlib.compress(inverted.tobytes())
     return len(group4) <= len(deflated), min(group4, deflated, key=len)
 
 
 def _group4(image: Image.Image) -> bytes:
-    """A picture of mode 1 compressed by Group 4, as one strip."""
+    """An image of mode 1 compressed by Group 4, as one strip."""
     file = BytesIO()
     image.save(file, "TIFF", compression="group4", strip_size=image.width * image.height)
     data = file.getvalue()

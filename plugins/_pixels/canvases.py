@@ -1,4 +1,4 @@
-"""Parts of pictures, and pictures on a larger canvas."""
+"""Parts of images, and images on a larger canvas."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def with_focus(
 ) -> tuple[Raster, Callable[[Frame], Focus]]:
     """The raster, and a function that returns the point around which a part of a frame is kept.
 
-    `part` returns the size of the part of a picture, and the size of the whole to which it refers. An animation has the
-    point of its first frame, because its frames would move otherwise, and a gain map the one of its picture.
+    `part` returns the size of the part of an image, and the size of the whole to which it refers. An animation has the
+    point of its first frame, because its frames would move otherwise, and a gain map the one of its image.
     """
     if gravity != ATTENTION:
         point = focus_of(gravity)
@@ -66,7 +66,7 @@ def on_canvas(frame: Frame, size: Size, position: tuple[int, int], fill: Fill | 
         frame = replace(frame, pixels=resampling.continuous(frame.pixels))
     mode = frame.pixels.mode
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
-    alpha = alpha // 255 * 255  # a translucent background is laid under the whole picture later
+    alpha = alpha // 255 * 255  # a translucent background is laid under the whole image later
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
         frame = color_spaces.in_color_space(frame, gray=False)
         mode = frame.pixels.mode

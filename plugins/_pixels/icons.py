@@ -1,4 +1,4 @@
-"""Icons: the sizes of the pictures in a file, which are squares, and the pictures themselves."""
+"""Icons: the sizes of the images in a file, which are squares, and the images themselves."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Sizes: TypeAlias = Annotated[
     Field(
         pattern=rf"^{_SIZE}(, ?{_SIZE}){{0,31}}$",
         examples=["16,32,48,256"],
-        description="1 to 256, with commas between: sides in pixels of the squares in an icon. Pictures do not grow; "
+        description="1 to 256, with commas between: sides in pixels of the squares in an icon. Images do not grow; "
         "drawings are drawn at the largest.",
     ),
 ]
 
 
 def reached(sizes: Sequence[int], size: Size) -> list[int]:
-    """The sizes that a picture of this size reaches with its longer side; if it reaches none, that side."""
+    """The sizes that an image of this size reaches with its longer side; if it reaches none, that side."""
     return [one for one in sizes if one <= max(size)] or [max(size)]
 
 
 def square(image: Image.Image, side: int) -> Image.Image:
-    """The picture within a transparent square of this side, in the middle. It is reduced, but not enlarged."""
+    """The image within a transparent square of this side, in the middle. It is reduced, but not enlarged."""
     placed = within(image, side)
     if placed.size == (side, side):
         return placed
@@ -47,14 +47,14 @@ def square(image: Image.Image, side: int) -> Image.Image:
 
 
 def within(image: Image.Image, side: int) -> Image.Image:
-    """The picture, reduced if a side is longer than `side`."""
+    """The image, reduced if a side is longer than `side`."""
     resampled = resampling.resample(image, size_within(image.size, side), (0, 0, *image.size))
     assert isinstance(resampled, Image.Image)
     return resampled
 
 
 def size_within(size: Size, side: int) -> Size:
-    """The size of a picture of this size after it is reduced so that no side is longer than `side`."""
+    """The size of an image of this size after it is reduced so that no side is longer than `side`."""
     longest = max(size)
     if longest <= side:
         return size
@@ -62,8 +62,8 @@ def size_within(size: Size, side: int) -> Size:
 
 
 def warn_of_sizes(sizes: Sequence[int], size: Size) -> None:
-    """Issues the FidelityWarning that the picture is smaller than some of the requested sizes."""
+    """Issues the FidelityWarning that the image is smaller than some of the requested sizes."""
     missing = [one for one in sizes if one > max(size)]
     if missing:
         names = ", ".join(map(str, missing))
-        FidelityWarning.issue("not_enlarged", f"The picture has {size[0]} x {size[1]} pixels; not included: {names}.")
+        FidelityWarning.issue("not_enlarged", f"The image has {size[0]} x {size[1]} pixels; not included: {names}.")

@@ -29,15 +29,15 @@ _BANDS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 
 
 def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int, exposure: float) -> Raster:
-    """A raster of one picture that `read` decodes: linear light of sRGB's primaries as 32-bit floats, straight alpha.
+    """A raster of one image that `read` decodes: linear light of sRGB's primaries as 32-bit floats, straight alpha.
 
-    `bits` is the number per sample in the file. `exposure` is in stops, positive to make the picture brighter. Raises
-    CorruptInput for a picture without pixels.
+    `bits` is the number per sample in the file. `exposure` is in stops, positive to make the image brighter. Raises
+    CorruptInput for an image without pixels.
     """
     import numpy as np
 
     if not size[0] * size[1]:
-        raise CorruptInput("The picture has no pixels.")
+        raise CorruptInput("The image has no pixels.")
     sample = Frame(DeepPixels(np.zeros((1, 1, *_BANDS[mode]), np.float32), mode))
     return Raster(
         _frames(read, mode, exposure),
@@ -58,7 +58,7 @@ def _frames(read: Callable[[], NDArray[Any]], mode: str, exposure: float) -> Ite
 
 
 def ignore_exposure(exposure: float) -> None:
-    """Issues a FidelityWarning if the option is given for a picture that is not linear light."""
+    """Issues a FidelityWarning if the option is given for an image that is not linear light."""
     if exposure:
         FidelityWarning.issue("option_ignored", "exposure has an effect only on linear light.")
 

@@ -1,4 +1,4 @@
-"""A mark that is drawn on pictures: where it is, and in which colors."""
+"""A mark that is drawn on images: where it is, and in which colors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRIP = 64  # rows drawn on at a time
 
 
 class Mark(Protocol):
-    """A picture or a text in sRGB. `is_gray`: it has no colors but shades of gray. `ratio` is height to width."""
+    """An image or a text in sRGB. `is_gray`: it has no colors but shades of gray. `ratio` is height to width."""
 
     @property
     def is_gray(self) -> bool: ...
@@ -34,8 +34,8 @@ class Mark(Protocol):
 
 
 @dataclass(frozen=True)
-class PictureMark:
-    """A mark that is a picture in RGBA."""
+class ImageMark:
+    """A mark that is an image in RGBA."""
 
     image: Image.Image
 
@@ -49,7 +49,7 @@ class PictureMark:
         return self.image.height / self.image.width
 
     def drawn(self, width: float) -> Image.Image:
-        """The picture, resized to this width in pixels."""
+        """The image, resized to this width in pixels."""
         size = max(round(width), 1), max(round(width * self.ratio), 1)
         image = resampling.resample(self.image, size, (0, 0, *self.image.size))
         assert isinstance(image, Image.Image)  # as `image` is
@@ -58,7 +58,7 @@ class PictureMark:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a mark is: its `position`, width and margin as shares of the width of the picture, and angle in degrees."""
+    """Where a mark is: its `position`, width and margin as shares of the width of the image, and angle in degrees."""
 
     position: str
     width: float
@@ -66,7 +66,7 @@ class Layout:
     angle: float
 
     def place(self, mark: Mark, size: Size) -> tuple[Image.Image, tuple[int, int]]:
-        """The picture to draw on a picture of this size, and its left and top edge."""
+        """The image to draw on an image of this size, and its left and top edge."""
         margin = round(size[0] * self.margin)
         if self.position == "tile":
             return _tiled(self._fitted(mark, size[0] * self.width, size), margin, size), (0, 0)
@@ -84,7 +84,7 @@ class Layout:
 
 
 def _tiled(drawn: Image.Image, margin: int, size: Size) -> Image.Image:
-    """A picture of this size, filled with copies at a distance."""
+    """An image of this size, filled with copies at a distance."""
     canvas = Image.new("RGBA", size)
     for top in range(0, size[1], drawn.height + margin):
         for left in range(0, size[0], drawn.width + margin):
@@ -93,7 +93,7 @@ def _tiled(drawn: Image.Image, margin: int, size: Size) -> Image.Image:
 
 
 def _turned(image: Image.Image, angle: float) -> Image.Image:
-    """The picture turned to the left by degrees, on a larger transparent one."""
+    """The image turned to the left by degrees, on a larger transparent one."""
     if angle % 360 == 0:
         return image
     # Multiplied with alpha, because transparent pixels have any color.
@@ -101,7 +101,7 @@ def _turned(image: Image.Image, angle: float) -> Image.Image:
 
 
 def draw_on(frame: Frame, mark: Image.Image, place: tuple[int, int], opacity: float) -> Frame:
-    """The frame, of L, RGB or CMYK with or without alpha, with a picture in RGBA drawn on it."""
+    """The frame, of L, RGB or CMYK with or without alpha, with an image in RGBA drawn on it."""
     import numpy as np
 
     pixels = frame.pixels

@@ -1,4 +1,4 @@
-"""Reduces pictures to a palette with libimagequant, for files that take a third of the size."""
+"""Reduces images to a palette with libimagequant, for files that take a third of the size."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _FULL_QUALITY = 100
 
 
 def with_palette(image: Image.Image, colors: int, dither: float, quality: int | None) -> Image.Image:
-    """The picture with at most this number of colors, each with an alpha of its own.
+    """The image with at most this number of colors, each with an alpha of its own.
 
-    `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. A picture
+    `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. An image
     that has so few colors keeps them exactly, unless a quality is given.
     """
     import numpy as np

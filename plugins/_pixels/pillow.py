@@ -43,12 +43,12 @@ _XMP_ORIENTATION = re.compile(rb"""(tiff:Orientation(?:=["']|>))[2-8](?=["'<])""
 
 
 def open_image(data: bytes, *decoders: str) -> Image.Image:
-    """Reads the header of a picture with one of the named decoders. Raises TooLarge."""
+    """Reads the header of an image with one of the named decoders. Raises TooLarge."""
     try:
         image = Image.open(BytesIO(data), formats=decoders)
     except Image.DecompressionBombError as error:
         raise TooLarge(
-            f"The picture exceeds the limit of {MAX_PIXELS} pixels.",
+            f"The image exceeds the limit of {MAX_PIXELS} pixels.",
             reason="pixels",
             details={"max_pixels": MAX_PIXELS, "pixels": _pixel_count(error)},
         ) from error
@@ -108,7 +108,7 @@ def decode(
     image = open_image(data, decoder)
     # One more than the limit is enough to be refused.
     count = min(getattr(image, "n_frames", 1), MAX_FRAMES + 1) if animated or paged else 1
-    # HEIF opens at the primary picture, which may not be the first in the file.
+    # HEIF opens at the primary image, which may not be the first in the file.
     primary = image.tell()
     order = select([primary, *(index for index in range(count) if index != primary)][:count], pages)
     order = sorted(order) if animated else order
@@ -116,7 +116,7 @@ def decode(
 
 
 def select(order: list[int], pages: str | None) -> list[int]:
-    """The pictures in `order` that the option `pages` selects, in its order. Raises InvalidOption.
+    """The images in `order` that the option `pages` selects, in its order. Raises InvalidOption.
 
     Frames of animations are sorted afterwards, because they are decoded one after the other.
     """
@@ -131,7 +131,7 @@ def to_raster(
     lossy: bool = False,
     sizes: Sequence[Size] = (),
 ) -> Raster:
-    """The frames of an opened picture, in `order`. `sizes` are needed if the frames differ in size."""
+    """The frames of an opened image, in `order`. `sizes` are needed if the frames differ in size."""
     orientation, dpi = exif_data.read_orientation(image), read_dpi(image)
     return Raster(
         _frames(image, order),
@@ -145,7 +145,7 @@ def to_raster(
         dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
         lossy=lossy,
         turned=orientation > 1,
-        bare=_is_bare(image) and (animated or len(order) == 1),  # other pictures can have metadata of their own
+        bare=_is_bare(image) and (animated or len(order) == 1),  # other images can have metadata of their own
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )
@@ -157,14 +157,14 @@ def sample(mode: str, profile: bytes | None = None) -> Frame:
 
 
 def _sample_mode(image: Image.Image) -> str:
-    """The mode of the frames of an opened picture; a mode with alpha if a color is transparent."""
+    """The mode of the frames of an opened image; a mode with alpha if a color is transparent."""
     if "transparency" not in image.info:
         return image.mode
     return "LA" if image.mode in ("1", "L", "I", "I;16", "I;16B") else "RGBA"
 
 
 def upright_size(image: Image.Image) -> Size:
-    """The size of a picture after its EXIF orientation is applied."""
+    """The size of an image after its EXIF orientation is applied."""
     return image.size[::-1] if exif_data.read_orientation(image) >= 5 else image.size
 
 

@@ -32,7 +32,7 @@ _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12
 _SMALL, _LEVELS_IF_SMALL = 1 << 19, (9, 12)  # bytes of rows that level 12 compresses in 0.2 s
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
-_BANDS, _BAND_ROWS = 16, 4  # the parts of a picture that are compressed to decide on filters
+_BANDS, _BAND_ROWS = 16, 4  # the parts of an image that are compressed to decide on filters
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
@@ -186,7 +186,7 @@ def _palette_size(image: Image.Image) -> int:
 
 
 def _palette_chunks(image: Image.Image) -> list[bytes]:
-    """The colors that a picture with a palette uses, and their transparency, if there is any."""
+    """The colors that an image with a palette uses, and their transparency, if there is any."""
     count = _palette_size(image)
     colors = bytes(image.getpalette("RGBA") or ()).ljust(4 * count, b"\0")[: 4 * count]
     transparency = image.info.get("transparency", colors[3::4])
@@ -198,7 +198,7 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
 
 
 def compress_pixels(image: Image.Image) -> bytes:
-    """The rows of a picture of bytes as the image data of a PNG: each after the number of its filter, compressed."""
+    """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
     import numpy as np
     from imagecodecs import deflate_encode
 
@@ -236,9 +236,9 @@ def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
     from imagecodecs import PngError, png_encode
 
     if filtered:
-        # The size of a file without compression; imagecodecs would reserve less for narrow pictures.
+        # The size of a file without compression; imagecodecs would reserve less for narrow images.
         size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
-        with suppress(PngError):  # the picture can be written without filters
+        with suppress(PngError):  # the image can be written without filters
             # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
             contiguous = samples.ravel().reshape(samples.shape)
             return _split(bytes(png_encode(contiguous, level=0, filter=LIBPNG.FILTER.ALL, out=size)))[1]
@@ -270,7 +270,7 @@ def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
 
 
 def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:
-    """The chunks that describe HDR; none for other pictures."""
+    """The chunks that describe HDR; none for other images."""
     if hdr is not None:
         yield _chunk(b"cICP", bytes((hdr.primaries, hdr.transfer, RGB, _FULL_RANGE)))
         if hdr.mastering_display:
@@ -284,7 +284,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _passes(samples: NDArray[Any]) -> list[NDArray[Any]]:
-    """The pictures of the passes of Adam7 that have pixels."""
+    """The images of the passes of Adam7 that have pixels."""
     passes = (samples[y::down, x::across] for x, y, across, down in _PASSES)
     return [part for part in passes if part.size]
 

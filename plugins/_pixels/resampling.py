@@ -1,4 +1,4 @@
-"""Resampling of pictures with a Lanczos filter of three lobes."""
+"""Resampling of images with a Lanczos filter of three lobes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAST_MODES = frozenset({"L", "RGB", "RGBA", "CMYK", "F"})
 
 
 def resample(pixels: Image.Image | DeepPixels, size: Size, box: Box) -> Image.Image | DeepPixels:
-    """Returns the part `box` of a picture at another size."""
+    """Returns the part `box` of an image at another size."""
     import numpy as np
 
     if pixels.size == size and box == (0, 0, *size):

@@ -21,13 +21,13 @@ _MAX_TABLE = 16  # bits per sample that are converted by a table
 def to_raster(
     read: Callable[[], Image.Image | DeepPixels], size: Size, mode: str, *, deep: bool = False, **fields: Any
 ) -> Raster:
-    """The raster of one picture, which `read` returns when it is decoded: DeepPixels if it is `deep`.
+    """The raster of one image, which `read` returns when it is decoded: DeepPixels if it is `deep`.
 
-    `mode` is the picture's mode with 8 bits per sample; `fields` are further ones of Raster. Raises CorruptInput for a
-    picture without pixels.
+    `mode` is the image's mode with 8 bits per sample; `fields` are further ones of Raster. Raises CorruptInput for a
+    image without pixels.
     """
     if not size[0] * size[1]:
-        raise CorruptInput("The picture has no pixels.")
+        raise CorruptInput("The image has no pixels.")
     fields = {"sample": pillow.sample(mode), "bare": True, **fields}
     return Raster(
         (replace(frame, pixels=frame.image) for frame in _frames(read)),

@@ -10,7 +10,7 @@ from engine import FidelityWarning, InvalidOption, Size
 from engine.option_types import Crop, Dpr, Enlarge, Fit, Gravity, Height, MaxPixels, Rotate, Scale, Trim, Width
 
 Focus: TypeAlias = tuple[float, float]
-"""A point of a picture: shares of its width and height."""
+"""A point of an image: shares of its width and height."""
 
 Rectangle: TypeAlias = tuple[int, int, int, int]
 """x, y, width and height in pixels."""
@@ -23,7 +23,7 @@ _MIN_OVERSAMPLING = 2  # a decoder that scales by itself keeps at least this mul
 
 
 class Sizes(NamedTuple):
-    """The size of the whole picture after scaling, the part of it that is kept, and the canvas that `contain` makes."""
+    """The size of the whole image after scaling, the part of it that is kept, and the canvas that `contain` makes."""
 
     whole: Size
     part: Size
@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Sizing:
-    """The options that determine the size of a resized picture."""
+    """The options that determine the size of a resized image."""
 
     width: Width | None = None
     height: Height | None = None
@@ -57,7 +57,7 @@ class Sizing:
         return self.width is not None and self.height is not None
 
     def sizes(self, size: Size, *, enlarge: bool, warn: bool = False) -> Sizes:
-        """What resizing makes of a picture of this size. With `warn`, warns if it is too small for the request."""
+        """What resizing makes of an image of this size. With `warn`, warns if it is too small for the request."""
         width, height, fit = self._requested(size)
         box = (width, height) if width and height else None
         canvas = box if fit == "contain" else None
@@ -70,12 +70,12 @@ class Sizing:
             exact = box is not None and fit in ("cover", "fill")
             wanted = box if exact else scaled_size(size, *(box or (width, height)), fit=fit, enlarge=True)
             if warn and part != wanted and not canvas:
-                message = f"The picture is too small: the result has {part[0]} x {part[1]} pixels."
+                message = f"The image is too small: the result has {part[0]} x {part[1]} pixels."
                 FidelityWarning.issue("not_enlarged", message)
         return self._limited(Sizes(whole, part, canvas))
 
     def _requested(self, size: Size) -> tuple[int | None, int | None, Fit]:
-        """Width, height and fit for a picture of this size."""
+        """Width, height and fit for an image of this size."""
         if self.width or self.height:
             width, height = (side and max(1, round(side * self.dpr)) for side in (self.width, self.height))
             return width, height, self.fit
@@ -95,7 +95,7 @@ class Sizing:
             return max(1, int(size[0] * ratio)), max(1, int(size[1] * ratio))
 
         across, down = reduced(sizes.result)
-        across = max(1, min(across, self.max_pixels // down))  # one side of a narrow picture is 1, which is not reduced
+        across = max(1, min(across, self.max_pixels // down))  # one side of a narrow image is 1, which is not reduced
         down = min(down, self.max_pixels // across)
         part = min(across, reduced(sizes.part)[0]), min(down, reduced(sizes.part)[1])
         whole = max(part[0], reduced(sizes.whole)[0]), max(part[1], reduced(sizes.whole)[1])
@@ -104,7 +104,7 @@ class Sizing:
 
 @dataclass(frozen=True)
 class Drawing(Sizing):
-    """The options that determine which part of a picture is needed at which size, for decoders that can draw it so."""
+    """The options that determine which part of an image is needed at which size, for decoders that can draw it so."""
 
     trim: Trim | None = None
     crop: Crop | None = None
@@ -112,9 +112,9 @@ class Drawing(Sizing):
     rotate: Rotate = 0
 
     def needed_size(self, size: Size, *, enlarge: bool = False) -> Size:
-        """The size at which a whole upright picture of `size` must be produced, so that resizing loses nothing.
+        """The size at which a whole upright image of `size` must be produced, so that resizing loses nothing.
 
-        `enlarge` is for pictures that are drawn from vectors. The size is not known before a border is removed.
+        `enlarge` is for images that are drawn from vectors. The size is not known before a border is removed.
         """
         if self.trim is not None or not self.is_given:
             return size
@@ -124,7 +124,7 @@ class Drawing(Sizing):
         return -(-size[0] * across // part[0]), -(-size[1] * down // part[1])
 
     def needed_box(self, full: Size, size: Size) -> tuple[int, int, int, int] | None:
-        """Left, top, right and bottom of the part that is needed of a picture of `full` that is drawn at `size`.
+        """Left, top, right and bottom of the part that is needed of an image of `full` that is drawn at `size`.
 
         None for the whole, which is also needed where the part depends on the pixels.
         """
@@ -157,7 +157,7 @@ def is_ratio(crop: str) -> bool:
 
 
 def crop_size(crop: str, size: Size) -> Size:
-    """Width and height of what the option `crop` selects of a picture, as far as it is inside."""
+    """Width and height of what the option `crop` selects of an image, as far as it is inside."""
     if is_ratio(crop):
         across, down = map(float, crop.split(":"))
         width, height = round(size[1] * across / down), round(size[0] * down / across)
@@ -168,14 +168,14 @@ def crop_size(crop: str, size: Size) -> Size:
 
 
 def crop_rectangle(crop: str, size: Size, focus: Focus) -> Rectangle:
-    """What the option `crop` selects, a ratio around the focus. Raises InvalidOption if it is outside the picture."""
+    """What the option `crop` selects, a ratio around the focus. Raises InvalidOption if it is outside the image."""
     part = crop_size(crop, size)
     if is_ratio(crop):
         return *offset(focus, size, part), *part
     left, top, right, bottom = _edges(crop, size)
     if right > size[0] + _ROUNDING or bottom > size[1] + _ROUNDING or left == right or top == bottom:
         raise InvalidOption(
-            f"crop must be inside the picture of {size[0]} x {size[1]} pixels.",
+            f"crop must be inside the image of {size[0]} x {size[1]} pixels.",
             reason="out_of_range",
             param="crop",
             details={"width": size[0], "height": size[1]},
@@ -196,10 +196,10 @@ def length(text: str, side: int) -> float:
 
 
 def scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> tuple[float, float, float, float]:
-    """The edges of a rectangle of x, y, width and height after scaling the picture from `size` to `new_size`."""
+    """The edges of a rectangle of x, y, width and height after scaling the image from `size` to `new_size`."""
     x, y, width, height = rectangle
     (across, down), (new_across, new_down) = size, new_size
-    left, right = (edge * new_across / across for edge in (x, x + width))  # exact at the edges of the picture
+    left, right = (edge * new_across / across for edge in (x, x + width))  # exact at the edges of the image
     top, bottom = (edge * new_down / down for edge in (y, y + height))
     return left, top, right, bottom
 
@@ -216,7 +216,7 @@ def rotated_size(size: Size, rotate: int) -> Size:
 
 
 def scaled_size(size: Size, width: int | None, height: int | None, *, fit: Fit, enlarge: bool) -> Size:
-    """The size of a whole picture after scaling, before `cover` cuts it or `contain` pads it.
+    """The size of a whole image after scaling, before `cover` cuts it or `contain` pads it.
 
     The side that decides the scale has exactly the requested length, the other one is rounded to the nearest pixel,
     at least 1.
@@ -233,7 +233,7 @@ def scaled_size(size: Size, width: int | None, height: int | None, *, fit: Fit, 
 
 
 def _reachable_box(size: Size, box: Size) -> Size:
-    """The largest box with the ratio of `box` that a picture fills without becoming larger; at most `box`."""
+    """The largest box with the ratio of `box` that an image fills without becoming larger; at most `box`."""
     (across, down), (width, height) = size, box
     if width <= across and height <= down:
         return box

@@ -1,4 +1,4 @@
-"""The merged picture of a PSD file as frames with 8 or 16 bits per sample, or a composite of its layers."""
+"""The merged image of a PSD file as frames with 8 or 16 bits per sample, or a composite of its layers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def is_deep(file: PsdFile) -> bool:
 
 
 def frames(file: PsdFile) -> Iterator[Frame]:
-    """The picture with 8 bits per sample. Raises CorruptInput."""
+    """The image with 8 bits per sample. Raises CorruptInput."""
     if is_deep(file):
         yield from (replace(frame, pixels=frame.image) for frame in deep_frames(file))
         return
@@ -74,7 +74,7 @@ def _transparent_index(file: PsdFile) -> dict[str | tuple[int, int], int]:
 
 
 def deep_frames(file: PsdFile) -> Iterator[Frame]:
-    """The picture with 16 bits per sample. Raises CorruptInput."""
+    """The image with 16 bits per sample. Raises CorruptInput."""
     mode = _color_mode(file)
     profile = color.matching_profile(mode, file.resources.get(_ICC_PROFILE))
     planes = _read_planes(file, mode)
@@ -163,12 +163,12 @@ def composite(data: bytes) -> Iterator[Frame]:
     omitted = {layer.kind for layer in visible if not _is_drawn(layer)}
     omitted |= {name for layer in visible if _is_drawn(layer) for name in _remove_effects(layer)}
     if omitted:
-        message = f"There is no merged picture, and layers were composited without {', '.join(sorted(omitted))}."
+        message = f"There is no merged image, and layers were composited without {', '.join(sorted(omitted))}."
         FidelityWarning.issue("layers_dropped", message)
     try:
         image = document.composite(layer_filter=lambda layer: layer.is_visible() and _is_drawn(layer), apply_icc=False)
     except ImportError as error:
-        raise CorruptInput("There is no merged picture, and the layers cannot be composited.") from error
+        raise CorruptInput("There is no merged image, and the layers cannot be composited.") from error
     profile = document.image_resources.get_data(Resource.ICC_PROFILE)
     yield Frame(image, profile if isinstance(profile, bytes) else None)
 

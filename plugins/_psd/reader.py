@@ -1,4 +1,4 @@
-"""Reads PSD and PSB files: header, image resources, and the merged picture with its channels. Layers are skipped."""
+"""Reads PSD and PSB files: header, image resources, and the merged image with its channels. Layers are skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PSB = 2  # version
 _RAW, _RLE, _ZIP, _ZIP_WITH_PREDICTION = range(4)
 _SAMPLE_TYPES = {1: "u1", 8: "u1", 16: ">u2", 32: ">f4"}
 _MIN_RESOURCE, _MIN_BLOCK = 11, 12  # bytes
-_VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged picture
+_VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged image
 
 _EFFECTS = frozenset({b"lfx2", b"lmfx", b"lrFX"})
 _LONG = frozenset(
@@ -63,7 +63,7 @@ class _Cursor:
 class Layers(NamedTuple):
     """Facts about the layers, of which one may be the background only.
 
-    `has_alpha`: the first channel after the colors is the transparency of the merged picture. Without it, all further
+    `has_alpha`: the first channel after the colors is the transparency of the merged image. Without it, all further
     channels are saved selections or spot colors. `has_effects`: the only layer has effects.
     """
 
@@ -88,13 +88,13 @@ class PsdFile:
     _merged: memoryview = field(repr=False)
 
     @property
-    def has_merged_picture(self) -> bool:
-        """Whether the file has a merged picture. Photoshop writes a white one if it saves only layers."""
+    def has_merged_image(self) -> bool:
+        """Whether the file has a merged image. Photoshop writes a white one if it saves only layers."""
         version = self.resources.get(_VERSION_INFO, b"")
         return len(self._merged) > 2 and (len(version) <= _MERGED_FLAG or version[_MERGED_FLAG] > 0)
 
     def planes(self, count: int) -> NDArray[Any]:
-        """The first `count` channels of the merged picture: channels x height x width; width in bytes for bitmaps.
+        """The first `count` channels of the merged image: channels x height x width; width in bytes for bitmaps.
 
         Raises CorruptInput.
         """
@@ -113,11 +113,11 @@ class PsdFile:
             rle: bytes = decode_rle(bytes(counts) + packed, self.width, rows, self.depth, self.version)
             return rle
         if compression not in (_ZIP, _ZIP_WITH_PREDICTION):
-            raise CorruptInput("The merged picture has an unknown compression.")
+            raise CorruptInput("The merged image has an unknown compression.")
         try:
             samples = zlib.decompressobj().decompress(merged.rest(), rows * row_bytes)
         except zlib.error as error:
-            raise CorruptInput("The merged picture cannot be decompressed.") from error
+            raise CorruptInput("The merged image cannot be decompressed.") from error
         if len(samples) < rows * row_bytes:
             raise CorruptInput("The file is truncated.")
         if compression == _ZIP_WITH_PREDICTION:
@@ -139,7 +139,7 @@ def read(data: bytes) -> PsdFile:
 
 
 def _resources(section: _Cursor) -> Iterator[tuple[int, bytes]]:
-    """The numbers and contents of image resources. Stops at invalid ones, because the picture can do without."""
+    """The numbers and contents of image resources. Stops at invalid ones, because the image can do without."""
     while len(section) > _MIN_RESOURCE:
         try:
             section.take(4)  # the signature, of which there are several
@@ -178,10 +178,10 @@ def _read_layers(section: _Cursor, version: int) -> Layers:
 def _read_records(content: _Cursor, version: int) -> Layers:
     if len(content) < 2:
         return Layers()
-    count = int.from_bytes(content.take(2), "big", signed=True)  # negative: the merged picture has transparency
+    count = int.from_bytes(content.take(2), "big", signed=True)  # negative: the merged image has transparency
     has_effects = False
     if abs(count) == 1:
-        with suppress(CorruptInput):  # the picture can do without its layers
+        with suppress(CorruptInput):  # the image can do without its layers
             has_effects = _has_effects(content, version)
     return Layers(abs(count), count < 0, has_effects)
 

@@ -1,4 +1,4 @@
-"""Writes PSD and PSB files: the merged picture, and one layer if it is transparent, because only layers can be."""
+"""Writes PSD and PSB files: the merged image, and one layer if it is transparent, because only layers can be."""
 
 import struct
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def _resource(number: int, content: bytes) -> bytes:
 
 
 def _layers(planes: NDArray[Any], depth: int, *, large: bool) -> bytes:
-    """The content of the section of layers. The number of layers is negative: the merged picture has transparency."""
+    """The content of the section of layers. The number of layers is negative: the merged image has transparency."""
     height, width = planes.shape[1:]
     channels = {_ALPHA: _compress(planes[-1:], large=large)}
     channels |= {number: _compress(plane[None], large=large) for number, plane in enumerate(planes[:-1])}

@@ -17,7 +17,7 @@ Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 """a, b, c, d, e and f of SVG's matrix()."""
 
 IDENTITY: Matrix = (1, 0, 0, 1, 0, 0)
-_DEFAULT_SIZE = (300.0, 150.0)  # pixels; the CSS default for pictures without a size
+_DEFAULT_SIZE = (300.0, 150.0)  # pixels; the CSS default for images without a size
 _MAX_SIDE = 100_000  # pixels
 _FONT_SIZES = {"xx-small": 9, "x-small": 10, "small": 13, "medium": 16, "large": 18, "x-large": 24, "xx-large": 32}
 _ALIGNMENTS = {"xMin": 0.0, "xMid": 0.5, "xMax": 1.0, "YMin": 0.0, "YMid": 0.5, "YMax": 1.0}
@@ -74,7 +74,7 @@ def size(root: etree._Element) -> Size:
     width, height = _stated_size(root)
     if max(width, height) > _MAX_SIDE:
         raise TooLarge(
-            f"The picture has {width:g} x {height:g} pixels; the limit is {_MAX_SIDE} per side.",
+            f"The image has {width:g} x {height:g} pixels; the limit is {_MAX_SIDE} per side.",
             reason="pixels",
             details={"max_side": _MAX_SIDE},
         )
@@ -103,7 +103,7 @@ def _pixels(root: etree._Element, side: str) -> float | None:
 
 
 def shown_box(root: etree._Element) -> Box:
-    """The part of the root's coordinate system that the picture shows at its own size."""
+    """The part of the root's coordinate system that the image shows at its own size."""
     across, down = size(root)
     box = view_box(root)
     align, _, meet = root.get("preserveAspectRatio", "xMidYMid").strip().partition(" ")

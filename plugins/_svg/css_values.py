@@ -55,7 +55,7 @@ _D50_TO_D65 = (
 
 @dataclass(frozen=True)
 class Context:
-    """The surroundings of a value: the size of the picture, font sizes in pixels, and custom properties."""
+    """The surroundings of a value: the size of the image, font sizes in pixels, and custom properties."""
 
     viewport: Size
     root_font_size: float

@@ -46,7 +46,7 @@ def _sources(element: etree._Element | None, by_id: ById) -> list[etree._Element
 
 
 def simplify(root: etree._Element) -> None:
-    """Writes gradients with a `spreadMethod` or a focal radius as longer ones without, which cover the picture."""
+    """Writes gradients with a `spreadMethod` or a focal radius as longer ones without, which cover the image."""
     by_id = {element.get("id"): element for element in root.iter(etree.Element)}
     viewport = coordinates.viewport_size(root)
     chains = [_sources(gradient, by_id) for gradient in root.iter(*_CIRCLES)]

@@ -1,4 +1,4 @@
-"""Media queries of CSS, for a picture on a screen: light, still, with 96 dots per inch and without a pointer."""
+"""Media queries of CSS, for an image on a screen: light, still, with 96 dots per inch and without a pointer."""
 
 import operator
 import re
@@ -31,7 +31,7 @@ _PREFIX = re.compile("^(-webkit-)?(min-|max-)?")
 
 
 def match(query: str, viewport: Size) -> bool:
-    """Whether a list of media queries applies to a picture of this size in pixels."""
+    """Whether a list of media queries applies to an image of this size in pixels."""
     queries: list[list[Any]] = [[]]
     for token in tinycss2.parse_component_value_list(query, skip_comments=True):
         if token == ",":
@@ -94,7 +94,7 @@ def _feature(text: str, viewport: Size) -> bool | None:
 
 
 def _number(value: str, viewport: Size) -> float | None:
-    """A value, or the value of a feature of the picture, in pixels, dots per pixel or as a ratio."""
+    """A value, or the value of a feature of the image, in pixels, dots per pixel or as a ratio."""
     width, height = viewport
     features = {**_NUMBERS, "width": width, "height": height, "aspect-ratio": width / height}
     if value in features:

@@ -37,7 +37,7 @@ _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF_16_DECLARATION = re.compile(rb"""<\?xml[^>]*\sencoding\s*=\s*["']utf-16""", re.IGNORECASE)  # in ASCII
 _MAX_EMBEDDED = 3  # SVGs in SVGs
 _DECODERS = ("PNG", "JPEG", "GIF", "WEBP", "AVIF", "BMP", "TIFF")
-_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # pictures that resvg decodes; others and CMYK become PNG
+_DRAWN = frozenset({"PNG", "JPEG", "GIF", "WEBP"})  # images that resvg decodes; others and CMYK become PNG
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^\[>]*(?:\[(.*?)\]\s*)?>", re.DOTALL)
 _ENTITY = re.compile(rb"""<!ENTITY\s+([\w.:-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 _EXTERNAL_ENTITY = re.compile(rb"<!ENTITY\s+([\w.:-]+)\s+(?:SYSTEM|PUBLIC)\s")
@@ -101,7 +101,7 @@ class _Reader:
                 element.set(name, _URL.sub("none", value))
 
     def _embedded(self, link: str) -> str:
-        """The checked data URL. Pictures in formats that renderers do not read become PNG."""
+        """The checked data URL. Images in formats that renderers do not read become PNG."""
         header, _, body = link.partition(",")
         data = decode_body(header, body)
         media_type = header[5:].partition(";")[0].strip().lower()
@@ -183,7 +183,7 @@ def _substitute(svg: bytes, texts: dict[bytes, bytes]) -> bytes:
 
 
 def _check_entities(svg: bytes, external: list[bytes]) -> None:
-    """Raises UnknownFormat if the text of an external entity is part of the picture."""
+    """Raises UnknownFormat if the text of an external entity is part of the image."""
     for name in {match.group(1) for match in _REFERENCE.finditer(svg)}.intersection(external) - _PREDEFINED:
         raise UnknownFormat(
             f"The SVG includes another file, by the entity {name.decode('ascii', 'replace')}. "

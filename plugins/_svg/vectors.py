@@ -17,7 +17,7 @@ _FONTS = typst.Fonts(
 
 
 def to_pdf(data: bytes) -> bytes:
-    """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of filters, which become pictures."""
+    """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of filters, which become images."""
     root = document.read(data, rasterizes_filters=True)
     gradients.simplify(root)
     width, height = coordinates.size(root)

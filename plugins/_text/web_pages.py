@@ -28,7 +28,7 @@ _POSTSCRIPT = (b"%!PS", b"\xc5\xd0\xd3\xc6")  # Pillow would start Ghostscript f
 _LAYOUT_SHARE = 1 / 6  # share of the job's CPU time, which counts two cores: a third of its time
 _MAX_FONTS = 500  # each is a file in the folder of the job
 
-ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all pictures that this process opens
+ImageFile.LOAD_TRUNCATED_IMAGES = False  # WeasyPrint sets it, for all images that this process opens
 logging.getLogger("weasyprint").setLevel(logging.CRITICAL)  # its messages are about the client's file
 
 

@@ -26,7 +26,7 @@ _DECODERS = (
 _CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") for name in _DECODERS)]
 
 
-_NO_PICTURE = tiff_directories.REDUCED | tiff_directories.MASK
+_NO_IMAGE = tiff_directories.REDUCED | tiff_directories.MASK
 _ASSOCIATED, _UNASSOCIATED = 1, 2  # kinds of alpha
 _MODES = {
     PHOTOMETRIC.MINISWHITE: "L",
@@ -98,7 +98,7 @@ def open_file(data: bytes) -> TiffFile:
         raise CorruptInput("The TIFF header cannot be read.") from error
 
 
-def pictures(file: TiffFile) -> list[TiffPage]:
+def images(file: TiffFile) -> list[TiffPage]:
     """The pages without thumbnails and masks, each replaced by its sub-directory that is larger.
 
     Stops one page after the limit. Raises CorruptInput if there is no page.
@@ -108,13 +108,13 @@ def pictures(file: TiffFile) -> list[TiffPage]:
     if not pages:
         raise CorruptInput("The TIFF file has no pages.")
     largest = [max((page, *_full_sizes(page)), key=_area) for page in pages.values()]
-    return [page for page in largest if not page.subfiletype & _NO_PICTURE] or [*pages.values()][:1]
+    return [page for page in largest if not page.subfiletype & _NO_IMAGE] or [*pages.values()][:1]
 
 
 def _full_sizes(page: TiffPage) -> list[TiffPage]:
     """The sub-directories of a page that are no thumbnails."""
     pages = islice(page.pages or (), MAX_FRAMES)
-    return [page for page in pages if isinstance(page, TiffPage) and not page.subfiletype & _NO_PICTURE]
+    return [page for page in pages if isinstance(page, TiffPage) and not page.subfiletype & _NO_IMAGE]
 
 
 def _area(page: TiffPage) -> int:
@@ -163,7 +163,7 @@ def read(page: TiffPage) -> DeepPixels | Image.Image:
     check_size(page.imagewidth, page.imagelength)
     try:
         samples = page.asarray(squeeze=False)
-        # The axes are planes, depth, rows, columns and bands, of which a picture has either planes or bands.
+        # The axes are planes, depth, rows, columns and bands, of which an image has either planes or bands.
         array = np.moveaxis(samples[:, 0], 0, -1).reshape(page.imagelength, page.imagewidth, -1)
         return _to_pixels(pillow.apply_orientation(array, orientation(page)), page)
     except MemoryError:

@@ -144,7 +144,7 @@ def _join(parts: Sequence[bytes], rows: int, height: int) -> bytes | None:
 
 
 def _units(frame: bytes, rows: int) -> tuple[int, int]:
-    """The number of coding units in rows of a picture, by its frame header; and the rows beyond whole units."""
+    """The number of coding units in rows of an image, by its frame header; and the rows beyond whole units."""
     width, bands = struct.unpack_from(">HB", frame, 7)
     factors = frame[11 : 11 + 3 * bands : 3] if bands > 1 else b"\x11"
     across, down = (8 * max(factor >> shift & 15 for factor in factors) for shift in (4, 0))

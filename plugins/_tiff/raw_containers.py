@@ -89,7 +89,7 @@ def is_scan(directories: list[tiff_directories.Directory]) -> bool:
     return (
         tiff_directories.camera_make(directories).startswith(_SCANNER)
         and not tiff_directories.holds_sensor_data(directories)
-        and tiff_directories.hides_picture(directories)
+        and tiff_directories.hides_image(directories)
     )
 
 

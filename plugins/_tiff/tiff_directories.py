@@ -132,24 +132,24 @@ def holds_sensor_data(directories: list[Directory]) -> bool:
 
 
 def holds_only_thumbnails(directories: list[Directory]) -> bool:
-    """Whether every directory with a picture describes a smaller version of another one."""
-    pictures = [directory for directory in directories if _area(directory)]
-    return bool(pictures) and all(_is_reduced(directory) for directory in pictures)
+    """Whether every directory with an image describes a smaller version of another one."""
+    images = [directory for directory in directories if _area(directory)]
+    return bool(images) and all(_is_reduced(directory) for directory in images)
 
 
 def unknown_channels(directories: list[Directory]) -> int:
-    """The number of channels besides the colors whose meaning is not specified, of the picture that has most."""
-    pictures = (directory for directory in directories if not _is_reduced(directory))
-    return max((directory.get(EXTRA_SAMPLES, ()).count(0) for directory in pictures), default=0)
+    """The number of channels besides the colors whose meaning is not specified, of the image that has most."""
+    images = (directory for directory in directories if not _is_reduced(directory))
+    return max((directory.get(EXTRA_SAMPLES, ()).count(0) for directory in images), default=0)
 
 
-def hides_picture(directories: list[Directory]) -> bool:
-    """Whether the first directory is a thumbnail, and the picture another one."""
+def hides_image(directories: list[Directory]) -> bool:
+    """Whether the first directory is a thumbnail, and the image another one."""
     return bool(directories) and _is_reduced(directories[0]) and declared_area(directories) > _area(directories[0])
 
 
 def declared_area(directories: list[Directory]) -> int:
-    """The number of pixels of the largest picture that is no thumbnail; 0 if there is none."""
+    """The number of pixels of the largest image that is no thumbnail; 0 if there is none."""
     return max((_area(directory) for directory in directories if not _is_reduced(directory)), default=0)
 
 

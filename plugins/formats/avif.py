@@ -42,7 +42,7 @@ MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
 _LOSSLESS, _GAIN_MAP_QUALITY = 100, 90  # quality
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step below 6 takes a multiple of the time
 _PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
-_SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for pictures up to that size
+_SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for images up to that size
 _FASTEST = 9
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
@@ -56,10 +56,10 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     raster = replace(raster, exif=exif and exif_data.upright(exif), bare=raster.bare and exif is None)
     if hdr == "drop" or raster.animated or raster.hdr:
         return raster
-    return replace(raster, gain_map=heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+    return replace(raster, gain_map=heif_gain_maps.read(data, _first_image, raster.sizes[0]))
 
 
-def _first_picture(data: bytes) -> Image.Image:
+def _first_image(data: bytes) -> Image.Image:
     return pillow.decode(data, "AVIF").first_frame().image
 
 
@@ -135,8 +135,8 @@ def encode(
         sampling = "4:4:4" if lossless else subsampling
         data = _encode_still(frames[0], raster.bit_depth or 8, raster.hdr, quality, speed, sampling, lossless=lossless)
         if raster.gain_map:
-            picture = Frame(raster.gain_map.frame.image)
-            encoded = _encode_still(picture, 8, None, _GAIN_MAP_QUALITY, speed, "4:2:0", lossless=False)
+            image = Frame(raster.gain_map.frame.image)
+            encoded = _encode_still(image, 8, None, _GAIN_MAP_QUALITY, speed, "4:2:0", lossless=False)
             data = heif_gain_maps.add(data, raster.gain_map, encoded)
         return heif.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
     if lossless:
@@ -157,7 +157,7 @@ def encode(
 
 
 def _speed(effort: int, pixels: int) -> int:
-    """The speed of libavif: larger pictures are encoded faster, so that they take at most some 10 seconds."""
+    """The speed of libavif: larger images are encoded faster, so that they take at most some 10 seconds."""
     lowest = next((speed for megapixels, speed in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTEST)
     return max(_SPEEDS[effort - 1], lowest)
 

@@ -51,7 +51,7 @@ def decode(data: bytes) -> Raster:
 
 
 def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
-    """The picture, of samples at any bits of pixels with 16 or 32 bits. Raises CorruptInput for other masks."""
+    """The image, of samples at any bits of pixels with 16 or 32 bits. Raises CorruptInput for other masks."""
     import numpy as np
 
     offset, header, width, height, _, bits, compression = _HEADER.unpack_from(data)

@@ -60,7 +60,7 @@ _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 _HEAD = 4096
 _MAX_SECONDS, _MAX_SIDE = 60, 1920
 _MILLISECOND = Fraction(1, 1000)
-_STILL = 1000  # milliseconds for which a picture without duration is shown
+_STILL = 1000  # milliseconds for which an image without duration is shown
 _PQ, _HLG = 16, 18  # transfer characteristics of high dynamic range
 # Matrix coefficients. A file that names none has BT.709 from 720 rows on, BT.601 with fewer.
 _BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
@@ -180,13 +180,13 @@ def _step(count: int, size: Size) -> int:
 
 
 def _open(data: bytes, demuxer: str) -> av.container.InputContainer:
-    """Opens a clip. Raises CorruptInput for one without pictures."""
+    """Opens a clip. Raises CorruptInput for one without images."""
     import av
 
     container = av.open(BytesIO(data), "r", format=demuxer)
     if not container.streams.video:
         container.close()
-        raise CorruptInput("The file has no pictures.")
+        raise CorruptInput("The file has no images.")
     container.streams.video[0].codec_context.thread_count = 1  # each thread has frames of its own in memory
     return container
 
@@ -261,14 +261,14 @@ def _frames(data: bytes, demuxer: str, clip: _Clip, durations: dict[int, float])
         for index, decoded in enumerate(_decode(container)):
             if index in durations:
                 found += 1
-                yield Frame(_picture(decoded, clip), duration=durations[index] * 1000)
+                yield Frame(_image(decoded, clip), duration=durations[index] * 1000)
             if index == last:
                 break
     if found < len(durations):
         raise CorruptInput("The clip has fewer frames than its index.")
 
 
-def _picture(decoded: VideoFrame, clip: _Clip) -> Image.Image:
+def _image(decoded: VideoFrame, clip: _Clip) -> Image.Image:
     """The frame in RGB or RGBA, upright, with square pixels."""
     width, height = clip.size if clip.rotation in (0, 180) else clip.size[::-1]
     named = decoded.colorspace not in (0, _UNSPECIFIED)

@@ -43,7 +43,7 @@ _EXTENSION = struct.Struct("<5I")  # follows a header with the code DX10
 _START = 128  # offset of the pixels without the extension
 _ALPHA_PIXELS, _ALPHA, _CODE, _PALETTE, _RGB, _LUMINANCE = 1, 2, 4, 0x20, 0x40, 0x20000  # kinds of pixels
 _PALETTE_SIZE, _CUBE_OF_DX10, _LIGHT = 1024, 4, 6  # bytes; a flag of the extension; the number of BC6
-_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with further pictures
+_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with further images
 _TEXTURE, _CAPTIONS = 0x1000, 0x100F  # what is written: a texture; which fields are set
 _PREMULTIPLIED = 2  # kind of alpha in the extension
 _MIN_BLOCK = 4  # pixels across and down
@@ -160,7 +160,7 @@ _MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are 
 
 @conversion(DDS, RASTER, memory=45, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
-    """The first picture, at its full size."""
+    """The first image, at its full size."""
     header = _Header(*_FIELDS.unpack_from(data))
     start, count = _START, header.depth if header.caps & _VOLUME else 6 if header.caps & _CUBE else 1
     palette = b""
@@ -177,7 +177,7 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     if kind is None or len(palette) not in (0, _PALETTE_SIZE):
         raise CorruptInput("The pixels of the DDS are of an unknown kind.")
     if count > 1:
-        FidelityWarning.issue("pictures_dropped", "Only the first picture of the texture was converted.")
+        FidelityWarning.issue("pictures_dropped", "Only the first image of the texture was converted.")
     size, mode = (header.width, header.height), _mode(kind, palette)
     if isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT:
         return linear_light.raster(

@@ -39,7 +39,7 @@ MODULES = (
 TEMPLATE = "documents"
 FONT_SIZE = 12.0
 _HEAD = 65_536  # bytes within which the root element must begin
-_COMIC_PICTURES = (
+_COMIC_IMAGES = (
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".jpx", ".j2k", ".webp", ".avif"),
     *(".jxr", ".wdp", ".hdp", ".ppm", ".pgm", ".pbm", ".pam", ".pnm", ".psd"),
 )
@@ -56,12 +56,12 @@ def _contains(file: str) -> Sniffer:
 
 
 def _is_comic(content: Content) -> int:
-    """5 for an archive that contains pictures, and nothing else but what comic readers and systems add."""
+    """5 for an archive that contains images, and nothing else but what comic readers and systems add."""
     names = (name.lower() for name in zip_archives.names(content))
     files = [name for name in names if not name.endswith("/") and not name.startswith("__macosx/")]
-    pictures = [name for name in files if name.endswith(_COMIC_PICTURES)]
-    others = [name for name in files if not name.endswith((*_COMIC_PICTURES, *_COMIC_OTHERS))]
-    return 5 if pictures and not others else 0
+    images = [name for name in files if name.endswith(_COMIC_IMAGES)]
+    others = [name for name in files if not name.endswith((*_COMIC_IMAGES, *_COMIC_OTHERS))]
+    return 5 if images and not others else 0
 
 
 EPUB = FileFormat(

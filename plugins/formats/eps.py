@@ -32,7 +32,7 @@ from engine.option_types import Metadata
 from plugins import _programs
 from plugins._pdf.images import postscript
 from plugins.formats.jpeg import JPEG
-from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, to_bytes, warn_first_page
+from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_images, filter_document, to_bytes, warn_first_page
 
 if TYPE_CHECKING:
     import pymupdf
@@ -76,7 +76,7 @@ _KEPT_IN_PAGE = frozenset({"Type", "Parent", "Contents", "Resources", "MediaBox"
 _TRAILER = -1  # object number of the trailer in PyMuPDF
 _FORM = "<</Type/XObject/Subtype/Form/BBox[{}]/Matrix[{}]/Resources {}>>"
 
-# Ghostscript would compress pictures as JPEG by default.
+# Ghostscript would compress images as JPEG by default.
 _LOSSLESS = [
     f"-d{setting}"
     for kind in ("Color", "Gray")
@@ -135,7 +135,7 @@ def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
 
 
 def _check_bounding_box(program: bytes) -> None:
-    """Raises TooLarge if the picture is larger than Ghostscript draws, which it reports as an error of the program."""
+    """Raises TooLarge if the image is larger than Ghostscript draws, which it reports as an error of the program."""
     boxes: dict[bytes, bytes] = dict(reversed(_DECLARED_BOX.findall(program.partition(b"%%EndComments")[0])))
     try:
         left, bottom, right, top = map(float, boxes.get(b"HiRes", boxes.get(b"", b"")).split())
@@ -145,10 +145,10 @@ def _check_bounding_box(program: bytes) -> None:
 
 
 def _check_size(width: float, height: float) -> None:
-    """Raises TooLarge for a picture of this size in points."""
+    """Raises TooLarge for an image of this size in points."""
     if max(width, height) > _MAX_SIDE:
         raise TooLarge(
-            f"The picture has {width:g} x {height:g} points; the limit is {_MAX_SIDE} per side.",
+            f"The image has {width:g} x {height:g} points; the limit is {_MAX_SIDE} per side.",
             reason="pixels",
             details={"max_side": _MAX_SIDE},
         )
@@ -174,11 +174,11 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
-    """Writes the first page as vectors, as viewers show it. Transparent parts become pictures."""
+    """Writes the first page as vectors, as viewers show it. Transparent parts become images."""
     from plugins._pdf.images import transparency
 
     warn_first_page(document)
-    _check_pictures(document)
+    _check_images(document)
     filter_document(document, metadata)
     document.select([0])
     document = _without_hidden_layers(document)
@@ -189,7 +189,7 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
         document[0].draw_rect(document[0].rect, color=None, fill=(1, 1, 1))  # without marks, it would look truncated
     document, flattened = transparency.flatten(document)
     if flattened:
-        FidelityWarning.issue("effects_rasterized", "Transparent parts became pictures of at most 300 dpi.")
+        FidelityWarning.issue("effects_rasterized", "Transparent parts became images of at most 300 dpi.")
     _remove_structures(document)
     # Ghostscript would write glyphs of composite fonts as bitmaps.
     outlines = any(kind == "Type0" for _, _, kind, *_ in document.get_page_fonts(0, full=True))
@@ -213,13 +213,13 @@ def _check_patterns(document: pymupdf.Document) -> None:
             raise TooLarge(message, reason="elements", details={"max_nesting": _MAX_PATTERNS})
 
 
-def _check_pictures(document: pymupdf.Document) -> None:
-    """Raises CorruptInput for a damaged picture by JBIG2, which Ghostscript would leave out."""
+def _check_images(document: pymupdf.Document) -> None:
+    """Raises CorruptInput for a damaged image by JBIG2, which Ghostscript would leave out."""
     from engine.mupdf import pymupdf
 
-    for xref, *_, filter in (picture[:9] for picture in document[0].get_images()):
+    for xref, *_, filter in (image[:9] for image in document[0].get_images()):
         if filter == "JBIG2Decode":
-            with checked_pictures():
+            with checked_images():
                 pymupdf.Pixmap(document, xref)
 
 
@@ -306,5 +306,5 @@ from_raster = conversion(
 
 @hookimpl
 def conversions() -> list[AnyConversion]:
-    pictures: list[AnyConversion] = [embed_jpeg, from_raster]
-    return [to_pdf, from_document, *pictures] if GHOSTSCRIPT.present else pictures
+    images: list[AnyConversion] = [embed_jpeg, from_raster]
+    return [to_pdf, from_document, *images] if GHOSTSCRIPT.present else images

@@ -1,4 +1,4 @@
-"""OpenEXR: half and float, scan lines and tiles. Of several parts or layers, one becomes the picture."""
+"""OpenEXR: half and float, scan lines and tiles. Of several parts or layers, one becomes the image."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ MODULES = ("OpenEXR", "numpy")
 _COLORS = ("R", "G", "B")
 _LUMINANCE, _ALPHA = "Y", "A"
 _DIFFERENCES = ("RY", "BY")
-_CHANNELS_OF_A_PICTURE = 4
+_CHANNELS_OF_A_IMAGE = 4
 _LARGEST_HALF = 65504.0
 _NO_THREADS = 0
 _MAX_SIDE = 1 << 24  # pixels
 _BLOCK = 1 << 16  # pixels divided by alpha at a time
 
 
-class _Picture(NamedTuple):
+class _Image(NamedTuple):
     """The part of a file that is converted, and of it the channels by their names without the layer."""
 
     part: int
@@ -67,15 +67,13 @@ class _Picture(NamedTuple):
 @conversion(EXR, RASTER, cost=3, memory=45, isolated=True)
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     headers = [part.header for part in _open(data, header_only=True)]
-    picture = _choose(headers)
-    header = headers[picture.part]
-    if len(headers) > 1 or len(header["channels"]) > len(picture.channels):
-        names = ", ".join(sorted(picture.channels.values()))
+    image = _choose(headers)
+    header = headers[image.part]
+    if len(headers) > 1 or len(header["channels"]) > len(image.channels):
+        names = ", ".join(sorted(image.channels.values()))
         FidelityWarning.issue("layers_dropped", f"Only these channels were converted: {names}.")
-    bits = 16 if _is_half(data, picture) else 32
-    raster = linear_light.raster(
-        partial(_read, data, picture), picture.mode, picture.size, bits=bits, exposure=exposure
-    )
+    bits = 16 if _is_half(data, image) else 32
+    raster = linear_light.raster(partial(_read, data, image), image.mode, image.size, bits=bits, exposure=exposure)
     xmp, density = header.get("xmp"), header.get("xDensity", 0)
     dpi = pillow.plausible_dpi((density, density * header["pixelAspectRatio"]))
     return replace(raster, dpi=dpi, xmp=pillow.upright_xmp(xmp))
@@ -93,21 +91,21 @@ def _open(data: bytes, *, header_only: bool = False) -> list[Part]:
     return parts
 
 
-def _choose(headers: list[dict[str, Any]]) -> _Picture:
+def _choose(headers: list[dict[str, Any]]) -> _Image:
     """The first part with colors, or else with luminance, or else with any channel. Raises CorruptInput, TooLarge."""
     found: list[tuple[int, int, Mapping[str, str]]] = []
     for index, header in enumerate(headers):
         names = [channel.name for channel in header["channels"]]
         if not header["type"].name.startswith("deep"):
-            found += [(rank, index, channels) for rank, channels in _pictures(names)]
+            found += [(rank, index, channels) for rank, channels in _images(names)]
     if not found:
-        raise CorruptInput("The file has no flat picture: only deep pixels, or no channels.")
+        raise CorruptInput("The file has no flat image: only deep pixels, or no channels.")
     _, index, channels = min(found, key=lambda one: one[:2])
     header = headers[index]
     (left, top), (right, bottom) = (map(int, corner) for corner in header["displayWindow"])
     (data_left, data_top), (data_right, data_bottom) = (map(int, corner) for corner in header["dataWindow"])
     width, height = right - left + 1, bottom - top + 1
-    total = -(-len(header["channels"]) // _CHANNELS_OF_A_PICTURE)  # all channels are decoded
+    total = -(-len(header["channels"]) // _CHANNELS_OF_A_IMAGE)  # all channels are decoded
     if min(width, height, data_right - data_left + 1, data_bottom - data_top + 1) < 1:
         raise CorruptInput("The file has no pixels.")
     check_size(width, height)
@@ -115,11 +113,11 @@ def _choose(headers: list[dict[str, Any]]) -> _Picture:
     x_red, y_red, x_green, y_green, x_blue, y_blue, *white = header.get("chromaticities", ()) or (0.0,) * 8
     primaries = (*white, x_red, y_red, x_green, y_green, x_blue, y_blue)
     primaries = primaries if cicp.are_valid(primaries) else cicp.SRGB
-    return _Picture(index, channels, (width, height), (data_left - left, data_top - top), primaries)
+    return _Image(index, channels, (width, height), (data_left - left, data_top - top), primaries)
 
 
-def _pictures(names: list[str]) -> list[tuple[int, Mapping[str, str]]]:
-    """The pictures among the channels of a part, by layer: a rank, the lowest for colors, and the channels."""
+def _images(names: list[str]) -> list[tuple[int, Mapping[str, str]]]:
+    """The images among the channels of a part, by layer: a rank, the lowest for colors, and the channels."""
     layers: dict[str, dict[str, str]] = {}
     for name in names:
         layer, _, channel = name.rpartition(".")
@@ -140,28 +138,28 @@ def _pictures(names: list[str]) -> list[tuple[int, Mapping[str, str]]]:
     return ranked
 
 
-def _is_half(data: bytes, picture: _Picture) -> bool:
+def _is_half(data: bytes, image: _Image) -> bool:
     """Whether the channels have 16 bits, from the list of the header, whose entries are a name and a type."""
     half = (1).to_bytes(4, "little")
-    return all(name.encode() + b"\0" + half in data for name in picture.channels.values())
+    return all(name.encode() + b"\0" + half in data for name in image.channels.values())
 
 
-def _read(data: bytes, picture: _Picture) -> NDArray[Any]:
+def _read(data: bytes, image: _Image) -> NDArray[Any]:
     """The pixels of the display window: linear light, straight alpha."""
     import numpy as np
 
-    stored = _open(data)[picture.part].channels
-    part = {key: stored[name] for key, name in picture.channels.items()}
+    stored = _open(data)[image.part].channels
+    part = {key: stored[name] for key, name in image.channels.items()}
     del stored
-    width, height = picture.size
-    window = np.zeros((height, width, len(picture.mode)), np.float32)
-    for band, samples in enumerate(_planes(part, picture)):
-        _place(samples, window[..., band], picture.offset)
+    width, height = image.size
+    window = np.zeros((height, width, len(image.mode)), np.float32)
+    for band, samples in enumerate(_planes(part, image)):
+        _place(samples, window[..., band], image.offset)
     del part
-    if picture.mode == "L":
+    if image.mode == "L":
         return window[..., 0]
-    window = linear_light.from_primaries(picture.primaries, window)
-    if picture.mode == "RGBA":
+    window = linear_light.from_primaries(image.primaries, window)
+    if image.mode == "RGBA":
         pixels = window.reshape(-1, 4)
         for start in range(0, len(pixels), _BLOCK):
             block = pixels[start : start + _BLOCK]
@@ -169,12 +167,12 @@ def _read(data: bytes, picture: _Picture) -> NDArray[Any]:
     return window
 
 
-def _planes(part: Mapping[str, Channel], picture: _Picture) -> Iterator[NDArray[Any]]:
-    """The samples of each band of the picture's mode."""
+def _planes(part: Mapping[str, Channel], image: _Image) -> Iterator[NDArray[Any]]:
+    """The samples of each band of the image's mode."""
     if _DIFFERENCES[0] in part:
-        yield from _from_differences(part, picture.primaries)
+        yield from _from_differences(part, image.primaries)
     elif _LUMINANCE in part:
-        yield from [part[_LUMINANCE].pixels] * len(picture.mode.removesuffix(_ALPHA))
+        yield from [part[_LUMINANCE].pixels] * len(image.mode.removesuffix(_ALPHA))
     else:
         yield from (part[name].pixels for name in _COLORS)
     if _ALPHA in part:

@@ -161,7 +161,7 @@ def _changed(
 
 @dataclass
 class _Indexed:
-    """A picture as indexes into a palette of `colors` (0xRRGGBB). The index after the last color is transparent."""
+    """An image as indexes into a palette of `colors` (0xRRGGBB). The index after the last color is transparent."""
 
     indexes: NDArray[np.uint8]
     colors: list[int]
@@ -185,7 +185,7 @@ def _to_still(image: Image.Image) -> Image.Image:
 
 
 def _exact(image: Image.Image, mask: NDArray[np.bool_] | None) -> _Indexed | None:
-    """An RGB picture with a palette of all colors inside the mask; outside, it is transparent. None for too many."""
+    """An RGB image with a palette of all colors inside the mask; outside, it is transparent. None for too many."""
     import numpy as np
 
     shown = image if mask is None else _strip(image, mask)
@@ -212,14 +212,14 @@ def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool
 
 
 def _strip(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
-    """The pixels inside the mask as a picture of one row; a black pixel if there are none."""
+    """The pixels inside the mask as an image of one row; a black pixel if there are none."""
     import numpy as np
 
     return Image.fromarray(np.asarray(image)[mask][None]) if mask.any() else Image.new("RGB", (1, 1))
 
 
 def _place(indexes: NDArray[np.uint8], colors: list[int], size: Size, mask: NDArray[np.bool_] | None) -> _Indexed:
-    """The indexes of the pixels inside the mask as a picture."""
+    """The indexes of the pixels inside the mask as an image."""
     import numpy as np
 
     if mask is None:
@@ -246,7 +246,7 @@ def _look_up(samples: NDArray[np.uint8], colors: list[int]) -> NDArray[np.uint8]
 
 
 def _with_one_transparent_color(image: Image.Image) -> Image.Image:
-    """A picture whose palette may have an alpha per color, with at most one color that is transparent."""
+    """An image whose palette may have an alpha per color, with at most one color that is transparent."""
     alphas = image.info.get("transparency")
     if not isinstance(alphas, bytes):
         return image

@@ -155,7 +155,7 @@ def encode(raster: Raster) -> bytes:
     assert isinstance(frame.pixels, DeepPixels)
     width, height = frame.size
     # Each component of a row, which has a header, takes a byte per run more than its samples if none of them repeats.
-    # imagecodecs would reserve less, and fail for narrow pictures.
+    # imagecodecs would reserve less, and fail for narrow images.
     size = _HEADER + height * _PIXEL_BYTES * (1 + width + -(-width // _MAX_RUN))
     return bytes(rgbe_encode(_rounded(frame.pixels.array), header=True, rle=width >= _MIN_RUNS, out=size))
 

@@ -1,4 +1,4 @@
-"""HEIC (HEIF with HEVC pictures)."""
+"""HEIC (HEIF with HEVC images)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -64,38 +64,38 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     if frames > 1:
         FidelityWarning.issue("frames_dropped", f"Only the first of {frames} frames was converted.")
     header = pillow.open_image(data, "HEIF").info
-    # pillow-heif opens at another picture, such as a tile, if the primary one is invalid.
+    # pillow-heif opens at another image, such as a tile, if the primary one is invalid.
     if not header["primary"]:
-        raise CorruptInput("The primary picture is invalid.")
+        raise CorruptInput("The primary image is invalid.")
     raster, bits = pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
     if bits > 8:
         raster = replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits)
     raster = heif.with_colors(raster, data)
     if hdr == "drop" or pages or raster.hdr:
         return raster
-    return replace(raster, gain_map=heif_gain_maps.read(data, _first_picture, raster.sizes[0]))
+    return replace(raster, gain_map=heif_gain_maps.read(data, _first_image, raster.sizes[0]))
 
 
-def _first_picture(data: bytes) -> Image.Image:
+def _first_image(data: bytes) -> Image.Image:
     return pillow.decode(data, "HEIF").first_frame().image
 
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
-    """The primary picture, then the others. libheif turns them upright."""
+    """The primary image, then the others. libheif turns them upright."""
     import numpy as np
     import pillow_heif
 
     file = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
-    pictures = dict(enumerate(file))
-    others = [index for index in pictures if index != file.primary_index]
+    images = dict(enumerate(file))
+    others = [index for index in images if index != file.primary_index]
     order = pillow.select([file.primary_index, *others], pages)
     del file
     for index in order:
-        picture = pictures.pop(index)
-        mode, _, depth = picture.mode.partition(";")
-        samples: NDArray[np.uint16] = np.asarray(picture)
-        info: dict[str, Any] = picture.info
-        del picture  # frees its pixels, once they are scaled
+        image = images.pop(index)
+        mode, _, depth = image.mode.partition(";")
+        samples: NDArray[np.uint16] = np.asarray(image)
+        info: dict[str, Any] = image.info
+        del image  # frees its pixels, once they are scaled
         pixels = DeepPixels.from_bits(samples, int(depth or 8), "L" if mode == "I" else mode)
         del samples
         if mode == "RGBa":
@@ -113,7 +113,7 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
     return DeepPixels(np.dstack((colors.astype(np.uint16), pixels.array[..., 3:])), "RGBA")
 
 
-# Pictures of 12 bits have another HEVC profile, which phones and browsers do not decode.
+# Images of 12 bits have another HEVC profile, which phones and browsers do not decode.
 _HOLDS = TargetCapabilities(
     ("RGB", "RGBA"),
     deep_modes=_MODES,
@@ -143,19 +143,19 @@ def encode(
     import pillow_heif
 
     frame = raster.first_frame()
-    if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer pictures of this width
+    if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer images of this width
         check_side(frame.size, 4096)
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
-        picture = pillow_heif.from_bytes(f"{pixels.mode};16", pixels.size, pixels.array.tobytes())
+        image = pillow_heif.from_bytes(f"{pixels.mode};16", pixels.size, pixels.array.tobytes())
     else:
-        picture = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
+        image = pillow_heif.from_bytes(pixels.mode, pixels.size, pixels.tobytes())
     chroma = int(subsampling.replace(":", ""))
     parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality, "chroma": chroma}
     code_points = dict(zip(_CODE_POINTS, cicp.code_points(raster.hdr, lossless=lossless), strict=True))
     metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
     file = BytesIO()
-    picture.save(
+    image.save(
         file,
         enc_params={"preset": _preset(effort, frame.size), **_EQUAL_QUALITY},
         **parameters,
@@ -166,7 +166,7 @@ def encode(
 
 
 def _preset(effort: int, size: Size) -> str:
-    """The preset of x265: larger pictures are encoded faster, so that they take at most some 20 seconds."""
+    """The preset of x265: larger images are encoded faster, so that they take at most some 20 seconds."""
     width, height = size
     pixels = width * height
     slowest = next((preset for megapixels, preset in _SLOWEST if pixels <= megapixels * 1_000_000), _FASTER[-1])

@@ -1,4 +1,4 @@
-"""ICNS (icons of macOS): the largest picture is read; squares of the usual sizes are written as PNG."""
+"""ICNS (icons of macOS): the largest image is read; squares of the usual sizes are written as PNG."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ _TYPES: Mapping[int, bytes] = MappingProxyType(
 )
 
 
-class _Picture(NamedTuple):
-    """A picture of the file, and a function that decodes it."""
+class _Image(NamedTuple):
+    """An image of the file, and a function that decodes it."""
 
     size: Size
     bits: int
@@ -97,21 +97,21 @@ def _blocks(data: bytes) -> dict[bytes, bytes]:
 
 @conversion(ICNS, RASTER, memory=16, isolated=True)
 def decode(data: bytes) -> Raster:
-    """The largest picture, and of several the one with the most bits."""
-    pictures = list(_pictures(_blocks(data)))
-    if not pictures:
-        raise CorruptInput("The file has no picture of a known kind.")
-    return max(pictures, key=lambda one: (one.size[0] * one.size[1], one.bits)).open()
+    """The largest image, and of several the one with the most bits."""
+    images = list(_images(_blocks(data)))
+    if not images:
+        raise CorruptInput("The file has no image of a known kind.")
+    return max(images, key=lambda one: (one.size[0] * one.size[1], one.bits)).open()
 
 
-def _pictures(blocks: Mapping[bytes, bytes]) -> Iterator[_Picture]:
+def _images(blocks: Mapping[bytes, bytes]) -> Iterator[_Image]:
     for kind, content in blocks.items():
         if content.startswith(_PNG):
             size = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
-            yield _Picture(size, 32, lambda content=content: png.decode(content))  # type: ignore[misc]
+            yield _Image(size, 32, lambda content=content: png.decode(content))  # type: ignore[misc]
         elif content.startswith(_JPEG_2000):
             image = pillow.open_image(content, "JPEG2000")
-            yield _Picture(image.size, 32, lambda content=content: pillow.decode(content, "JPEG2000"))  # type: ignore[misc]
+            yield _Image(image.size, 32, lambda content=content: pillow.decode(content, "JPEG2000"))  # type: ignore[misc]
         elif content.startswith(_ARGB) and kind in _ARGB_SIDES:
             yield _square(_ARGB_SIDES[kind], 32, _Packed(content[len(_ARGB) :], 4, None))
         elif kind in _COLORS:
@@ -132,9 +132,9 @@ class _Packed(NamedTuple):
     mask: bytes | None
 
 
-def _square(side: int, bits: int, packed: _Packed) -> _Picture:
+def _square(side: int, bits: int, packed: _Packed) -> _Image:
     size = side, side
-    return _Picture(size, bits, lambda: sample_arrays.to_raster(lambda: _read_packed(packed, size), size, "RGBA"))
+    return _Image(size, bits, lambda: sample_arrays.to_raster(lambda: _read_packed(packed, size), size, "RGBA"))
 
 
 def _read_packed(packed: _Packed, size: Size) -> Image.Image:
@@ -165,8 +165,8 @@ def _unpacked(packed: bytes, count: int) -> bytes:
     return bytes(unpacked[:count])
 
 
-def _indexed(content: bytes, size: Size, bits: int, mask: bytes) -> _Picture:
-    return _Picture(
+def _indexed(content: bytes, size: Size, bits: int, mask: bytes) -> _Image:
+    return _Image(
         size, bits, lambda: sample_arrays.to_raster(lambda: _read_indexed(content, size, bits, mask), size, "RGBA")
     )
 
@@ -204,7 +204,7 @@ def _colors_8() -> NDArray[np.uint8]:
 
 
 def _sides(sizes: str | None, size: Size) -> Sequence[int]:
-    """The sides that are written of a picture of this size. Raises InvalidOption for a size that _TYPES lacks."""
+    """The sides that are written of an image of this size. Raises InvalidOption for a size that _TYPES lacks."""
     wanted = tuple(_TYPES) if sizes is None else icons.parse_sizes(sizes)
     if not _TYPES.keys() >= {*wanted}:
         available = [one for one in _TYPES if one <= 256]
@@ -229,10 +229,10 @@ def _holds(options: OptionValues) -> TargetCapabilities:
 
 @conversion(RASTER, ICNS, cost=3, memory=16, holds=_holds)
 def encode(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
-    """Without `sizes`, squares of all sizes that the picture reaches."""
+    """Without `sizes`, squares of all sizes that the image reaches."""
     image = raster.first_frame().image
     if sizes is not None:
         icons.warn_of_sizes(icons.parse_sizes(sizes), image.size)
-    pictures = {side: pillow.encode(icons.square(image, side), "PNG") for side in _sides(sizes, image.size)}
-    blocks = [_TYPES[side] + (_HEAD + len(block)).to_bytes(4) + block for side, block in pictures.items()]
+    images = {side: pillow.encode(icons.square(image, side), "PNG") for side in _sides(sizes, image.size)}
+    blocks = [_TYPES[side] + (_HEAD + len(block)).to_bytes(4) + block for side, block in images.items()]
     return b"icns" + (_HEAD + sum(map(len, blocks))).to_bytes(4) + b"".join(blocks)

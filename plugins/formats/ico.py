@@ -1,4 +1,4 @@
-"""ICO and CUR (icons and cursors of Windows): the largest picture is read, several are written."""
+"""ICO and CUR (icons and cursors of Windows): the largest image is read, several are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from plugins.formats import bmp, png
 MODULES = ("numpy", *icons.MODULES)
 _HEADER, _ENTRY = struct.Struct("<HHH"), struct.Struct("<BBBBHHII")
 _ICON, _CURSOR = 1, 2  # kinds of files
-_DEFAULT_SIZES = (16, 32, 48)  # besides the picture itself
+_DEFAULT_SIZES = (16, 32, 48)  # besides the image itself
 _MAX_SIDE, _PNG_SIDE = 256, 256  # pixels; the least side that is written as PNG
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _CORE, _INFO = 12, 40  # sizes of headers of bitmaps
@@ -38,8 +38,8 @@ _MASKS = 12  # bytes
 _MAX_ENTRIES = 1000
 
 
-class _Picture(NamedTuple):
-    """A picture in the file, which starts there: a PNG of this length, or a bitmap without the header of a BMP."""
+class _Image(NamedTuple):
+    """An image in the file, which starts there: a PNG of this length, or a bitmap without the header of a BMP."""
 
     size: Size
     bits: int
@@ -75,30 +75,30 @@ CUR = FileFormat(
 )
 
 
-def _pictures(data: bytes) -> list[_Picture]:
-    """The pictures of the file, in its order. Raises CorruptInput if it ends before one of them does."""
+def _images(data: bytes) -> list[_Image]:
+    """The images of the file, in its order. Raises CorruptInput if it ends before one of them does."""
     _, _, count = _HEADER.unpack_from(data)
     entries = (_ENTRY.unpack_from(data, _HEADER.size + index * _ENTRY.size) for index in range(count))
-    return [_picture(data, offset, size) for *_, size, offset in entries]
+    return [_image(data, offset, size) for *_, size, offset in entries]
 
 
-def _picture(data: bytes, start: int, length: int) -> _Picture:
+def _image(data: bytes, start: int, length: int) -> _Image:
     if start + length > len(data):
         raise CorruptInput("The file is truncated.")
     if data.startswith(_PNG_SIGNATURE, start):
         width, height, depth = struct.unpack_from(">IIB", data, start + 16)
-        return _Picture((width, height), 4 * depth, start, length)
+        return _Image((width, height), 4 * depth, start, length)
     # The length of a bitmap follows from its header; some programs write another one.
     if data[start] == _CORE:
         width, height, _, bits = struct.unpack_from("<4xHHHH", data, start)
     else:
         _, width, height, _, bits, *_ = _BITMAP.unpack_from(data, start)
-    return _Picture((width, abs(height) // 2), bits, start)
+    return _Image((width, abs(height) // 2), bits, start)
 
 
 def decode(data: bytes) -> Raster:
-    """The largest picture, and of several the one with the most bits."""
-    best = max(_pictures(data), key=lambda one: (one.size[0] * one.size[1], one.bits))
+    """The largest image, and of several the one with the most bits."""
+    best = max(_images(data), key=lambda one: (one.size[0] * one.size[1], one.bits))
     if best.png_length:
         return png.decode(data[best.start : best.start + best.png_length])
     return sample_arrays.to_raster(lambda: _read_bitmap(data[best.start :], best.size, best.bits), best.size, "RGBA")
@@ -131,7 +131,7 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
 
 
 def _bitmap_header(data: bytes, size: Size, bits: int) -> tuple[bytes, int]:
-    """The header of the bitmap with the height of the picture instead of picture and mask; the offset of the pixels."""
+    """The header of the bitmap with the height of the image instead of image and mask; the offset of the pixels."""
     length = int.from_bytes(data[:4], "little")
     colors = 1 << bits if bits <= 8 else 0
     if length == _CORE:
@@ -171,7 +171,7 @@ def _encode(raster: Raster, sizes: str | None, kind: int) -> bytes:
 
 
 def _file(images: Sequence[Image.Image], kind: int) -> bytes:
-    """A file with these RGBA pictures."""
+    """A file with these RGBA images."""
     blocks = [pillow.encode(one, "PNG") if max(one.size) >= _PNG_SIDE else _bitmap(one) for one in images]
     offset = _HEADER.size + len(images) * _ENTRY.size
     directory = _HEADER.pack(0, kind, len(images))
@@ -194,7 +194,7 @@ def _bitmap(image: Image.Image) -> bytes:
 
 @conversion(RASTER, ICO, holds=_holds, memory=12)
 def encode_icon(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
-    """Without `sizes`, the picture itself, and squares of the usual sizes below it."""
+    """Without `sizes`, the image itself, and squares of the usual sizes below it."""
     return _encode(raster, sizes, _ICON)
 
 

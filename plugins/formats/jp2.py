@@ -45,7 +45,7 @@ _OPENJPH_PSNR = 5  # dB of a photo that is quantized with steps of its whole ran
 
 
 def _brand(content: Content) -> int:
-    """The length of a compatible brand, 0 if there is none of a picture of JPEG 2000."""
+    """The length of a compatible brand, 0 if there is none of an image of JPEG 2000."""
     return 16 if _brands(content) & {_JP2, b"jpx "} and not _is_jph(content) else 0
 
 
@@ -105,7 +105,7 @@ def _color_channels(header: jp2.Header) -> list[int]:
 
 
 def _has_transparent_inks(header: jp2.Header) -> bool:
-    """Whether the picture is CMYK with transparency, which becomes sRGB, because no raster has both."""
+    """Whether the image is CMYK with transparency, which becomes sRGB, because no raster has both."""
     return header.opacity is not None and _colors(header) == "CMYK"
 
 

@@ -72,7 +72,7 @@ _MAX_PIXELS = 40_000_000  # a JPEG whose coefficients are kept has all of them i
 _EXIF, _XMP = b"Exif", b"xml "
 _OFFSET = 4  # bytes before the EXIF block, with the offset of its start
 _PLAIN_BOXES = frozenset({b"JXL ", b"ftyp", b"jxll", b"jxlc", b"jxlp", b"jxli", b"jbrd"})
-# Megapixels, and the highest effort for pictures up to that size: without loss, and with it. Efforts of 8 and 9 take a
+# Megapixels, and the highest effort for images up to that size: without loss, and with it. Efforts of 8 and 9 take a
 # multiple of the time, and with loss 280 bytes per pixel.
 _LOSSLESS_EFFORTS = ((1, 9), (2, 8), (6, 7), (20, 5))
 _LOSSY_EFFORTS = ((1, 9), (20, 7), (60, 5))
@@ -149,8 +149,8 @@ def _pixels(array: NDArray[Any], header: Header) -> tuple[Image.Image | DeepPixe
     inks = ~array[..., [0, 1, 2, -1]]
     if not header.mode.endswith("A"):
         return DeepPixels(inks, _INKS) if header.is_deep else Image.fromarray(inks, _INKS), header.profile
-    picture = DeepPixels(inks, _INKS).as_image() if header.is_deep else Image.fromarray(inks, _INKS)
-    colored, profile = color.convert_for(picture, header.profile, ("RGB",), keep_profile=False)
+    image = DeepPixels(inks, _INKS).as_image() if header.is_deep else Image.fromarray(inks, _INKS)
+    colored, profile = color.convert_for(image, header.profile, ("RGB",), keep_profile=False)
     colored.putalpha(Image.fromarray(color.to_8_bits(array[..., 3]) if header.is_deep else array[..., 3]))
     return DeepPixels.from_image(colored) if header.is_deep else colored, profile
 
@@ -225,7 +225,7 @@ def _common_mode(modes: Sequence[str]) -> str:
 
 
 def _samples(pixels: Image.Image | DeepPixels, mode: str, bits: int) -> NDArray[Any]:
-    """The samples of a picture as the encoder takes them: of inks, 0 is the most."""
+    """The samples of an image as the encoder takes them: of inks, 0 is the most."""
     import numpy as np
 
     if isinstance(pixels, DeepPixels):
@@ -235,7 +235,7 @@ def _samples(pixels: Image.Image | DeepPixels, mode: str, bits: int) -> NDArray[
 
 
 def _effort(effort: int, pixels: int, *, lossless: bool) -> int:
-    """The effort of libjxl: larger pictures are encoded faster, so that they take at most some 10 seconds."""
+    """The effort of libjxl: larger images are encoded faster, so that they take at most some 10 seconds."""
     limits = _LOSSLESS_EFFORTS if lossless else _LOSSY_EFFORTS
     return min(effort, next((highest for limit, highest in limits if pixels <= limit * 1_000_000), _LARGEST_EFFORT))
 
@@ -249,11 +249,11 @@ def from_jpeg(
     from plugins._jxl.writer import write_jpeg
 
     segments.check_scans(data)
-    data, picture = segments.open_file(data)
-    if not (segments.inspect_coding(data)[1] or segments.is_decodable(picture)):
+    data, image = segments.open_file(data)
+    if not (segments.inspect_coding(data)[1] or segments.is_decodable(image)):
         raise OSError("truncated")
-    pixels = picture.width * picture.height
-    size, orientation = pillow.upright_size(picture), exif_data.read_orientation(picture)
+    pixels = image.width * image.height
+    size, orientation = pillow.upright_size(image), exif_data.read_orientation(image)
     others = further_images.find_others(data, segments.read_segments) if hdr == "keep" else []
     gain_map = ultra_hdr.read(data, others, size, orientation)
     boxes = [write_box(gain_map)] if gain_map else []
@@ -290,7 +290,7 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
 
 
 def _stored(gain_map: GainMap, orientation: int) -> GainMap:
-    """The gain map of a picture that the orientation turns upright."""
+    """The gain map of an image that the orientation turns upright."""
     import numpy as np
 
     turned = pillow.apply_orientation(np.asarray(gain_map.frame.image), {6: 8, 8: 6}.get(orientation, orientation))

@@ -138,7 +138,7 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
 
 
 def _is_truncated(block: exif_data.Block) -> bool:
-    """Whether a part of the picture is beyond the end of the file.
+    """Whether a part of the image is beyond the end of the file.
 
     jxrlib writes the end of alpha as its size, so that their sum may be.
     """
@@ -194,7 +194,7 @@ def _read(data: bytes, block: exif_data.Block, mode: str, bits: int) -> NDArray[
     number = pixel_format[-1] if pixel_format.startswith(_PREFIX) else None
     if number in _READ_AS:
         data = data.replace(pixel_format, _PREFIX + bytes([_READ_AS[number]]), 1)
-    # The decoder would mirror pictures, and fail to turn them.
+    # The decoder would mirror images, and fail to turn them.
     turned, upright = (
         struct.pack("<HHII", _ORIENTATION, _LONG, 1, number) for number in (block.integer(_ORIENTATION), 0)
     )
@@ -234,7 +234,7 @@ _HOLDS = TargetCapabilities(
 
 @conversion(RASTER, JXR, loss=Loss.DETAIL, cost=6, memory=40, holds=_HOLDS)
 def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False) -> bytes:
-    """Pictures narrower than 32 pixels are written without loss."""
+    """Images narrower than 32 pixels are written without loss."""
     import numpy as np
     from imagecodecs import jpegxr_encode
 

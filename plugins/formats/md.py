@@ -69,10 +69,10 @@ def read(
 def to_markdown(document: pymupdf.Document) -> bytes:
     """Headings, paragraphs, lists, tables and links in reading order."""
     from plugins._pdf.text import markdown
-    from plugins._pdf.text.texts import warn_pictures
+    from plugins._pdf.text.texts import warn_images
 
     for page in document:
-        warn_pictures(page)
+        warn_images(page)
     return markdown.to_markdown(document).encode()
 
 

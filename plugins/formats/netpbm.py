@@ -67,7 +67,7 @@ class _Header:
 
     @property
     def stop(self) -> int:
-        """The offset of what follows the integers, which can be another picture."""
+        """The offset of what follows the integers, which can be another image."""
         bits = 1 if self.kind == b"4" else len(self.mode) * (8 if self.maximum < 256 else 16)
         return self.end + (self.width * bits + 7) // 8 * self.height
 
@@ -135,7 +135,7 @@ def decode(data: bytes) -> Raster:
     if header is None or not 1 <= header.maximum <= _MAX_VALUE:
         raise CorruptInput("The header of the file is invalid.")
     if header.kind not in _PLAIN and _START.match(data, header.stop):
-        FidelityWarning.issue("pictures_dropped", "Only the first picture in the file was converted.")
+        FidelityWarning.issue("pictures_dropped", "Only the first image in the file was converted.")
     return sample_arrays.to_raster(
         lambda: _read_integers(data, header),
         (header.width, header.height),

@@ -48,7 +48,7 @@ class _Header(NamedTuple):
 
     @property
     def is_consistent(self) -> bool:
-        """Whether the picture is of a known kind: bits of palette indexes in one or several planes, or 8 bits."""
+        """Whether the image is of a known kind: bits of palette indexes in one or several planes, or 8 bits."""
         return (
             self.version in _VERSIONS
             and self.encoding <= 1
@@ -103,7 +103,7 @@ def _read(data: bytes, header: _Header) -> Image.Image:
 
 
 def _read_rows(data: bytes, header: _Header) -> NDArray[np.uint8]:
-    """The bytes of the picture: rows x planes x bytes. Raises CorruptInput."""
+    """The bytes of the image: rows x planes x bytes. Raises CorruptInput."""
     import numpy as np
 
     width, height = header.size

@@ -1,4 +1,4 @@
-"""PDF, read, rendered and written by MuPDF. Pictures become pages."""
+"""PDF, read, rendered and written by MuPDF. Images become pages."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ _EMPTY_XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"/>'
 # What MuPDF reports about JBIG2 data of which it draws nothing.
 _JBIG2_PROBLEMS = ("jbig2dec error", "refers to no symbol dictionaries", "out of range symbol ID")
 DPI = 150
-"""The default resolution of rendered pages, and of pictures in a document that is compressed."""
+"""The default resolution of rendered pages, and of images in a document that is compressed."""
 OPTIONS_OF_DOCUMENTS = ("password", "quality", "max_bytes", "dpi", "sanitize")
 """The options of `write` that concern PDF files only."""
 COMPRESSED_QUALITY = 75
-"""The default quality of pictures in a document that is compressed."""
+"""The default quality of images in a document that is compressed."""
 
 
 @conversion(PDF, DOCUMENT, isolated=True)
@@ -101,7 +101,7 @@ def write(
     password: Password | None = None,
     sanitize: Sanitize = False,
 ) -> bytes:
-    """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its pictures stay."""
+    """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
     from plugins._pdf.active_content import check_file
 
     filter_document(document, metadata)
@@ -115,7 +115,7 @@ def write(
 
 
 def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
-    """Filters the metadata of a document and of the JPEG pictures in it."""
+    """Filters the metadata of a document and of the JPEG images in it."""
     if metadata == "all":
         return
     if metadata == "none":
@@ -128,9 +128,9 @@ def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
             packet = filter_xmp(document.xref_stream(xref), metadata)
             document.update_stream(xref, packet or _EMPTY_XMP, compress=False)
         elif document.xref_get_key(xref, "Filter")[1] == "/DCTDecode":
-            picture = document.xref_stream_raw(xref)
-            filtered = filter_segments(picture, metadata)
-            if filtered != picture:
+            image = document.xref_stream_raw(xref)
+            filtered = filter_segments(image, metadata)
+            if filtered != image:
                 parameters = document.xref_get_key(xref, "DecodeParms")
                 document.update_stream(xref, filtered, compress=False)
                 # Updating a stream removes the keys of its compression.
@@ -210,20 +210,20 @@ def _box_size(box: tuple[int, int, int, int]) -> Size:
 def draw_page(page: pymupdf.Page, matrix: pymupdf.Matrix, box: tuple[int, int, int, int] | None = None) -> Image.Image:
     """Draws a page, or a box of it in pixels: left, top, right and bottom.
 
-    Raises CorruptInput if a picture by JBIG2 is damaged. Issues a warning for other damaged pictures.
+    Raises CorruptInput if an image by JBIG2 is damaged. Issues a warning for other damaged images.
     """
     from engine.mupdf import pymupdf
 
     # MuPDF takes all pixels that the rectangle touches.
     clip = None if box is None else pymupdf.Rect(box[0] + 0.5, box[1] + 0.5, box[2] - 0.5, box[3] - 0.5) * ~matrix
-    with checked_pictures():
+    with checked_images():
         pixels = page.get_pixmap(matrix=matrix, clip=clip, alpha=False)
     return Image.frombytes("RGB", (pixels.width, pixels.height), pixels.samples_mv)
 
 
 @contextmanager
-def checked_pictures() -> Iterator[None]:
-    """Raises CorruptInput if MuPDF cannot decode a picture by JBIG2, and issues a warning for other damaged pictures.
+def checked_images() -> Iterator[None]:
+    """Raises CorruptInput if MuPDF cannot decode an image by JBIG2, and issues a warning for other damaged images.
 
     MuPDF draws in black what it cannot decode.
     """
@@ -233,9 +233,9 @@ def checked_pictures() -> Iterator[None]:
     yield
     messages = pymupdf.TOOLS.mupdf_warnings()
     if any(problem in messages for problem in _JBIG2_PROBLEMS):
-        raise CorruptInput("A picture in the PDF is damaged: its JBIG2 data cannot be decoded.")
+        raise CorruptInput("An image in the PDF is damaged: its JBIG2 data cannot be decoded.")
     if "padding truncated image" in messages:
-        FidelityWarning.issue("repaired", "A picture in the PDF is damaged; its missing part is black.")
+        FidelityWarning.issue("repaired", "An image in the PDF is damaged; its missing part is black.")
 
 
 @conversion(JPEG, PDF, terminal=True, cost=0.5)
@@ -248,16 +248,16 @@ def embed_jpeg(
     dpi: Dpi | None = None,
 ) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
-    from plugins._pdf.images.image_pages import PictureWriter, jpeg_stream
+    from plugins._pdf.images.image_pages import ImageWriter, jpeg_stream
 
-    picture = embedding.prepare(data, metadata, rotate=rotate, flip=flip)
-    writer = PictureWriter()
-    stream = jpeg_stream(picture.data, picture.size, picture.mode, picture.icc_profile)
-    writer.add_page(stream, picture.size, (dpi, dpi) if dpi else picture.dpi, picture.orientation)
+    image = embedding.prepare(data, metadata, rotate=rotate, flip=flip)
+    writer = ImageWriter()
+    stream = jpeg_stream(image.data, image.size, image.mode, image.icc_profile)
+    writer.add_page(stream, image.size, (dpi, dpi) if dpi else image.dpi, image.orientation)
     return to_bytes(writer.document)
 
 
 HOLDS = TargetCapabilities(
     ("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp", "resolution"})
 )
-"""What pages of pictures hold."""
+"""What pages of images hold."""

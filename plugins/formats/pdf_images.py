@@ -1,4 +1,4 @@
-"""Pictures as pages of PDF files."""
+"""Images as pages of PDF files."""
 
 from engine import RASTER, Raster, conversion
 from engine.option_types import Quality
@@ -14,11 +14,11 @@ TEMPLATE = "documents"
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""
-    from plugins._pdf.images.image_pages import PictureWriter, encode_frame
+    from plugins._pdf.images.image_pages import ImageWriter, encode_frame
 
     if quality is None and raster.lossy:
         quality = JPEG_QUALITY
-    writer = PictureWriter()
+    writer = ImageWriter()
     for frame in raster.frames:
         writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
     if raster.xmp:

@@ -21,7 +21,7 @@ from engine import (
 from engine.option_types import Dpi, Effort, Flip, Metadata, Pages, Quality, Rotate
 from plugins._pixels import pillow
 from plugins.formats import tiff
-from plugins.formats.pdf import DPI, HOLDS, PDF, checked_pictures, draw_page, to_bytes
+from plugins.formats.pdf import DPI, HOLDS, PDF, checked_images, draw_page, to_bytes
 from plugins.formats.tiff import EFFORT, JPEG_QUALITY, TIFF, Compression
 from plugins.operations import geometry
 from plugins.operations import metadata as metadata_filter
@@ -39,13 +39,13 @@ def embed_tiff(
     data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe", dpi: Dpi | None = None
 ) -> bytes:
     """A PDF with the pages of a TIFF: those by Group 4 and JPEG as they are, others without loss."""
-    from plugins._pdf.images.image_pages import PictureWriter, encode_frame
+    from plugins._pdf.images.image_pages import ImageWriter, encode_frame
     from plugins._tiff import codec
     from plugins._tiff.embedding import embeddable
 
-    writer = PictureWriter()
+    writer = ImageWriter()
     with codec.open_file(data) as file:
-        found = codec.pictures(file)
+        found = codec.images(file)
         order = pillow.select(list(range(len(found))), pages)
         check_count(len(order), [codec.upright_size(found[index]) for index in order], "pages")
         embedded = {index: embeddable(data, found[index]) for index in order}
@@ -53,11 +53,11 @@ def embed_tiff(
         raster = _decode(data, rest or order[:1], metadata)
         frames = iter(raster.converted_for(HOLDS).frames if rest else ())
         for index in order:
-            page, picture = found[index], embedded[index]
+            page, image = found[index], embedded[index]
             dots = (dpi, dpi) if dpi else pillow.plausible_dpi(page.get_resolution(unit=_INCH))
             orientation = codec.orientation(page)
-            if picture is not None:
-                writer.add_page(picture, (page.imagewidth, page.imagelength), dots, orientation)
+            if image is not None:
+                writer.add_page(image, (page.imagewidth, page.imagelength), dots, orientation)
             else:
                 frame = next(frames)
                 dots = dots[::-1] if dots and orientation >= 5 else dots
@@ -85,12 +85,12 @@ def extract(
     quality: Quality = JPEG_QUALITY,
     effort: Effort = EFFORT,
 ) -> bytes:
-    """A TIFF with the pictures of pages that are one picture, as they are stored, and other pages drawn."""
+    """A TIFF with the images of pages that are one image, as they are stored, and other pages drawn."""
     from engine.mupdf import pymupdf
     from plugins._pdf.images import scans
     from plugins._pdf.losses import warn_losses
 
-    with checked_pictures():
+    with checked_images():
         found = [scans.find(page) for page in islice(document, MAX_FRAMES + 1)]
     if sum(scan.size[0] * scan.size[1] for scan in found if scan) > MAX_TOTAL_PIXELS:
         found = [None] * len(found)
@@ -102,7 +102,7 @@ def extract(
     def frames() -> Iterator[Frame]:
         for page, scan in zip(document, found, strict=False):
             warn_losses(page)
-            with checked_pictures():
+            with checked_images():
                 frame = scan.read() if scan else None
             scale = pymupdf.Matrix(DPI / 72, DPI / 72)
             yield frame or Frame(draw_page(page, scale), dpi=(DPI, DPI))

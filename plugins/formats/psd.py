@@ -1,4 +1,4 @@
-"""PSD and PSB (Adobe Photoshop): the merged picture. Layers are composited only if it is missing, and never written."""
+"""PSD and PSB (Adobe Photoshop): the merged image. Layers are composited only if it is missing, and never written."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def _decode(data: bytes) -> Raster:
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.layers.number > 1 or file.layers.has_effects:
-        FidelityWarning.issue("layers_flattened", "The layers and their effects became one picture.")
-    if file.layers.number and not file.has_merged_picture:
+        FidelityWarning.issue("layers_flattened", "The layers and their effects became one image.")
+    if file.layers.number and not file.has_merged_image:
         if file.depth > 8:
             FidelityWarning.issue("depth_reduced", "Layers are composited with 8 bits per sample.")
-        # Compositing layers takes more memory than the size of the picture suggests.
+        # Compositing layers takes more memory than the size of the image suggests.
         return replace(raster, frames=pixels.composite(data), sizes=())
     if file.depth <= 8:
         return raster
@@ -95,7 +95,7 @@ _HOLDS = TargetCapabilities(
 )
 
 
-# Memory for pictures with alpha, for which there is a layer too.
+# Memory for images with alpha, for which there is a layer too.
 @conversion(RASTER, PSD, cost=3, memory=70, holds=_HOLDS)
 def encode(raster: Raster) -> bytes:
     return _encode(raster, large=False)

@@ -38,7 +38,7 @@ QOI = FileFormat(
 @conversion(QOI, RASTER)
 def decode(data: bytes) -> Raster:
     _, width, height, bands, _ = _HEADER.unpack_from(data)
-    if _END not in data[-2 * len(_END) :]:  # the decoder fills the rest of a truncated picture
+    if _END not in data[-2 * len(_END) :]:  # the decoder fills the rest of a truncated image
         raise CorruptInput("The file is truncated.")
     return sample_arrays.to_raster(lambda: _read(data, (width, height), bands), (width, height), _MODES[bands])
 
@@ -48,7 +48,7 @@ def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:
 
     array = qoi_decode(data)
     if array.shape != (*size[::-1], bands):
-        raise CorruptInput("The picture has another size than its header.")
+        raise CorruptInput("The image has another size than its header.")
     return Image.fromarray(array)
 
 

@@ -66,7 +66,7 @@ _METHODS: Mapping[int, Image.Transpose] = MappingProxyType(
 _DAYLIGHT = (0.9505, 1.0, 1.0888)  # D65 in CIE XYZ
 _XYZ_TO_SRGB = ((3.2406, -1.5372, -0.4986), (-0.9689, 1.8758, 0.0415), (0.0557, -0.2040, 1.0570))
 
-# The brightness is changed if it differs from the camera's own picture by more than the tolerance.
+# The brightness is changed if it differs from the camera's own image by more than the tolerance.
 _TOLERANCE = 0.1
 _MIN_PREVIEW = 64  # pixels of the shorter side
 _SAMPLED_SIDE = 256  # pixels
@@ -76,7 +76,7 @@ _MAX_GAIN, _BISECTIONS = 16, 12
 
 @dataclass(frozen=True)
 class _Settings:
-    """How sensor data becomes a picture. Each field has the name of its option."""
+    """How sensor data becomes an image. Each field has the name of its option."""
 
     exposure: float = 0
     white_balance: str = "camera"
@@ -107,7 +107,7 @@ def decode(
     settings = _Settings(exposure, white_balance, half_size)
     is_scan = raw_containers.is_scan(tiff_directories.read_directories(data))
     if (raw_mode == "preview" or is_scan) and settings != _Settings():
-        message = "exposure, white_balance and half_size have no effect on previews and on pictures of film scanners."
+        message = "exposure, white_balance and half_size have no effect on previews and on images of film scanners."
         FidelityWarning.issue("option_ignored", message)
     if raw_mode == "preview":
         return _read_preview(data)
@@ -136,7 +136,7 @@ def _read_preview(data: bytes) -> Raster:
 
 
 def _read_scan(data: bytes) -> Raster:
-    """The picture of a film scanner, as bright as its thumbnail."""
+    """The image of a film scanner, as bright as its thumbnail."""
     raster = tiff.decode(data)
     brightness = _mean(_to_array(pillow.open_image(data, "TIFF")))
     deep_frames = None if raster.deep_frames is None else _scan_frames(data, brightness, bits=16)
@@ -180,7 +180,7 @@ def _develop(data: bytes, settings: _Settings) -> Raster:
 
 
 def _upright_size(data: bytes, settings: _Settings) -> Size:
-    """The size of the developed picture, from the header."""
+    """The size of the developed image, from the header."""
     import rawpy
 
     with rawpy.imread(BytesIO(data)) as raw:
@@ -189,7 +189,7 @@ def _upright_size(data: bytes, settings: _Settings) -> Size:
     width, height = sizes.iwidth, sizes.iheight
     # LibRaw opens the thumbnail of some files that it does not know.
     if width * height < tiff_directories.declared_area(tiff_directories.read_directories(data)) // 2:
-        raise CorruptInput(f"Only {width} x {height} pixels of a larger picture can be read.")
+        raise CorruptInput(f"Only {width} x {height} pixels of a larger image can be read.")
     if halved:
         width, height = (width + 1) // 2, (height + 1) // 2
     return (height, width) if flip in _TURNED else (width, height)
@@ -243,7 +243,7 @@ def _black_body(temperature: int) -> tuple[float, float, float]:
 
 
 def _preview_brightness(raw: RawPy) -> float | None:
-    """The mean of the camera's own picture, without bars at its sides. None if there is none, or a tiny one."""
+    """The mean of the camera's own image, without bars at its sides. None if there is none, or a tiny one."""
     preview = _open_preview(raw)
     if preview is None or min(preview.size) < _MIN_PREVIEW:
         return None
@@ -254,7 +254,7 @@ def _preview_brightness(raw: RawPy) -> float | None:
 
 
 def _open_preview(raw: RawPy) -> Image.Image | None:
-    """The embedded picture, reduced while it is decoded. None if there is none, or a damaged one."""
+    """The embedded image, reduced while it is decoded. None if there is none, or a damaged one."""
     preview = _extract_preview(raw)
     try:
         if not isinstance(preview, bytes):
@@ -279,7 +279,7 @@ def _extract_preview(raw: RawPy) -> bytes | NDArray[Any] | None:
 
 
 def _matching_gain(raw: RawPy, brightness: float, parameters: dict[str, Any]) -> float:
-    """The factor of linear samples, at least 1, for this mean of the developed picture; it clips at most _CLIPPED."""
+    """The factor of linear samples, at least 1, for this mean of the developed image; it clips at most _CLIPPED."""
     import numpy as np
 
     samples = _linear_samples(raw, parameters)
@@ -325,13 +325,13 @@ def _to_array(image: Image.Image) -> NDArray[Any]:
 
 
 def _sample(array: NDArray[Any]) -> NDArray[Any]:
-    """Rows and columns of a picture at equal distances."""
+    """Rows and columns of an image at equal distances."""
     step = max(1, min(array.shape[:2]) // _SAMPLED_SIDE)
     return array[::step, ::step]
 
 
 def _mean(array: NDArray[Any]) -> float:
-    """The mean of an RGB picture, 0 to 1, of integers or of numbers from 0 to 1."""
+    """The mean of an RGB image, 0 to 1, of integers or of numbers from 0 to 1."""
     import numpy as np
 
     maximum = 1 if array.dtype.kind == "f" else np.iinfo(array.dtype).max

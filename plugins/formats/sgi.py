@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MODULES = ("numpy",)
 _HEADER = struct.Struct(">HBBHHHHII4x80sI")
 _MAGIC, _START = 0x01DA, 512  # offset of the samples, or of the tables of rows
-_DITHERED, _PALETTE = 1, 3  # kinds of colors: three and two bits in a byte; a palette without a picture
+_DITHERED, _PALETTE = 1, 3  # kinds of colors: three and two bits in a byte; a palette without an image
 _STRIP = 256  # rows decompressed at a time
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
@@ -78,7 +78,7 @@ SGI = FileFormat(
 def decode(data: bytes) -> Raster:
     header = _Header(*_HEADER.unpack_from(data))
     if header.kind == _PALETTE or header.bands < 1:
-        raise CorruptInput("The SGI file has no picture.")
+        raise CorruptInput("The SGI file has no image.")
     is_dithered = header.kind == _DITHERED and header.bands == 1 and header.size == 1
     mode = "RGB" if is_dithered else _MODES[min(header.bands, 4)]
     return sample_arrays.to_raster(
@@ -162,7 +162,7 @@ def _pixels(samples: NDArray[Any], mode: str) -> Image.Image | DeepPixels:
 
 
 def _dithered(samples: NDArray[np.uint8]) -> Image.Image:
-    """A picture of bytes with three bits of red and green, and two of blue."""
+    """An image of bytes with three bits of red and green, and two of blue."""
     import numpy as np
 
     return Image.fromarray(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine import DOCUMENT, Loss, Requirement, conversion
 from engine.option_types import Metadata
 from plugins import _programs
-from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_pictures, filter_document, warn_first_page
+from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_images, filter_document, warn_first_page
 from plugins.formats.svg import SVG
 
 if TYPE_CHECKING:
@@ -48,6 +48,6 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
     """Writes the first page. Text becomes outlines, because fonts are not embedded."""
     warn_first_page(document)
     filter_document(document, metadata)
-    with checked_pictures():
+    with checked_images():
         svg: str = document[0].get_svg_image(text_as_path=True)
     return _SIDE.sub(r'\1"\2pt"', svg, count=2).encode()

@@ -20,7 +20,7 @@ _FOOTER, _FOOTER_SIZE = b"TRUEVISION-XFILE.\0", 26
 _ATTRIBUTES = 494  # offset in the extension area of what the alpha means
 _NO_ALPHA = (0, 1, 2)  # values of it; 2: the data is to be kept, but is no alpha
 _ALPHA, _PREMULTIPLIED = 3, 4
-_PALETTE, _COLORS, _GRAY, _COMPRESSED = 1, 2, 3, 8  # types of pictures; the last is added
+_PALETTE, _COLORS, _GRAY, _COMPRESSED = 1, 2, 3, 8  # types of images; the last is added
 _DEPTHS = {_PALETTE: (8, 15, 16), _COLORS: (15, 16, 24, 32), _GRAY: (1, 8, 16)}  # bits per pixel by type
 _KINDS = tuple(bytes([kind | packed]) for kind in _DEPTHS for packed in (0, _COMPRESSED))
 _ENTRY_DEPTHS = (15, 16, 24, 32)  # bits per color of a palette
@@ -103,7 +103,7 @@ TGA = FileFormat(
 def decode(data: bytes) -> Raster:
     header = _read_header(data)
     if header is None or header.type not in _DEPTHS or header.depth not in _DEPTHS[header.type]:
-        raise CorruptInput("The type of the picture in the TGA is unknown.")
+        raise CorruptInput("The type of the image in the TGA is unknown.")
     attributes = _alpha_type(data)
     has_alpha = attributes not in _NO_ALPHA and header.depth in (16, 32)
     mode = {_PALETTE: "P", _COLORS: "RGBA" if has_alpha else "RGB", _GRAY: "LA" if header.depth == 16 else "L"}[
@@ -187,7 +187,7 @@ def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
 
 
 def _with_palette(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
-    """The picture of these indexes. Raises CorruptInput for an index without a color."""
+    """The image of these indexes. Raises CorruptInput for an index without a color."""
     import numpy as np
 
     if int(image.getextrema()[1]) >= len(colors):  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ _INKS = 5  # PhotometricInterpretation of CMYK
 JPEG_QUALITY, EFFORT = 90, 5
 """The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
-_SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of a picture that are compressed to choose the predictor
+_SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of an image that are compressed to choose the predictor
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
     Field(
@@ -151,7 +151,7 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
     from plugins._tiff import codec
 
     with codec.open_file(data) as file:
-        pages = codec.pictures(file)
+        pages = codec.images(file)
         order = pillow.select(list(range(len(pages))), selected)
         chosen = [pages[index] for index in order]
         bits = max(codec.integer_bits(page) for page in chosen)
@@ -173,7 +173,7 @@ def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
     from plugins._tiff import codec
 
     with codec.open_file(data) as file:
-        pages = codec.pictures(file)
+        pages = codec.images(file)
         for index in order:
             frame = Frame(codec.read(pages[index]), codec.profile(pages[index]))
             yield frame if deep else replace(frame, pixels=frame.image)

@@ -34,12 +34,12 @@ TXT = FileFormat(
 def to_text(document: pymupdf.Document) -> bytes:
     """The text of the pages in reading order, in UTF-8: form feeds separate pages, empty lines paragraphs."""
     from plugins._pdf.losses import warn_losses
-    from plugins._pdf.text.texts import blocks_of, text_document, warn_pictures
+    from plugins._pdf.text.texts import blocks_of, text_document, warn_images
 
     pages = []
     for page in document:
         warn_losses(page)
-        warn_pictures(page)
+        warn_images(page)
         pages.append(blocks_of(page))
     return text_document(pages).encode()
 

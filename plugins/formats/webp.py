@@ -36,8 +36,8 @@ _HOLDS = TargetCapabilities(
     metadata=frozenset({"exif", "xmp"}),
 )
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
-# A lossy file holds the prediction modes of all blocks in 512 KiB. Where large pictures exceed that, methods 0 and 1
-# fail, and methods from 3 encode the picture up to three times more. Method 2 keeps to the limit.
+# A lossy file holds the prediction modes of all blocks in 512 KiB. Where large images exceed that, methods 0 and 1
+# fail, and methods from 3 encode the image up to three times more. Method 2 keeps to the limit.
 _MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2
 # Method and quality of libwebp by effort. Methods 5 and 6 take a multiple of the time and save nothing in photos.
 _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 85), (4, 95))
@@ -51,7 +51,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
 
 
 def _is_lossy(data: bytes) -> bool:
-    """Whether a picture or a frame is lossy."""
+    """Whether an image or a frame is lossy."""
     start = _FIRST_CHUNK
     while start + 8 <= len(data):
         kind, size = data[start : start + 4], int.from_bytes(data[start + 4 : start + 8], "little")

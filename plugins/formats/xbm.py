@@ -60,7 +60,7 @@ def _read(source: bytes, width: int, height: int) -> Image.Image:
     numbers = [int(one[1], 16) if one[1] else int(one[2]) for one in _NUMBER.finditer(source, start, end)]
     per_row = (width + bits - 1) // bits
     if len(numbers) < per_row * height:
-        raise CorruptInput("The picture has too few numbers.")
+        raise CorruptInput("The image has too few numbers.")
     words = np.array(numbers[: per_row * height], np.uint32).astype(kind).reshape(height, per_row)
     ink = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")[:, :width]
     return Image.fromarray(ink == 0)

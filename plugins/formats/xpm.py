@@ -1,4 +1,4 @@
-"""XPM (X PixMap): pictures as C source code, with any number of colors. A color can be transparent."""
+"""XPM (X PixMap): images as C source code, with any number of colors. A color can be transparent."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def encode(raster: Raster) -> bytes:
     characters_of = np.frombuffer(b"".join(codes), np.uint8).reshape(-1, characters)
     rows = [b'"%b"' % row.tobytes() for strip in _strips(image) for row in characters_of[places[strip]]]
     header = b'"%d %d %d %d",' % (*image.size, len(colors), characters)
-    start = (b"/* XPM */", b"static char *picture[] = {", header, *table)
+    start = (b"/* XPM */", b"static char *image[] = {", header, *table)
     return b"\n".join((*start, b",\n".join(rows), b"};", b""))
 
 

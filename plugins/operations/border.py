@@ -1,4 +1,4 @@
-"""Rounded corners of pictures, and padding around them, applied in this order."""
+"""Rounded corners of images, and padding around them, applied in this order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Pad: TypeAlias = Annotated[
         pattern=f"^{_LENGTH}(,{_LENGTH},{_LENGTH},{_LENGTH})?$",
         examples=["10", "10,20,10,20", "5%"],
         description="Adds a border of `background`: one width, or top,right,bottom,left, in pixels or percent of the "
-        "height (top, bottom) and width. Without `background` it is transparent where the picture has transparency, "
+        "height (top, bottom) and width. Without `background` it is transparent where the image has transparency, "
         "otherwise white.",
     ),
 ]
@@ -98,7 +98,7 @@ def _round(alpha: NDArray[Any], radius: float) -> None:
 
 
 def _padded(options: OptionValues, pixels: float) -> float:
-    """The pixels of a padded picture, which is taken for square."""
+    """The pixels of a padded image, which is taken for square."""
     side = round(sqrt(pixels))
     top, right, bottom, left = _widths(str(options.get("pad", "0")), (side, side))
     return float((left + side + right) * (top + side + bottom))

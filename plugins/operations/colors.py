@@ -1,4 +1,4 @@
-"""Background, color space and bit depth of pictures, applied in this order, after all that changes their pixels."""
+"""Background, color space and bit depth of images, applied in this order, after all that changes their pixels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Changes of colors and filters of pictures, applied in this order.
+"""Changes of colors and filters of images, applied in this order.
 
-They work on the samples as the picture has them, in 8 or 16 bits and with its profile; CMYK and high dynamic range
+They work on the samples as the image has them, in 8 or 16 bits and with its profile; CMYK and high dynamic range
 become sRGB for changes of colors, because their samples are no such brightness.
 """
 
@@ -118,7 +118,7 @@ def blur(raster: Raster, *, blur: Blur = 0) -> Raster:
 
 @transform(RASTER, after=blur, memory=24)
 def sharpen(raster: Raster, *, sharpen: Sharpen = 0) -> Raster:
-    """Adds the difference to a blurred picture to each frame."""
+    """Adds the difference to a blurred image to each frame."""
     if sharpen < _MIN_SIGMA:
         return raster
     return _filtered(raster, lambda values: 2 * values - band_filters.gaussian(values, sharpen))

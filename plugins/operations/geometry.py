@@ -1,4 +1,4 @@
-"""Crop, rotation and resizing of pictures, applied in this order."""
+"""Crop, rotation and resizing of images, applied in this order."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _transpose(frame: Frame, orientation: int) -> Frame:
 
 
 def _enlarged(options: OptionValues, pixels: float) -> float:
-    """The pixels of a picture that is made larger, which is taken for square if it has one side only."""
+    """The pixels of an image that is made larger, which is taken for square if it has one side only."""
     if not options.get("enlarge"):
         return pixels
     sides = [float(options[name]) * float(options.get("dpr", 1)) for name in ("width", "height") if name in options]
@@ -122,9 +122,9 @@ def resize(
     gravity: Gravity = "center",
     background: Background | None = None,
 ) -> Raster:
-    """Resizes each frame. Pictures that are not drawn from vectors become larger only with `enlarge`.
+    """Resizes each frame. Images that are not drawn from vectors become larger only with `enlarge`.
 
-    `contain` pads with `background`, by default transparent if the picture has alpha, otherwise white. Raises
+    `contain` pads with `background`, by default transparent if the image has alpha, otherwise white. Raises
     InvalidOption if the result would exceed MAX_PIXELS.
     """
     _warn_ignored(sizing, gravity, placed=raster.placed)

@@ -13,7 +13,7 @@ from plugins._metadata.filters import filter_exif, filter_iptc, filter_xmp
 def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = None) -> Raster:
     """Filters EXIF, XMP, IPTC and texts. `safe` keeps dates, camera, lens, exposure, captions, author and copyright.
 
-    `dpi` becomes the resolution of pictures; vectors are drawn at it before.
+    `dpi` becomes the resolution of images; vectors are drawn at it before.
     """
     exif = filter_exif(raster.exif, metadata)
     if dpi and not raster.scalable:

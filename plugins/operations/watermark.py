@@ -1,4 +1,4 @@
-"""A picture or a text that is drawn on pictures, in 8 or 16 bits and with the profile that they have."""
+"""An image or a text that is drawn on images, in 8 or 16 bits and with the profile that they have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine import (
 )
 from plugins._color import color_spaces
 from plugins._pixels import canvases, overlay, text_mark
-from plugins._pixels.overlay import Layout, Mark, PictureMark
+from plugins._pixels.overlay import ImageMark, Layout, Mark
 from plugins._pixels.text_mark import TextMark
 from plugins.operations import effects
 
@@ -31,7 +31,7 @@ Watermark: TypeAlias = Annotated[
     Raster,
     InputFile(
         RASTER,
-        "A picture to draw on the result, before `radius` and `pad`; of several pages or frames the first. A file of a "
+        "An image to draw on the result, before `radius` and `pad`; of several pages or frames the first. A file of a "
         "form, elsewhere the `file_id` of a stored file.",
     ),
 ]
@@ -41,7 +41,7 @@ WatermarkText: TypeAlias = Annotated[
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
         examples=["© 2026 Example"],
-        description="A text to draw on the result instead of a picture, in one line and in any script.",
+        description="A text to draw on the result instead of an image, in one line and in any script.",
     ),
 ]
 WatermarkPosition: TypeAlias = Annotated[
@@ -62,7 +62,7 @@ WatermarkSize: TypeAlias = Annotated[
         ge=0.1,
         le=100,
         examples=[40],
-        description="Width of the watermark, before it is turned, in percent of the width of the picture; less where "
+        description="Width of the watermark, before it is turned, in percent of the width of the image; less where "
         "it would not fit.",
     ),
 ]
@@ -88,7 +88,7 @@ WatermarkColor: TypeAlias = Annotated[
 ]
 
 MODULES = (*overlay.MODULES, *text_mark.MODULES)
-_PICTURE = TargetCapabilities(("RGBA",))
+_IMAGE = TargetCapabilities(("RGBA",))
 _KEPT_SIZES = 2  # The mark is kept for so many sizes of frames.
 
 
@@ -105,7 +105,7 @@ def watermark(
     watermark_angle: WatermarkAngle = 0,
     watermark_color: WatermarkColor = "white",
 ) -> Raster:
-    """Draws a picture or a text on each frame. High dynamic range becomes sRGB, which the mark is in.
+    """Draws an image or a text on each frame. High dynamic range becomes sRGB, which the mark is in.
 
     Raises InvalidOption if both are given, or if no font has a character of the text.
     """
@@ -130,12 +130,12 @@ def watermark(
     return replace(color_spaces.map_frames(replace(raster, sample=None), marked), sample=sample)
 
 
-def _mark(picture: Raster | None, text: str | None, color_name: str) -> Mark | None:
-    if picture is not None and text is not None:
+def _mark(image: Raster | None, text: str | None, color_name: str) -> Mark | None:
+    if image is not None and text is not None:
         message = "watermark and watermark_text cannot be given together."
         raise InvalidOption(message, reason="exclusive", param="watermark_text")
-    if picture is None:
+    if image is None:
         return None if text is None else TextMark.of(text, color.parse(color_name))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are about the watermark's picture, not about the result
-        return PictureMark(picture.first_frame(_PICTURE).image)
+        warnings.simplefilter("ignore")  # they are about the watermark's image, not about the result
+        return ImageMark(image.first_frame(_IMAGE).image)

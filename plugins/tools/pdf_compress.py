@@ -1,4 +1,4 @@
-"""Makes PDF files smaller. Text stays text; pictures lose resolution and quality."""
+"""Makes PDF files smaller. Text stays text; images lose resolution and quality."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def compress(
     password: Password | None = None,
     sanitize: Sanitize = False,
 ) -> ToolResult[bytes]:
-    """Makes a PDF smaller: pictures are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
+    """Makes a PDF smaller: images are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
     from plugins._pdf.active_content import check_active_content
-    from plugins._pdf.compression import optimize, with_pictures
+    from plugins._pdf.compression import optimize, with_images
     from plugins._pdf.documents import needs_repair, open_document
     from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.images.recompression import PictureSettings
+    from plugins._pdf.images.recompression import ImageSettings
 
     document = open_document(data, password)
     count = len(document.pages)
@@ -47,8 +47,8 @@ def compress(
     optimized = optimize(document, password or "")
 
     def encode(quality: int) -> EncodedFile:
-        settings = PictureSettings.of(quality, dpi, color_space)
-        made, _ = with_pictures(optimized, password or "", settings, linearize=linearize)
+        settings = ImageSettings.of(quality, dpi, color_space)
+        made, _ = with_images(optimized, password or "", settings, linearize=linearize)
         return EncodedFile(made if must_change or len(made) < len(data) else data, pages=count)
 
     file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)

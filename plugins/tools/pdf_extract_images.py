@@ -1,4 +1,4 @@
-"""Extracts the pictures of a PDF."""
+"""Extracts the images of a PDF."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JPEG_2000 = FileFormat(
     sniff=any_of(Signature((4, b"jP  \r\n\x87\n")), Signature((0, b"\xff\x4f\xff\x51"))),
 )
 _FORMATS = {"jpeg": JPEG, "jp2": JPEG_2000, "png": PNG, "tiff": TIFF}
-MinPixels = Annotated[int, Field(ge=1, examples=[10_000], description="Width times height of the smallest picture.")]
+MinPixels = Annotated[int, Field(ge=1, examples=[10_000], description="Width times height of the smallest image.")]
 
 
 @tool(
@@ -50,7 +50,7 @@ MinPixels = Annotated[int, Field(ge=1, examples=[10_000], description="Width tim
 def extract_images(
     data: bytes, *, pages: Pages = "all", min_pixels: MinPixels = 1, password: Password | None = None
 ) -> ToolResult[bytes]:
-    """Extracts the pictures of a PDF: JPEG and JPEG 2000 as they are, others as PNG, and CMYK as TIFF."""
+    """Extracts the images of a PDF: JPEG and JPEG 2000 as they are, others as PNG, and CMYK as TIFF."""
     from plugins._pdf.documents import open_document
     from plugins._pdf.images.extraction import Extractor
 
@@ -59,12 +59,12 @@ def extract_images(
     extractor = Extractor(document, data, password or "")
     found = extractor.find(indexes, min_pixels)
     if not found:
-        raise InvalidOption("The pages have no picture of this size.", reason="nothing_found", param="file")
-    extracted = [(number, picture) for number, one in enumerate(found, 1) if (picture := extractor.extract(one))]
+        raise InvalidOption("The pages have no image of this size.", reason="nothing_found", param="file")
+    extracted = [(number, image) for number, one in enumerate(found, 1) if (image := extractor.extract(one))]
     if not extracted:
-        raise CorruptInput("All pictures of the PDF are damaged or too large.")
+        raise CorruptInput("All images of the PDF are damaged or too large.")
     if len(extracted) < len(found):
-        message = f"{len(found) - len(extracted)} pictures of the PDF are damaged or too large."
+        message = f"{len(found) - len(extracted)} images of the PDF are damaged or too large."
         FidelityWarning.issue("pictures_dropped", message)
     digits = max(2, len(str(len(found))))
     files = (

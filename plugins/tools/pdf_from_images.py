@@ -1,4 +1,4 @@
-"""Makes a PDF of pictures."""
+"""Makes a PDF of images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TEMPLATE = "documents"
 
 PageSize = Annotated[
     Literal["fit", "a3", "a4", "a5", "a6", "letter", "legal", "tabloid"],
-    Field(description="Size of the pages; `fit` is the printed size of each picture."),
+    Field(description="Size of the pages; `fit` is the printed size of each image."),
 ]
 Orientation = Annotated[
-    Literal["auto", "portrait", "landscape"], Field(description="`auto` turns each page as its picture needs it.")
+    Literal["auto", "portrait", "landscape"], Field(description="`auto` turns each page as its image needs it.")
 ]
-PictureFit = Annotated[
+ImageFit = Annotated[
     Literal["inside", "cover", "fill"],
-    Field(description="How a picture fits the page: whole, cut off, or distorted. Small ones are enlarged."),
+    Field(description="How an image fits the page: whole, cut off, or distorted. Small ones are enlarged."),
 ]
 Box = tuple[float, float, float, float]
 
@@ -46,19 +46,19 @@ def from_images(
     page_size: PageSize = "fit",
     orientation: Orientation = "auto",
     margin: Margin = 0,
-    fit: PictureFit = "inside",
+    fit: ImageFit = "inside",
     sanitize: Sanitize = False,
 ) -> EncodedFile:
-    """Makes a PDF of pictures, with a page for each picture or frame. JPEG files keep their data."""
+    """Makes a PDF of images, with a page for each image or frame. JPEG files keep their data."""
     import pikepdf
 
     from plugins._pdf.documents import save_document
 
     made = pikepdf.Pdf.new()
     border = margin * POINTS
-    while documents:  # releases each picture after it is copied
-        with pikepdf.open(BytesIO(documents.pop(0))) as pictures:
-            made.pages.extend(pictures.pages)
+    while documents:  # releases each image after it is copied
+        with pikepdf.open(BytesIO(documents.pop(0))) as images:
+            made.pages.extend(images.pages)
     for page in made.pages:
         width, height = (float(edge) for edge in list(page.mediabox)[2:])
         if page_size == "fit":
@@ -80,7 +80,7 @@ def from_images(
 
 
 def _matrix(size: tuple[float, float], frame: Box, fit: str) -> tuple[float, ...]:
-    """The matrix that places a picture in the middle of a frame."""
+    """The matrix that places an image in the middle of a frame."""
     left, bottom, right, top = frame
     across, down = (right - left) / size[0], (top - bottom) / size[1]
     if fit != "fill":

@@ -1,4 +1,4 @@
-"""Draws a text or a picture on the pages of a PDF."""
+"""Draws a text or an image on the pages of a PDF."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MarkSize = Annotated[
         ge=1,
         le=5000,
         examples=[48],
-        description="Size of the font, or width of the picture, in points. By default the mark fits the page.",
+        description="Size of the font, or width of the image, in points. By default the mark fits the page.",
     ),
 ]
 Under = Annotated[bool, Field(description="Draws below the content of the pages.")]
-Stamp = Annotated[bytes, InputFile(PDF, "A picture to draw instead of a text, or the first page of a PDF.")]
+Stamp = Annotated[bytes, InputFile(PDF, "An image to draw instead of a text, or the first page of a PDF.")]
 _TEXT_SIZE = 24  # points in the form, of a text that is scaled
 _SHARE, _TILE_SHARE = 0.7, 0.25  # share of the width or height of the page that a mark without size gets
 
@@ -56,7 +56,7 @@ def watermark(
     pages: Pages = "all",
     under: Under = False,
 ) -> pikepdf.Pdf:
-    """Draws a text or a picture on the pages of a PDF."""
+    """Draws a text or an image on the pages of a PDF."""
     from plugins._pdf.form_fields import remove_signatures
     from plugins._pdf.pages.marks import Geometry, MarkWriter
 

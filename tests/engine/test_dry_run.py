@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from engine import ConversionError, OptionValues, dry_run, pipeline
-from engine.media import Pictures
+from engine.media import Images
 from engine.planner import Plan
 from engine.registry import load_registry
 from engine.verification import verify
@@ -42,7 +42,7 @@ def _outcome_of_dry_run(plan: Plan, data: bytes, options: OptionValues) -> objec
     outcome = dry_run.foresee(plan, [data], options)
     size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
     pages = (outcome.pages or 0) // outcome.file_count
-    return Pictures(pages, size), outcome.container, outcome.file_count, {warning.code for warning in outcome.warnings}
+    return Images(pages, size), outcome.container, outcome.file_count, {warning.code for warning in outcome.warnings}
 
 
 def _or_error(
@@ -116,7 +116,7 @@ def test_what_the_header_proves_is_told(data: bytes, target: str, code: str | No
 
 
 @pytest.mark.parametrize("encoder", ["JPEG", "TIFF", "PNG", "WEBP"])
-def test_turned_pictures(encoder: str) -> None:
+def test_turned_images(encoder: str) -> None:
     exif = Image.Exif()
     exif[274] = 6
     data = saved(Image.new("RGB", (30, 20)), encoder, exif=exif)

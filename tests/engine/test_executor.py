@@ -77,7 +77,7 @@ async def test_a_failure_has_its_cause(executor: LocalExecutor, tmp_path: Path, 
     assert "a bug" not in str(error.as_json())
 
 
-async def test_a_small_picture_gets_little_memory(executor: LocalExecutor, tmp_path: Path) -> None:
+async def test_a_small_image_gets_little_memory(executor: LocalExecutor, tmp_path: Path) -> None:
     """The memory limit follows the number of pixels in the header, up to the job's limit."""
     size = 640 << 20
 

@@ -40,7 +40,7 @@ def _psd(image: Image.Image) -> bytes:
 
 def _write_files(folder: Path) -> None:
     """A file of each format, and files that need other modules than most files of their format."""
-    picture = quadrants()
+    image = quadrants()
     samples = np.arange(40 * 50 * 3, dtype=np.uint16).reshape(40, 50, 3)
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -49,19 +49,19 @@ def _write_files(folder: Path) -> None:
         *[*CAMERAS][1:]
     }  # one function decodes all RAW formats
     files = {fmt: sample(fmt) for fmt in formats} | {
-        "jpeg-cmyk": saved(picture.convert("CMYK"), "JPEG"),
-        "jpeg-exif": saved(picture, "JPEG", exif=exif),
-        "jpeg-pictures": saved(picture, "MPO", save_all=True, append_images=[picture]),
+        "jpeg-cmyk": saved(image.convert("CMYK"), "JPEG"),
+        "jpeg-exif": saved(image, "JPEG", exif=exif),
+        "jpeg-pictures": saved(image, "MPO", save_all=True, append_images=[image]),
         "png-gray": saved(Image.fromarray(samples[..., 0]), "PNG"),
         "png-deep": bytes(imagecodecs.png_encode(samples)),
-        "png-palette": saved(picture.quantize(), "PNG", transparency=1),
-        "png-frames": saved(picture, "PNG", save_all=True, append_images=[picture.rotate(180)]),
-        "gif-frames": saved(picture, "GIF", save_all=True, append_images=[picture.rotate(180)]),
-        "webp-alpha": saved(picture.convert("RGBA"), "WEBP", exif=exif),
-        "tiff-cmyk": saved(picture.convert("CMYK"), "TIFF", compression="tiff_lzw"),
+        "png-palette": saved(image.quantize(), "PNG", transparency=1),
+        "png-frames": saved(image, "PNG", save_all=True, append_images=[image.rotate(180)]),
+        "gif-frames": saved(image, "GIF", save_all=True, append_images=[image.rotate(180)]),
+        "webp-alpha": saved(image.convert("RGBA"), "WEBP", exif=exif),
+        "tiff-cmyk": saved(image.convert("CMYK"), "TIFF", compression="tiff_lzw"),
         "tiff-deep": _tiff(samples),
         "tiff-float": _tiff(samples.astype(np.float32)),
-        "psd-alpha": _psd(picture.convert("RGBA")),
+        "psd-alpha": _psd(image.convert("RGBA")),
         "pdf": document("pages", 3),
         "svg-encoding": f'<?xml version="1.0" encoding="koi8-r"?>{svg[svg.index("<svg") :]}'.encode(),
     }

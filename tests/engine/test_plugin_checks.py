@@ -67,7 +67,7 @@ def sandbox(registry: Registry) -> Iterator[Sandbox]:
 
 def _subject(registry: Registry, folder: Path, name: str) -> Subject:
     plugin = next(plugin for plugin in registry.plugins if plugin.name == name)
-    sample = folder / name / "tests" / "samples" / f"picture.{name}"
+    sample = folder / name / "tests" / "samples" / f"image.{name}"
     return Subject(plugin, {name: [sample.read_bytes()]} if sample.exists() else {}, registry)
 
 
@@ -92,7 +92,7 @@ def test_they_pass_in_the_sandbox(registry: Registry, folder: Path, sandbox: San
         ("raises", "detection", "the detection of raises fails for a damaged file: IndexError"),
         ("undescribed", "declarations", "the option strength has no description"),
         ("undescribed", "declarations", "the option strength has an invalid default"),
-        ("lossy", "round trips", "a picture to lossy: a picture comes back with other colors"),
+        ("lossy", "round trips", "an image to lossy: an image comes back with other colors"),
         ("newer", "loading", "the plugin is for PLUGIN_API 2; this version has 1"),
     ],
 )

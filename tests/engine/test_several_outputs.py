@@ -24,7 +24,7 @@ _FILM = FileFormat("film", media_type="x/film", extensions=("film",), sniff=Sign
 
 
 def _scanner(decoded: list[str]) -> Registry:
-    """Formats of pictures of two pixels, whose frames are added to the list when they are decoded."""
+    """Formats of images of two pixels, whose frames are added to the list when they are decoded."""
 
     @conversion(_SCAN, RASTER, reduces=True)
     def decode(data: bytes, *, width: int = 0, clean: bool = False) -> Raster:
@@ -108,7 +108,7 @@ def test_results_are_those_of_single_jobs(source: str, outputs: list[tuple[str, 
 
 
 def _input(source: str) -> bytes:
-    """A picture with 16 bits per sample, three frames or two pages where the format has them."""
+    """An image with 16 bits per sample, three frames or two pages where the format has them."""
     file = io.BytesIO()
     if source == "png":
         Image.linear_gradient("L").convert("I;16").save(file, "PNG")

@@ -212,7 +212,7 @@ def test_a_tool_that_encodes_returns_files_in_several_formats(tmp_path: Path) ->
 def test_a_tool_reads_all_formats_that_are_decoded_to_another() -> None:
     packing = _REGISTRY.tools["pack"]
 
-    assert ([fmt.name for fmt in packing.accepted], packing.reads) == (["note", "txt"], "picture")
+    assert ([fmt.name for fmt in packing.accepted], packing.reads) == (["note", "txt"], "image")
     with pytest.raises(UnknownFormat) as raised:
         _REGISTRY.plan([_BARE], "txt", "pack")
     assert raised.value.reason == "not_a_picture"

@@ -296,7 +296,7 @@ def _autogroup(pid: int) -> str:
     return ""
 
 
-async def test_a_large_picture_leaves_its_worker_small(tmp_path: Path) -> None:
+async def test_a_large_image_leaves_its_worker_small(tmp_path: Path) -> None:
     source = tmp_path / "in.png"
     Image.new("RGB", (4000, 3000)).save(source)
     async with misbehaving(1) as executor:

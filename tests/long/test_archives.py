@@ -11,7 +11,7 @@ import pytest
 from benchmarks.processes import ConvertdServer
 from config.pricing import MIB
 from tests.support.requests import http
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.load import create_accounts, sqlite_url
 
 pytestmark = pytest.mark.long
@@ -44,7 +44,7 @@ def test_the_zip_of_a_batch_is_streamed(tmp_path: Path) -> None:
         http.Client(base_url=server.api, headers={"Authorization": f"Bearer {key}"}, timeout=120) as client,
     ):
         batch = client.post("/batch", json={"output_format": "bmp"}).json()["data"]["batch_id"]
-        content = picture(size=(2000, 1500))
+        content = image(size=(2000, 1500))
 
         def add(_number: int) -> str:
             response = client.post(f"/batch/{batch}/files", files={"file": ("photo.jpg", content)})

@@ -80,7 +80,7 @@ def test_a_cluster_whose_processes_end(tmp_path: Path, seconds: float) -> None:
     """For a minute and a half, a worker is killed every three seconds; meanwhile, a server is killed, and Redis, the
     scheduler and PostgreSQL restart.
 
-    Every conversion succeeds in the end, is charged once, and has the result of its account's picture. The workers
+    Every conversion succeeds in the end, is charged once, and has the result of its account's image. The workers
     end with 0 and leave no files, and at most the jobs of killed processes leave blobs.
     """
     with _running(tmp_path) as service:

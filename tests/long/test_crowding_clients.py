@@ -18,7 +18,7 @@ from config.pricing import MIB
 from tests.support.samples.forms import FORM, TARGET, form, part
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import eventually
-from tests.support.servers.load import assert_no_work_files, charged, create_accounts, picture, sqlite_url
+from tests.support.servers.load import assert_no_work_files, charged, create_accounts, image, sqlite_url
 from tests.support.servers.nginx_server import NginxServer
 
 pytestmark = pytest.mark.long
@@ -118,12 +118,12 @@ async def _beside(
 
 def _conversions(api: str, key: str, trust: ssl.SSLContext | bool = False) -> Callable[[], Awaitable[int]]:
     """A conversion on a new connection."""
-    return _posts(f"{api}/convert", key, trust, {"file": ("a.png", picture((64, 48)))}, {"output_format": "webp"})
+    return _posts(f"{api}/convert", key, trust, {"file": ("a.png", image((64, 48)))}, {"output_format": "webp"})
 
 
 def _uploads(api: str, key: str) -> Callable[[], Awaitable[int]]:
     """An upload of 8 MB on a new connection."""
-    return _posts(f"{api}/files/upload", key, False, {"file": ("a.png", picture((64, 48)) + bytes(8 * MIB))}, {})
+    return _posts(f"{api}/files/upload", key, False, {"file": ("a.png", image((64, 48)) + bytes(8 * MIB))}, {})
 
 
 def _posts(

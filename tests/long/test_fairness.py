@@ -17,7 +17,7 @@ from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import eventually
-from tests.support.servers.load import charged, create_accounts, picture, sqlite_url
+from tests.support.servers.load import charged, create_accounts, image, sqlite_url
 from web.services.admission.tenant_records import PROVING_JOBS
 
 pytestmark = pytest.mark.long
@@ -154,7 +154,7 @@ def test_tiny_conversions_beside_long_ones(tmp_path: Path, seconds: float, targe
     url = sqlite_url(tmp_path)
     *busy, key = create_accounts(url, 5)
     with ConvertdServer(tmp_path) as server:
-        alone, beside, long = asyncio.run(_beside_photos(server, busy, key, picture(size), target, seconds))
+        alone, beside, long = asyncio.run(_beside_photos(server, busy, key, image(size), target, seconds))
     times = sorted(answer.seconds for answer in beside)
     tail = times[round(len(times) * 0.99) - 1]
     print(
@@ -173,7 +173,7 @@ async def _beside_photos(
 
     The photos come as fast as they are converted.
     """
-    tiny, done = picture((64, 64)), 0
+    tiny, done = image((64, 64)), 0
 
     async with http.AsyncClient(base_url=server.api, timeout=_TIMEOUT) as client:
 
@@ -249,7 +249,7 @@ async def _crowd(server: ConvertdServer, key: str) -> list[Answer]:
     """Sends the conversions from four addresses: a server accepts 64 connections of each."""
     transports = [httpx.AsyncHTTPTransport(local_address=f"127.0.0.{number}") for number in range(1, 5)]
     clients = [http.AsyncClient(base_url=server.api, timeout=_TIMEOUT, transport=one) for one in transports]
-    tiny = picture((64, 64))
+    tiny = image((64, 64))
     try:
         return await asyncio.gather(*(_convert(clients[number % len(clients)], key, tiny) for number in range(_CROWD)))
     finally:

@@ -69,10 +69,10 @@ def _kept(entry: Entry, target: str, folder: Path) -> tuple[int, int] | None:
 
 
 def test_auto_chooses_the_smallest_file_that_keeps_most(tmp_path: Path) -> None:
-    pictures = [one for one in load_corpus() if one.sound and _is_picture(one)][:40]
-    assert len(pictures) == 40
+    images = [one for one in load_corpus() if one.sound and _is_image(one)][:40]
+    assert len(images) == 40
     wrong, chosen = [], list[str]()
-    for entry in pictures:
+    for entry in images:
         alone = {name: found for name in _FORMATS if (found := _kept(entry, name, tmp_path)) is not None}
         outcome = _run(entry.path, [JobOutput(_FORMATS, {})], tmp_path)
         chosen.append(outcome.output_format)
@@ -82,7 +82,7 @@ def test_auto_chooses_the_smallest_file_that_keeps_most(tmp_path: Path) -> None:
     assert wrong == []
 
 
-def _is_picture(entry: Entry) -> bool:
+def _is_image(entry: Entry) -> bool:
     try:
         source = _REGISTRY.identify(entry.path)
     except ConversionError:

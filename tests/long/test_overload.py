@@ -11,7 +11,7 @@ import pytest
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.processes import WORKERS, ConvertdServer
 from benchmarks.report import p99
-from tests.support.servers.load import charged, create_accounts, picture, sqlite_url
+from tests.support.servers.load import charged, create_accounts, image, sqlite_url
 
 pytestmark = pytest.mark.long
 
@@ -29,7 +29,7 @@ def test_overload(tmp_path: Path, seconds: float) -> None:
     """
     *keys, other_key = create_accounts(sqlite_url(tmp_path), _ACCOUNTS + 1)
     file = tmp_path / "photo.png"
-    file.write_bytes(picture((1200, 900)))
+    file.write_bytes(image((1200, 900)))
     with ConvertdServer(tmp_path) as server:
         plan = LoadPlan(f"{server.api}/convert", tuple(keys), str(file), seconds)
         before, overloaded, later, after = asyncio.run(_overload(plan, other_key))

@@ -19,7 +19,7 @@ from benchmarks.processes import ConvertdServer
 from storage.database import Database, Transaction
 from storage.tables import jobs
 from storage.tables.jobs import Job
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import charged, create_accounts
 from tests.support.servers.poison import DEADLY, SILENT, PoisonedServer
@@ -68,7 +68,7 @@ def submit(servers: Sequence[ConvertdServer], key: str, name: str) -> str:
     for attempt in count():
         api = servers[attempt % len(servers)].api
         try:
-            form = {"files": {"file": (name, picture())}, "data": {"output_format": "webp"}}
+            form = {"files": {"file": (name, image())}, "data": {"output_format": "webp"}}
             response = httpx.post(f"{api}/convert", headers=headers, timeout=1, **form)  # type: ignore[arg-type]
         except httpx.TransportError:
             sleep(0.1)

@@ -18,7 +18,7 @@ from tests.support.servers.load import (
     assert_no_work_files,
     charged,
     create_accounts,
-    picture,
+    image,
     running_jobs,
     sqlite_url,
 )
@@ -112,7 +112,7 @@ def _is_closed(connection: socket.socket) -> bool:
 
 def _request(key: str, size: tuple[int, int]) -> bytes:
     posting = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
-    file = part(picture(size), 'name="file"; filename="a.png"')
+    file = part(image(size), 'name="file"; filename="a.png"')
     return conversion_request(posting, form(file, TARGET.replace(b"png", b"webp")))
 
 

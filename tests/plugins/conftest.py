@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from engine.executor import LocalExecutor
-from tests.support.browser import Screenshots, running_browser, shown_pictures
+from tests.support.browser import Screenshots, running_browser, shown_images
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -22,6 +22,6 @@ async def executor() -> AsyncIterator[LocalExecutor]:
 
 @pytest.fixture(scope="module")
 def screenshots() -> Iterator[Screenshots]:
-    """Takes pictures of files as Chromium shows them."""
+    """Takes images of files as Chromium shows them."""
     with running_browser() as browser:
-        yield partial(shown_pictures, browser.new_page())
+        yield partial(shown_images, browser.new_page())

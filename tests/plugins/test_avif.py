@@ -1,4 +1,4 @@
-"""AVIF files as other encoders write them, loop counts, and the effort for large pictures."""
+"""AVIF files as other encoders write them, loop counts, and the effort for large images."""
 
 import base64
 import struct
@@ -78,9 +78,9 @@ def test_a_sequence_whose_alpha_belongs_to_no_item() -> None:
 
 @pytest.mark.parametrize("orientation", [1, 2, 6])
 @pytest.mark.parametrize("bits", [8, 10])
-def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, bits: int) -> None:
-    picture = np.asarray(photo((90, 60)))
-    data = bytes(imagecodecs.avif_encode(picture.astype(np.uint16) << 2, 90, speed=8, bitspersample=10))
+def test_a_clean_aperture_crops_before_the_image_is_turned(orientation: int, bits: int) -> None:
+    image = np.asarray(photo((90, 60)))
+    data = bytes(imagecodecs.avif_encode(image.astype(np.uint16) << 2, 90, speed=8, bitspersample=10))
     if bits == 8:
         tags = Image.Exif()
         tags[0x0112] = orientation
@@ -88,7 +88,7 @@ def test_a_clean_aperture_crops_before_the_picture_is_turned(orientation: int, b
     # 41 x 30 pixels, 20 from the left and 10 from the top.
     cropped = edited(data, _with_aperture(41, 1, 30, 1, -9, 2, -10, 2))
 
-    upright = Image.fromarray(picture[10:40, 20:61])
+    upright = Image.fromarray(image[10:40, 20:61])
     if bits == 8 and orientation != 1:
         turn = Image.Transpose.FLIP_LEFT_RIGHT if orientation == 2 else Image.Transpose.ROTATE_270
         upright = upright.transpose(turn)
@@ -133,7 +133,7 @@ def test_an_animation_with_ten_bits_is_reduced_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize("source", ["L", "RGB"])
-def test_a_monochrome_picture_keeps_the_meaning_of_its_profile(source: str) -> None:
+def test_a_monochrome_image_keeps_the_meaning_of_its_profile(source: str) -> None:
     profile = srgb_profile()
     gray = photo((90, 60), "L")
     data = saved(gray.convert(source), "AVIF", subsampling="4:0:0", icc_profile=profile, quality=95)
@@ -147,17 +147,17 @@ def test_a_monochrome_picture_keeps_the_meaning_of_its_profile(source: str) -> N
     ("size", "efforts", "equal"),
     [((4100, 3200), (4, 5), True), ((1000, 800), (4, 5), False), ((1700, 1200), (8, 9), True)],
 )
-def test_large_pictures_take_less_effort(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
-    picture = Image.new("RGB", size)
-    picture.paste(photo((240, 160)))  # the rest is encoded quickly
-    slow, fast = (avif.encode.run(Raster([Frame(picture)], sizes=[size]), effort=effort) for effort in efforts)
+def test_large_images_take_less_effort(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
+    image = Image.new("RGB", size)
+    image.paste(photo((240, 160)))  # the rest is encoded quickly
+    slow, fast = (avif.encode.run(Raster([Frame(image)], sizes=[size]), effort=effort) for effort in efforts)
 
     assert (slow == fast) is equal
 
 
 @pytest.mark.parametrize("source", ["png", "tiff"])
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
-def test_a_deep_picture_keeps_twelve_bits(source: str, mode: str) -> None:
+def test_a_deep_image_keeps_twelve_bits(source: str, mode: str) -> None:
     deep = np.asarray(photo((90, 60), mode)).astype(np.uint16) * 257
     png = bytes(imagecodecs.png_encode(deep))
     data = png if source == "png" else convert(png, "tiff").data

@@ -23,8 +23,8 @@ _PROMPT = 20.0  # seconds, on a busy machine
 
 # Damaged files with a usable result, and the codes of its warnings.
 _RECOVERED = {
-    "bad/truncated.heic": {"pages_dropped"},  # the first of two pictures is complete
-    "bad/psd_oob_write.psd": {"layers_flattened"},  # crashed an old version of the reader; the picture is complete
+    "bad/truncated.heic": {"pages_dropped"},  # the first of two images is complete
+    "bad/psd_oob_write.psd": {"layers_flattened"},  # crashed an old version of the reader; the image is complete
     "bad/trailer_loop.pdf": {"repaired"},
     "pdf/repairable_bad_xref.pdf": {"repaired"},
 }
@@ -109,7 +109,7 @@ async def test_entities_that_multiply(executor: LocalExecutor) -> None:
 
 
 async def test_a_program_named_jpg_reaches_no_interpreter(executor: LocalExecutor) -> None:
-    """PostScript is identified by its content, and Pillow opens pictures only."""
+    """PostScript is identified by its content, and Pillow opens images only."""
     program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n(/etc/passwd) (r) file pop\nshowpage\n"
 
     assert await _refused(executor, program, "photo.jpg", "png") == ("processing_failed", "corrupt_input")

@@ -85,16 +85,16 @@ def test_what_a_book_does_not_contain_is_not_loaded() -> None:
 
 
 @pytest.mark.parametrize("extension", ["png", "jpg", "webp", "avif", "gif", "bmp", "tif"])
-def test_a_comic_has_a_page_for_each_picture(extension: str) -> None:
+def test_a_comic_has_a_page_for_each_image(extension: str) -> None:
     encoder = Image.registered_extensions()[f".{extension}"]
-    pictures = [saved(quadrants((40 + index, 30)), encoder, dpi=(96, 96)) for index in range(11)]
+    images = [saved(quadrants((40 + index, 30)), encoder, dpi=(96, 96)) for index in range(11)]
 
-    made = _pdf(books.cbz(*pictures, extension=extension))
+    made = _pdf(books.cbz(*images, extension=extension))
 
     assert [round(page.rect.width / 0.75) for page in made] == list(range(40, 51))
 
 
-def test_a_damaged_picture_of_a_comic_is_an_empty_page_with_a_warning() -> None:
+def test_a_damaged_image_of_a_comic_is_an_empty_page_with_a_warning() -> None:
     result = convert(books.cbz(sample("png"), b"no picture"), "pdf")
 
     assert codes(result) == {"resource_not_loaded"}
@@ -111,7 +111,7 @@ def test_files_of_macos_in_a_comic_are_no_pages() -> None:
 
 
 @pytest.mark.parametrize("encoder", ["WEBP", "AVIF"])
-def test_pictures_of_a_book_are_drawn(encoder: str) -> None:
+def test_images_of_a_book_are_drawn(encoder: str) -> None:
     name = f"a.{encoder.lower()}"
     body: str | bytes = books.chapter("One", f'<p><img src="{name}"/></p>')
     files = {"c1_xhtml": body, name: saved(quadrants(), encoder)}
@@ -123,11 +123,11 @@ def test_pictures_of_a_book_are_drawn(encoder: str) -> None:
 
 
 def test_jpeg_in_a_comic_stays_as_it_is() -> None:
-    picture = sample("jpeg")
+    image = sample("jpeg")
 
-    made = _pdf(books.cbz(picture, extension="jpg"), metadata="all")
+    made = _pdf(books.cbz(image, extension="jpg"), metadata="all")
 
-    assert made.xref_stream_raw(made[0].get_images()[0][0]) == picture
+    assert made.xref_stream_raw(made[0].get_images()[0][0]) == image
 
 
 _TEXT = "\n\n  two spaces\n\ttab\nGröße 漢字 עברית 😀\n" + "x" * 300 + "\n" + "\n".join(map(str, range(430))) + "\fnext"
@@ -249,7 +249,7 @@ def test_archives_are_told_by_their_files(files: dict[str, bytes], expected: str
         assert found == expected
 
 
-def test_a_comic_is_drawn_as_its_pictures_are() -> None:
+def test_a_comic_is_drawn_as_its_images_are() -> None:
     drawn = opened(convert(sample("cbz"), "png", dpi=96).data)
 
     assert drawn.convert("RGB").tobytes() == Image.open(BytesIO(sample("png"))).convert("RGB").tobytes()

@@ -103,7 +103,7 @@ def test_padding(pad: str, widths: Any, mode: str, background: str | None, expec
     assert np.abs(np.asarray(inside, int) - np.asarray(image.convert("RGB"), int)).max() <= 3
 
 
-def test_a_padded_picture_is_limited() -> None:
+def test_a_padded_image_is_limited() -> None:
     with pytest.raises(InvalidOption) as caught:
         border.pad(raster_of(photo()), {"pad": "60000"})
 
@@ -128,9 +128,9 @@ def test_corners_and_padding_are_transparent_or_on_the_background(source: str) -
     white = convert(data, "jpeg", radius="50%", pad="4", subsampling="4:4:4", quality=95)
     blue = convert(data, "jpeg", radius="50%", pad="4", subsampling="4:4:4", quality=95, background="#0000ff")
 
-    picture = opened(transparent.data)
-    assert (picture.size, picture.mode) == ((48, 48), "RGBA")
-    alpha = picture.getchannel("A")
+    image = opened(transparent.data)
+    assert (image.size, image.mode) == ((48, 48), "RGBA")
+    alpha = image.getchannel("A")
     assert [alpha.getpixel(place) for place in ((0, 0), (5, 5), (24, 24))] == [0, 0, 255]
     assert codes(white) == codes(blue) == {"alpha_flattened"}
     for place in ((0, 0), (5, 5)):

@@ -33,8 +33,8 @@ def _iim(encoding: str) -> bytes:
     return declared + _dataset(2, 0, b"\0\4") + b"".join(_dataset(2, n, v.encode(encoding)) for n, v in values)
 
 
-def _with_segment(picture: bytes, code: int, body: bytes) -> bytes:
-    return picture[:2] + bytes((0xFF, code)) + struct.pack(">H", len(body) + 2) + body + picture[2:]
+def _with_segment(image: bytes, code: int, body: bytes) -> bytes:
+    return image[:2] + bytes((0xFF, code)) + struct.pack(">H", len(body) + 2) + body + image[2:]
 
 
 def _photo(encoding: str = "utf-8") -> bytes:

@@ -1,4 +1,4 @@
-"""Clips as animations and pictures, and animations as clips: times, sizes, colors, and the limits."""
+"""Clips as animations and images, and animations as clips: times, sizes, colors, and the limits."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -26,7 +26,7 @@ _BACKGROUND, _MARK = (40, 60, 210), (220, 30, 40)
 _IDENTITY = np.array([1, 0, 0, 1]).astype(">i4") << 16
 
 
-def _pictures(size: tuple[int, int] = _SIZE) -> list[Image.Image]:
+def _images(size: tuple[int, int] = _SIZE) -> list[Image.Image]:
     """As many as times; in each, a mark is further right."""
     images = [Image.new("RGB", size, _BACKGROUND) for _ in _TIMES]
     for number, image in enumerate(images):
@@ -35,7 +35,7 @@ def _pictures(size: tuple[int, int] = _SIZE) -> list[Image.Image]:
 
 
 def _gif(size: tuple[int, int] = _SIZE) -> bytes:
-    first, *others = _pictures(size)
+    first, *others = _images(size)
     return saved(first, "GIF", save_all=True, append_images=others, duration=_TIMES, loop=0)
 
 
@@ -77,7 +77,7 @@ def test_an_animation_keeps_its_times_and_colors_in_a_clip_and_back(clip: str) -
     assert codes(written) == codes(back) == set()
     assert _durations(back.data) == list(_TIMES)
     with Image.open(BytesIO(back.data)) as image:
-        for shown, expected in zip(ImageSequence.Iterator(image), _pictures(), strict=True):
+        for shown, expected in zip(ImageSequence.Iterator(image), _images(), strict=True):
             assert np.abs(np.asarray(shown.convert("RGB"), int) - np.asarray(expected, int)).mean() < 3
 
 
@@ -101,7 +101,7 @@ def test_frames_are_chosen_by_number() -> None:
     assert _durations(result.data) == [_TIMES[1], _TIMES[3]]
 
 
-def test_a_clip_has_upright_pictures_with_square_pixels() -> None:
+def test_a_clip_has_upright_images_with_square_pixels() -> None:
     """A quarter turn clockwise, as phones store clips in portrait; and pixels that are twice as wide as high."""
     plain = opened(convert(_of(1), "png").data)
     turned = opened(convert(_turned(_of(1), (0, 1, -1, 0)), "png").data)
@@ -124,9 +124,9 @@ def test_a_clip_has_upright_pictures_with_square_pixels() -> None:
     ],
 )
 def test_transparency_of_clips_is_kept(muxer: str, codec: str, samples: str) -> None:
-    picture = Image.new("RGBA", (64, 48), (0, 0, 255, 255))
-    picture.paste((255, 0, 0, 0), (0, 24, 64, 48))
-    data = clip(picture, picture, picture, muxer=muxer, codec=codec, samples=samples)
+    image = Image.new("RGBA", (64, 48), (0, 0, 255, 255))
+    image.paste((255, 0, 0, 0), (0, 24, 64, 48))
+    data = clip(image, image, image, muxer=muxer, codec=codec, samples=samples)
 
     for target in ("png", "webp"):
         found = opened(convert(data, target).data)

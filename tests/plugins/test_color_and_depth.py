@@ -41,7 +41,7 @@ def _on_background(image: Image.Image, background: str, *, deep: bool) -> Frame:
         ("RGB", "#00f", ("RGB", (255, 0, 0))),
     ],
 )
-def test_a_background_is_laid_under_the_picture(mode: str, background: str, expected: Any, deep: bool) -> None:
+def test_a_background_is_laid_under_the_image(mode: str, background: str, expected: Any, deep: bool) -> None:
     image = Image.new("RGBA", (8, 8), (255, 0, 0, 128)).convert(mode)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -53,7 +53,7 @@ def test_a_background_is_laid_under_the_picture(mode: str, background: str, expe
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_an_opaque_picture_loses_nothing_on_a_background(deep: bool) -> None:
+def test_an_opaque_image_loses_nothing_on_a_background(deep: bool) -> None:
     image = photo(mode="RGB")
 
     with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def test_a_background_is_in_the_color_space_of_the_profile(deep: bool) -> None:
 
 
 @pytest.mark.parametrize("background", ["#00f", "#0000ff80"])
-def test_a_gray_picture_has_a_gray_background(background: str) -> None:
+def test_a_gray_image_has_a_gray_background(background: str) -> None:
     data = saved(Image.new("RGBA", (8, 8), (255, 0, 0, 0)), "PNG")
 
     image = opened(convert(data, "png", background=background, color_space="gray").data)
@@ -215,8 +215,8 @@ def test_heic_has_ten_bits_of_a_deeper_source(source: str, bands: int) -> None:
 
     result = pipeline.run(registry.plan([registry.formats[source]], "heic"), [data], {"quality": 95}).data
 
-    picture = pillow_heif.open_heif(BytesIO(result), convert_hdr_to_8bit=False)
-    assert picture.info["bit_depth"] == 10
-    seen = np.asarray(picture).astype(float).reshape(64, 256, -1)
+    image = pillow_heif.open_heif(BytesIO(result), convert_hdr_to_8bit=False)
+    assert image.info["bit_depth"] == 10
+    seen = np.asarray(image).astype(float).reshape(64, 256, -1)
     expected = ramp.array.astype(float).reshape(64, 256, -1)
     assert np.abs(seen[..., 0] - expected[..., 0]).mean() < 1500

@@ -30,10 +30,10 @@ _SIZES = {
     "psd/rgb16_4x4.psd": (4, 4),
 }
 _COUNTS = {
-    "jpeg/display_p3_apple_mpo.jpg": 1,  # the second picture is a gain map
-    "png/apng_dispose_previous.png": 3,  # the first picture is the still for readers without animation
+    "jpeg/display_p3_apple_mpo.jpg": 1,  # the second image is a gain map
+    "png/apng_dispose_previous.png": 3,  # the first image is the still for readers without animation
 }
-_SCANS = {("eps/cmyk.eps", "tiff"): (100, 100)}  # pages that are one picture, which is kept as it is
+_SCANS = {("eps/cmyk.eps", "tiff"): (100, 100)}  # pages that are one image, which is kept as it is
 # Writers merge frames that look the same, and add up their durations.
 _MERGED = {("png/apng_dispose_previous.png", target) for target in ("gif", "png", "webp")}
 _ENCRYPTED = ("pdf/aes256_user_password.pdf", "pdf/password_openpassword.pdf", "pdf/rc4_128_user_password.pdf")

@@ -41,7 +41,7 @@ def test_crop_in_percent_and_by_ratio(crop: str, box: tuple[int, int, int, int],
 
 
 @pytest.mark.parametrize("crop", ["51%,0,50%,10", "0,0,101%,10", "0%,0%,0%,50%", "0,0,10,101%"])
-def test_percentages_outside_the_picture_are_refused(crop: str) -> None:
+def test_percentages_outside_the_image_are_refused(crop: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         geometry.crop(raster_of(photo((300, 200))), {"crop": crop})
 
@@ -83,8 +83,8 @@ _SALIENT = [
 @pytest.mark.parametrize("image", _SALIENT, ids=range(len(_SALIENT)))
 def test_the_salient_point_is_that_of_libvips(image: Image.Image) -> None:
     side = min(image.size) // 2
-    picture = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation="srgb")
-    _, found = picture.smartcrop(side, side, interesting="attention", attention_x=True, attention_y=True)
+    original = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation="srgb")
+    _, found = original.smartcrop(side, side, interesting="attention", attention_x=True, attention_y=True)
 
     x, y = salient_point(Frame(image), (side, side), image.size)
 
@@ -145,10 +145,10 @@ def test_relative_sizes(options: dict[str, Any], size: Size, told: str | None) -
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         raster = resize(raster_of(photo((300, 200))), **options)
-        picture = only(raster)
+        image = only(raster)
 
     assert raster.sizes == [size]
-    assert picture.size == size
+    assert image.size == size
     assert {one.message.code for one in caught if isinstance(one.message, FidelityWarning)} == ({told} - {None})
 
 

@@ -1,4 +1,4 @@
-"""Files with a damaged block, or a brand that decoders do not know: the picture is opened, and the damage is told."""
+"""Files with a damaged block, or a brand that decoders do not know: the image is opened, and the damage is told."""
 
 import struct
 import zlib
@@ -80,8 +80,8 @@ def test_brands_of_containers_are_known(encoder: str, major: bytes, compatible: 
 
 
 @pytest.mark.parametrize("target", ["avif", "heic"])
-def test_exif_of_a_turned_picture_stays(target: str) -> None:
-    """Decoders turn it by a property of the picture; the orientation in its EXIF is not valid."""
+def test_exif_of_a_turned_image_stays(target: str) -> None:
+    """Decoders turn it by a property of the image; the orientation in its EXIF is not valid."""
     file = convert(saved(quadrants(_SIZE), "JPEG", exif=exif_block(">")), target, metadata="all").data
 
     result = convert(file, "png", metadata="all")

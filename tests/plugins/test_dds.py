@@ -29,7 +29,7 @@ def _dds(
     caps: int = 0,
     extension: tuple[int, ...] = (),
 ) -> bytes:
-    """A texture of _SIZE. `extension` has the format, the dimensions, flags, the number of pictures and the alpha."""
+    """A texture of _SIZE. `extension` has the format, the dimensions, flags, the number of images and the alpha."""
     width, height = _SIZE
     number = int.from_bytes(b"DX10" if extension else code, "little") if isinstance(code, bytes) else code
     header = struct.pack("<4s7I44x", b"DDS ", 124, 0x1007, height, width, 0, 1, 1)
@@ -147,7 +147,7 @@ def test_palettes() -> None:
 
 
 @pytest.mark.parametrize("caps", [0x200, 0])
-def test_further_pictures_are_told(caps: int) -> None:
+def test_further_images_are_told(caps: int) -> None:
     extension = () if caps else (71, 3, 0, 5, 0)
 
     result = convert(_dds(bytes(48 * 6), code=b"DX10" if extension else b"DXT1", caps=caps, extension=extension), "png")

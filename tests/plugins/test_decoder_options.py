@@ -54,7 +54,7 @@ def _difference(first: Image.Image, second: Image.Image) -> float:
         {"width": 50, "flip": "horizontal"},
     ],
 )
-def test_a_jpeg_gives_the_same_as_a_lossless_picture(orientation: int, options: dict[str, str | int]) -> None:
+def test_a_jpeg_gives_the_same_as_a_lossless_image(orientation: int, options: dict[str, str | int]) -> None:
     stored = quadrants((1601, 1067))
     data = _jpeg(stored, orientation)
     turns = {1: None, 6: Image.Transpose.ROTATE_270, 8: Image.Transpose.ROTATE_90}
@@ -138,7 +138,7 @@ def test_a_crop_of_vectors_shows_what_it_would_of_the_whole(source: str, options
 
 
 def test_only_the_crop_is_drawn() -> None:
-    """The whole picture would have 30,000 x 20,000 pixels, more than a result can have."""
+    """The whole image would have 30,000 x 20,000 pixels, more than a result can have."""
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="2400" height="1600"><rect width="1200" height="800"/></svg>'
     page = pymupdf.open()
     page.new_page(width=1800, height=1200).draw_rect((0, 0, 900, 600), fill=(0, 0, 0))
@@ -158,7 +158,7 @@ def test_pages_stay_documents() -> None:
 
 
 @pytest.mark.parametrize("source", ["jpeg", "png", "tiff", "gif", "webp", "pdf", "svg"])
-def test_a_crop_outside_of_a_reduced_picture_is_refused(source: str) -> None:
+def test_a_crop_outside_of_a_reduced_image_is_refused(source: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         _convert(sample(source), "webp", crop="0,0,9000,10", width=10)
 
@@ -197,7 +197,7 @@ def test_a_jpeg_in_a_pdf_is_filtered(choice: str) -> None:
 
 @pytest.mark.parametrize("choice", ["all", "safe", "none"])
 @pytest.mark.parametrize("target", ["pdf", "svg", "eps"])
-def test_pictures_in_a_document_are_filtered(choice: str, target: str) -> None:
+def test_images_in_a_document_are_filtered(choice: str, target: str) -> None:
     document = _convert(tagged_photo(), "pdf", metadata="all").data
 
     result = _convert(document, target, metadata=choice)

@@ -19,33 +19,33 @@ from tests.support.samples.rasters import only, photo, raster_of, vips_image, wi
 _LUMINANCE = np.array([[0.213, 0.715, 0.072]] * 3)
 
 
-def _saturated(picture: Any, factor: float) -> Any:
+def _saturated(image: Any, factor: float) -> Any:
     matrix = factor * np.eye(3) + (1 - factor) * _LUMINANCE
-    return picture.recomb(pyvips.Image.new_from_array(matrix.tolist()))
+    return image.recomb(pyvips.Image.new_from_array(matrix.tolist()))
 
 
-def _blurred(picture: Any, sigma: float) -> Any:
-    return picture.gaussblur(sigma, precision="float", min_ampl=0.005)
+def _blurred(image: Any, sigma: float) -> Any:
+    return image.gaussblur(sigma, precision="float", min_ampl=0.005)
 
 
-def _pixelated(picture: Any, side: int) -> Any:
-    return picture.shrink(side, side).zoom(side, side)
+def _pixelated(image: Any, side: int) -> Any:
+    return image.shrink(side, side).zoom(side, side)
 
 
 _STEPS: list[tuple[Any, OptionValues, Callable[[Any, float], Any]]] = [
-    (effects.adjust, {"brightness": 1.3}, lambda picture, _: picture.linear(1.3, 0)),
-    (effects.adjust, {"brightness": 0}, lambda picture, _: picture.linear(0, 0)),
-    (effects.adjust, {"contrast": 1.6}, lambda picture, unit: picture.linear(1.6, -0.3 * unit)),
-    (effects.adjust, {"contrast": 0}, lambda picture, unit: picture.linear(0, 0.5 * unit)),
-    (effects.adjust, {"gamma": 2.2}, lambda picture, unit: picture.linear(1 / unit, 0) ** (1 / 2.2) * unit),
-    (effects.adjust, {"gamma": 0.1}, lambda picture, unit: picture.linear(1 / unit, 0) ** 10 * unit),
-    (effects.adjust, {"saturation": 2.5}, lambda picture, _: _saturated(picture, 2.5)),
-    (effects.adjust, {"saturation": 0}, lambda picture, _: _saturated(picture, 0)),
-    (effects.blur, {"blur": 0.5}, lambda picture, _: _blurred(picture, 0.5)),
-    (effects.blur, {"blur": 4}, lambda picture, _: _blurred(picture, 4)),
-    (effects.blur, {"blur": 40}, lambda picture, _: _blurred(picture, 40)),
-    (effects.sharpen, {"sharpen": 1.5}, lambda picture, _: picture * 2 - _blurred(picture, 1.5)),
-    (effects.pixelate, {"pixelate": 8}, lambda picture, _: _pixelated(picture, 8)),
+    (effects.adjust, {"brightness": 1.3}, lambda image, _: image.linear(1.3, 0)),
+    (effects.adjust, {"brightness": 0}, lambda image, _: image.linear(0, 0)),
+    (effects.adjust, {"contrast": 1.6}, lambda image, unit: image.linear(1.6, -0.3 * unit)),
+    (effects.adjust, {"contrast": 0}, lambda image, unit: image.linear(0, 0.5 * unit)),
+    (effects.adjust, {"gamma": 2.2}, lambda image, unit: image.linear(1 / unit, 0) ** (1 / 2.2) * unit),
+    (effects.adjust, {"gamma": 0.1}, lambda image, unit: image.linear(1 / unit, 0) ** 10 * unit),
+    (effects.adjust, {"saturation": 2.5}, lambda image, _: _saturated(image, 2.5)),
+    (effects.adjust, {"saturation": 0}, lambda image, _: _saturated(image, 0)),
+    (effects.blur, {"blur": 0.5}, lambda image, _: _blurred(image, 0.5)),
+    (effects.blur, {"blur": 4}, lambda image, _: _blurred(image, 4)),
+    (effects.blur, {"blur": 40}, lambda image, _: _blurred(image, 40)),
+    (effects.sharpen, {"sharpen": 1.5}, lambda image, _: image * 2 - _blurred(image, 1.5)),
+    (effects.pixelate, {"pixelate": 8}, lambda image, _: _pixelated(image, 8)),
 ]
 
 
@@ -58,14 +58,14 @@ def test_effects_are_those_of_libvips(
     image: Any = photo(mode=mode)
     image = with_16_bits(image) if deep else image
     unit = 65535 if deep else 255
-    picture = vips_image(image).cast("float")
+    original = vips_image(image).cast("float")
     filters = step != effects.adjust
     if mode == "RGBA" and filters:
-        expected = oracle(picture.premultiply(max_alpha=unit), unit).unpremultiply(max_alpha=unit).numpy()
+        expected = oracle(original.premultiply(max_alpha=unit), unit).unpremultiply(max_alpha=unit).numpy()
     elif mode == "RGBA":
-        expected = oracle(picture[:3], unit).bandjoin(picture[3]).numpy()
+        expected = oracle(original[:3], unit).bandjoin(original[3]).numpy()
     else:
-        expected = oracle(picture, unit).numpy()
+        expected = oracle(original, unit).numpy()
     expected = np.clip(expected, 0, unit)
 
     seen = only(step(raster_of(image), options)).pixels
@@ -143,8 +143,8 @@ def test_coefficients_of_a_jpeg_are_not_kept_under_an_effect(target: str) -> Non
 
     result = convert(data, target, saturation=0)
 
-    picture = opened(convert(result.data, "png").data).convert("RGB")
-    red, green, blue = picture.getpixel((5, 5))  # type: ignore[misc]
+    image = opened(convert(result.data, "png").data).convert("RGB")
+    red, green, blue = image.getpixel((5, 5))  # type: ignore[misc]
     assert max(red, green, blue) - min(red, green, blue) < 6
     assert not codes(result) & {"option_ignored", "kept_original"}
 

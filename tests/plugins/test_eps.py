@@ -1,4 +1,4 @@
-"""EPS: the bounding box of programs, pages as viewers show them, and compressed pictures."""
+"""EPS: the bounding box of programs, pages as viewers show them, and compressed images."""
 
 import base64
 import struct
@@ -17,7 +17,7 @@ from engine import pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._jpeg.embedding import PLACEMENTS
-from plugins._pdf.images.postscript import picture_program
+from plugins._pdf.images.postscript import image_program
 from tests.support.results import readers
 from tests.support.results.conversions import convert
 from tests.support.samples.generated import quadrants, saved
@@ -345,24 +345,24 @@ def test_a_jpeg_that_few_readers_decode_is_encoded_again(target: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "RGB", "CMYK"])
-def test_pictures_without_loss_are_compressed_and_unchanged(mode: str) -> None:
-    picture = quadrants((200, 120)).effect_spread(3).convert(mode)
-    data = saved(picture, "TIFF")
+def test_images_without_loss_are_compressed_and_unchanged(mode: str) -> None:
+    image = quadrants((200, 120)).effect_spread(3).convert(mode)
+    data = saved(image, "TIFF")
     made = _convert(data, "eps")
 
     assert len(made) < 0.7 * len(data)
     made.decode("ascii")
     if mode == "CMYK":  # Ghostscript would convert its colors
         with pymupdf.open("pdf", _convert(made, "pdf")) as document:
-            assert pymupdf.Pixmap(document, document[0].get_images()[0][0]).samples == picture.tobytes()
+            assert pymupdf.Pixmap(document, document[0].get_images()[0][0]).samples == image.tobytes()
     else:
-        assert np.array_equal(readers.read("eps", made).pixels, np.asarray(picture.convert("RGB")))
+        assert np.array_equal(readers.read("eps", made).pixels, np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("length", range(9))
 def test_data_of_any_length_is_kept(length: int) -> None:
     data = bytes(range(250, 250 - length, -1))
-    program = picture_program(
+    program = image_program(
         data, filter_="/SubFileDecode", size=(1, 1), mode="L", page=(1, 1), matrix=PLACEMENTS[1](1, 1)
     )
     encoded = program.partition(b"} exec\n")[2].partition(b"restore")[0]
@@ -371,8 +371,8 @@ def test_data_of_any_length_is_kept(length: int) -> None:
 
 
 def test_no_line_of_data_is_a_comment() -> None:
-    picture = Image.effect_noise((300, 300), 90)
+    image = Image.effect_noise((300, 300), 90)
 
-    lines = _convert(saved(picture, "PNG"), "eps").partition(b"} exec\n")[2].splitlines()
+    lines = _convert(saved(image, "PNG"), "eps").partition(b"} exec\n")[2].splitlines()
 
     assert [line for line in lines if line.startswith(b"%")] == [b"%%EOF"]

@@ -1,4 +1,4 @@
-"""Transparency of pages in EPS: only transparent parts become pictures, and everything looks as before."""
+"""Transparency of pages in EPS: only transparent parts become images, and everything looks as before."""
 
 import re
 from io import BytesIO
@@ -46,8 +46,8 @@ def _to_eps(data: bytes, source: str = "pdf") -> PipelineResult:
     return pipeline.run(_REGISTRY.plan([_REGISTRY.formats[source]], "eps"), [data])
 
 
-def _pictures(eps: bytes) -> list[tuple[int, int]]:
-    """The sizes of the pictures in an EPS."""
+def _images(eps: bytes) -> list[tuple[int, int]]:
+    """The sizes of the images in an EPS."""
     return [(int(width), int(height)) for width, height in re.findall(rb"^/W (\d+)\n/H (\d+)$", eps, re.MULTILINE)]
 
 
@@ -61,18 +61,18 @@ def _difference(eps: bytes, pdf: bytes) -> float:
 
 
 @pytest.mark.parametrize("state", _STATES.values(), ids=_STATES)
-def test_only_what_is_transparent_becomes_a_picture(state: str) -> None:
+def test_only_what_is_transparent_becomes_a_image(state: str) -> None:
     pdf = _pdf("/a gs 1 0 0 rg 25 25 50 40 re f", state)
 
     result = _to_eps(pdf)
 
     assert codes(result) == {"effects_rasterized"}
     assert _difference(result.data, pdf) < 1
-    ((width, height),) = _pictures(result.data)
+    ((width, height),) = _images(result.data)
     # The 50 x 40 points at 300 dpi, and up to 8 points on each side.
     assert 208 <= width <= 276
     assert 166 <= height <= 234
-    assert _pictures(_to_eps(_pdf("1 0 0 rg 25 25 50 40 re f", state)).data) == []
+    assert _images(_to_eps(_pdf("1 0 0 rg 25 25 50 40 re f", state)).data) == []
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_only_what_is_transparent_becomes_a_picture(state: str) -> None:
         ("/Group<</S/Transparency/CS/DeviceRGB>>", "<</CA .5>>"),
     ],
 )
-def test_a_page_that_looks_opaque_has_no_pictures_and_no_warning(page: str, state: str) -> None:
+def test_a_page_that_looks_opaque_has_no_images_and_no_warning(page: str, state: str) -> None:
     pdf = _pdf("/a gs 1 0 0 rg 60 60 50 40 re f", state, page)
 
     result = _to_eps(pdf)
 
-    assert (codes(result), _pictures(result.data)) == (set(), [])
+    assert (codes(result), _images(result.data)) == (set(), [])
     assert _difference(result.data, pdf) < 1
 
 
@@ -97,36 +97,36 @@ def test_a_rotated_page_with_a_crop_box_is_covered_at_the_right_place() -> None:
 
     result = _to_eps(pdf)
 
-    assert len(_pictures(result.data)) == 1
+    assert len(_images(result.data)) == 1
     assert _difference(result.data, pdf) < 1
 
 
-def test_a_page_that_is_blended_in_cmyk_has_pictures_in_cmyk() -> None:
+def test_a_page_that_is_blended_in_cmyk_has_images_in_cmyk() -> None:
     group = "/Group<</S/Transparency/CS/DeviceCMYK>>"
     pdf = _pdf("1 0 0 0 k 20 20 60 60 re f /a gs 0 0 1 0 k 25 25 50 40 re f", "<</ca .5>>", group)
 
     result = _to_eps(pdf)
 
-    assert len(_pictures(result.data)) == 1
+    assert len(_images(result.data)) == 1
     assert b"\n/CS/CMYK\n" in result.data
     assert _difference(result.data, pdf) < 3
 
 
-def test_many_transparent_parts_share_pictures() -> None:
+def test_many_transparent_parts_share_images() -> None:
     squares = "".join(f"{x} {y} 4 4 re f " for x in range(5, 195, 19) for y in range(5, 195, 19))
     pdf = _pdf(f"/a gs 1 0 0 rg {squares}", "<</ca .5>>")
 
     result = _to_eps(pdf)
 
-    assert 1 <= len(_pictures(result.data)) <= 32
+    assert 1 <= len(_images(result.data)) <= 32
     assert _difference(result.data, pdf) < 2
 
 
 @pytest.mark.long
-def test_a_large_page_has_a_picture_of_a_lower_resolution() -> None:
+def test_a_large_page_has_a_image_of_a_lower_resolution() -> None:
     pdf = _pdf("/a gs 1 0 0 rg 0 0 9000 9000 re f", "<</ca .5>>", "/MediaBox[0 0 9000 9000]")
 
-    ((width, height),) = _pictures(_to_eps(pdf).data)
+    ((width, height),) = _images(_to_eps(pdf).data)
 
     assert width * height <= 31_000_000
 
@@ -158,9 +158,9 @@ def test_an_svg_keeps_its_vectors() -> None:
     result = _to_eps(svg, "svg")
 
     assert codes(result) == {"effects_rasterized"}
-    ((width, height),) = _pictures(result.data)
+    ((width, height),) = _images(result.data)
     assert 1875 <= width <= 1942
     assert 1875 <= height <= 1942
     assert len(result.data) < 400_000
-    # The text is drawn as outlines: glyphs of bitmaps would be pictures.
+    # The text is drawn as outlines: glyphs of bitmaps would be images.
     assert result.data.count(b" c\n") > 20

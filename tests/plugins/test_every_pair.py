@@ -25,7 +25,7 @@ _LAID_OUT = {"epub", "fb2", "html", "md", "mobi", "txt"}  # their pages have oth
 _PAIRS = [plan for plan in pairs_with_samples() if plan.target.name not in _TEXTS and plan.source.name not in _LAID_OUT]
 _SAMPLE = sample_of(_PAIRS)
 _TOOLS = _REGISTRY.tools.items()
-_PICTURES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
+_IMAGES = {"jpeg", "png", "webp", "avif", "heic", "tiff", "bmp", "gif"}
 _RAW = {*CAMERAS}
 _GRAY = {"pbm", "pgm", "xbm"}
 _ICON_SIDE = 128  # of the square in an ICNS
@@ -59,7 +59,7 @@ def test_pair(plan: Plan) -> None:
 
 
 def _expected_size(plan: Plan) -> tuple[float, float]:
-    """Pages are rendered at DPI, and pictures become pages at theirs or at 96; SVG counts 96 pixels an inch.
+    """Pages are rendered at DPI, and images become pages at theirs or at 96; SVG counts 96 pixels an inch.
 
     Icons of drawings have the largest size, those of pages one that is smaller than the page at DPI.
     """
@@ -72,7 +72,7 @@ def _expected_size(plan: Plan) -> tuple[float, float]:
     if target in ("cur", "ico") and (is_page or source == "svg"):
         return 256, 256 * height / width
     if source in ("cbz", "djvu") and target == "tiff":
-        scale = 1.0  # A page that is one picture keeps its pixels.
+        scale = 1.0  # A page that is one image keeps its pixels.
     elif source == "pcx" and target == "pdf":
         scale = 72 / _PCX_DPI
     elif source in _PAGES:
@@ -103,23 +103,23 @@ def _assert_like(seen: tuple[float, ...], expected: tuple[int, int, int], *, exa
 
 
 def test_the_pairs_that_users_expect_are_offered() -> None:
-    """Everything that can be read becomes every picture and a PDF, and what has text also becomes text."""
+    """Everything that can be read becomes every image and a PDF, and what has text also becomes text."""
     offered = {(plan.source.name, plan.target.name) for plan in _REGISTRY.catalogue()}
     sources, targets = ({pair[index] for pair in offered} for index in (0, 1))
     with_text = {source for source, target in offered if target in _TEXTS}
 
-    assert sources >= _PICTURES | _RAW | {"pdf", "svg", "psd", "eps"}
-    assert targets >= _PICTURES | {"pdf", "svg", "eps", "psd"} | _TEXTS
+    assert sources >= _IMAGES | _RAW | {"pdf", "svg", "psd", "eps"}
+    assert targets >= _IMAGES | {"pdf", "svg", "eps", "psd"} | _TEXTS
     assert with_text >= {"pdf", "eps", "svg"}
-    assert with_text.isdisjoint(_PICTURES | _RAW)
-    assert offered >= {(source, target) for source in sources for target in _PICTURES | {"pdf", "eps", "psd"}}
+    assert with_text.isdisjoint(_IMAGES | _RAW)
+    assert offered >= {(source, target) for source in sources for target in _IMAGES | {"pdf", "eps", "psd"}}
     assert offered >= {(source, target) for source in with_text for target in ("svg", *_TEXTS)}
 
 
 def test_risky_formats_are_read_in_a_process_of_their_own() -> None:
     shared = {(plan.source.name, plan.target.name) for plan in _PAIRS if not plan.isolated}
 
-    assert shared >= {(source, target) for source in _PICTURES for target in _PICTURES | {"eps", "pdf", "psd"}}
+    assert shared >= {(source, target) for source in _IMAGES for target in _IMAGES | {"eps", "pdf", "psd"}}
     assert {source for source, _ in shared}.isdisjoint(_RAW | {"pdf", "svg", "psd"} | _TEXTS)
     plans = [_REGISTRY.plan([tool.accepted[0]] * tool.inputs[0], tool.target, name) for name, tool in _TOOLS]
     assert all(plan.isolated for plan in plans)

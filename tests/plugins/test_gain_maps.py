@@ -1,4 +1,4 @@
-"""Gain maps: kept in JPEG, JPEG XL and AVIF, read in HEIC, changed as the picture is, and read by libultrahdr."""
+"""Gain maps: kept in JPEG, JPEG XL and AVIF, read in HEIC, changed as the image is, and read by libultrahdr."""
 
 from io import BytesIO
 from pathlib import Path
@@ -31,21 +31,21 @@ _FILES = [
 ]
 
 
-def _gain_map_of(picture: Image.Image, mode: str = "L") -> GainMap:
-    """The right half of the picture is four times as bright."""
-    width, height = picture.width // 2, picture.height // 2
+def _gain_map_of(original: Image.Image, mode: str = "L") -> GainMap:
+    """The right half of the image is four times as bright."""
+    width, height = original.width // 2, original.height // 2
     image = Image.new(mode, (width, height))
     image.paste(Image.new(mode, (width // 2, height), "white"), (width // 2, 0))
-    frame = Frame(image, full_size=picture.size)
+    frame = Frame(image, full_size=original.size)
     return GainMap(frame, GainMapNumbers((0.0,), (_STOPS,), (1.0,), (1 / 64,), (1 / 64,), 0.0, _STOPS))
 
 
 def _file(orientation: int = 1, mode: str = "L") -> bytes:
     tags = Image.Exif()
     tags[0x0112], tags[0x010F] = orientation, "Maker"
-    picture = Image.new("RGB", _SIZE, (120, 120, 120))
-    data = saved(picture, "JPEG", exif=tags, quality=95)
-    return ultra_hdr.join(data, read_segments, _gain_map_of(picture, mode))
+    image = Image.new("RGB", _SIZE, (120, 120, 120))
+    data = saved(image, "JPEG", exif=tags, quality=95)
+    return ultra_hdr.join(data, read_segments, _gain_map_of(image, mode))
 
 
 def _numbers(gain_map: GainMap) -> list[list[float]]:
@@ -55,12 +55,12 @@ def _numbers(gain_map: GainMap) -> list[list[float]]:
 
 
 def _light(data: bytes) -> NDArray[np.float64]:
-    """The linear light of a picture with gain map on a screen that shows all of it. White is 1."""
+    """The linear light of an image with gain map on a screen that shows all of it. White is 1."""
     return np.asarray(imagecodecs.ultrahdr_decode(data), np.float64)[..., :3]
 
 
 def _brightened(data: bytes) -> str:
-    """The side of the picture that is brightened."""
+    """The side of the image that is brightened."""
     light = _light(data).mean(axis=2)
     height, width = (side // 4 for side in light.shape)
     sides = {"left": light[:, :width], "right": light[:, -width:], "top": light[:height], "bottom": light[-height:]}
@@ -99,7 +99,7 @@ def test_gain_maps_are_kept(target: str, mode: str) -> None:
         ({"width": 32, "height": 32, "fit": "cover", "quality": 70}, "right", (32, 32)),
     ],
 )
-def test_gain_maps_are_changed_as_the_picture(
+def test_gain_maps_are_changed_as_the_image(
     target: str, options: dict[str, OptionValue], edge: str, size: tuple[int, int]
 ) -> None:
     result = convert(_file(), target, **options)
@@ -112,7 +112,7 @@ def test_gain_maps_are_changed_as_the_picture(
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("over", ["jpeg", "jxl", "jxl with quality", "avif"])
-def test_gain_maps_have_the_orientation_of_the_picture(orientation: int, over: str) -> None:
+def test_gain_maps_have_the_orientation_of_the_image(orientation: int, over: str) -> None:
     options: dict[str, OptionValue] = {"quality": 90} if over == "jxl with quality" else {}
     result = convert(_file(orientation), over.split()[0], **options)
 
@@ -141,7 +141,7 @@ def test_gain_maps_can_be_dropped(target: str) -> None:
     assert b"tmap" not in result.data
 
 
-def test_the_index_of_pictures_is_that_of_multi_picture_files() -> None:
+def test_the_index_of_images_is_that_of_multi_image_files() -> None:
     data = _file()
 
     with MpoImageFile(BytesIO(data)) as image:  # Pillow itself takes Ultra HDR for plain JPEG
@@ -193,8 +193,8 @@ def test_apple_gain_maps_get_their_headroom() -> None:
 
 @pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
 def test_gain_maps_of_iphones_in_heic(target: str) -> None:
-    picture = Image.new("RGB", _SIZE, (120, 120, 120))
-    source = with_gain_map_of_iphone(picture, _gain_map_of(picture).frame.image, "4.0")
+    image = Image.new("RGB", _SIZE, (120, 120, 120))
+    source = with_gain_map_of_iphone(image, _gain_map_of(image).frame.image, "4.0")
 
     result = convert(source, target)
 
@@ -204,15 +204,15 @@ def test_gain_maps_of_iphones_in_heic(target: str) -> None:
     assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
     assert codes(convert(source, "png")) == {"hdr_reduced"}
     assert codes(convert(source, "png", hdr="drop")) == set()
-    without = with_gain_map_of_iphone(picture, _gain_map_of(picture).frame.image, "none")
+    without = with_gain_map_of_iphone(image, _gain_map_of(image).frame.image, "none")
     assert codes(convert(without, target)) == {"hdr_reduced"}
 
 
 @pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
 def test_tone_mapped_items_of_heic(target: str) -> None:
-    picture = Image.new("RGB", _SIZE, (120, 120, 120))
-    gain_map = _gain_map_of(picture)
-    source = with_tone_mapped_item(picture, gain_map.frame.image, gain_maps.to_iso(gain_map))
+    image = Image.new("RGB", _SIZE, (120, 120, 120))
+    gain_map = _gain_map_of(image)
+    source = with_tone_mapped_item(image, gain_map.frame.image, gain_maps.to_iso(gain_map))
 
     result = convert(source, target)
 
@@ -221,7 +221,7 @@ def test_tone_mapped_items_of_heic(target: str) -> None:
     assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
     assert codes(convert(source, "png")) == {"hdr_reduced"}
     assert codes(convert(source, "png", hdr="drop")) == set()
-    broken = with_tone_mapped_item(picture, gain_map.frame.image, b"")
+    broken = with_tone_mapped_item(image, gain_map.frame.image, b"")
     assert codes(convert(broken, target)) == {"hdr_reduced"}
 
 

@@ -55,10 +55,10 @@ def test_sizes_are_exact(width: int | None, height: int | None, fit: Fit, enlarg
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FidelityWarning)
         resized = resize(source, width=width, height=height, fit=fit, enlarge=enlarge)
-        picture = only(resized)
+        image = only(resized)
 
     assert resized.sizes == [expected]
-    assert picture.size == expected
+    assert image.size == expected
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_crop_and_turns_move_pixels_exactly(deep: bool) -> None:
 
 
 @pytest.mark.parametrize("crop", ["0,0,51,10", "0,0,10,31", "50,0,1,1", "0,30,1,1"])
-def test_a_crop_outside_the_picture_is_refused(crop: str) -> None:
+def test_a_crop_outside_the_image_is_refused(crop: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         only(geometry.crop.run(raster_of(photo((50, 30))), crop=crop))
 
@@ -303,7 +303,7 @@ def test_options_without_effect_keep_the_raster() -> None:
 
 @pytest.mark.parametrize("full", [(800, 600), (801, 601), (1601, 1067)])
 @pytest.mark.parametrize("crop", [None, "100,50,600,500"])
-def test_a_reduced_picture_gives_the_same_as_the_full_one(full: Size, crop: str | None) -> None:
+def test_a_reduced_image_gives_the_same_as_the_full_one(full: Size, crop: str | None) -> None:
     image = photo(full)
     reduced = image.resize((-(-full[0] // 2), -(-full[1] // 2)), Image.Resampling.BOX)
 

@@ -16,10 +16,10 @@ from tests.support.samples.rasters import photo
 _SIZE = 40, 30
 _Operation: TypeAlias = tuple[dict[str, str | int], Callable[[NDArray[Any]], NDArray[Any]]]
 _OPERATIONS: dict[str, _Operation] = {
-    "nothing": ({}, lambda picture: picture),
-    "rotate": ({"rotate": 90}, lambda picture: np.rot90(picture, -1)),
-    "flip": ({"flip": "horizontal"}, lambda picture: picture[:, ::-1]),
-    "crop": ({"crop": "3,2,20,25"}, lambda picture: picture[2:27, 3:23]),
+    "nothing": ({}, lambda image: image),
+    "rotate": ({"rotate": 90}, lambda image: np.rot90(image, -1)),
+    "flip": ({"flip": "horizontal"}, lambda image: image[:, ::-1]),
+    "crop": ({"crop": "3,2,20,25"}, lambda image: image[2:27, 3:23]),
 }
 
 

@@ -37,8 +37,8 @@ _SCREEN = struct.pack(">8H2I", 34_000, 16_000, 13_250, 34_500, 7_500, 3_000, 15_
 
 
 def _png(points: CodePoints, bits: int = 16, mode: str = "RGB", *chunks: tuple[bytes, bytes]) -> bytes:
-    picture = photo(_SIZE, mode)
-    data = saved(picture, "PNG") if bits == 8 else bytes(imagecodecs.png_encode(with_16_bits(picture).array))
+    image = photo(_SIZE, mode)
+    data = saved(image, "PNG") if bits == 8 else bytes(imagecodecs.png_encode(with_16_bits(image).array))
     described = [(b"cICP", bytes((*points, 0, 1))), *chunks]
     added = (struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in described)
     return b"".join([data[:_HEADER_END], *added, data[_HEADER_END:]])
@@ -64,9 +64,9 @@ def _avif(points: CodePoints, bits: int = 10, mode: str = "RGB") -> bytes:
 def _heic(points: CodePoints, bits: int = 10, mode: str = "RGB") -> bytes:
     names = dict(zip(("color_primaries", "transfer_characteristics"), points, strict=True))
     deep = np.asarray(photo(_SIZE, mode)).astype(np.uint16) * 257
-    picture = pillow_heif.from_bytes(f"{mode};16", _SIZE, deep.tobytes())
+    image = pillow_heif.from_bytes(f"{mode};16", _SIZE, deep.tobytes())
     file = BytesIO()
-    picture.save(file, quality=95, chroma=444, matrix_coefficients=9, **names)
+    image.save(file, quality=95, chroma=444, matrix_coefficients=9, **names)
     return file.getvalue()
 
 
@@ -88,8 +88,8 @@ def _described(data: bytes, target: str) -> CodePoints | None:
 def _samples(data: bytes, target: str) -> NDArray[Any]:
     """The encoded samples, from 0 to 1."""
     if target == "heic":
-        picture = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
-        return np.asarray(picture) / np.float64(65535 if picture.mode.endswith("16") else 255)
+        image = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False)
+        return np.asarray(image) / np.float64(65535 if image.mode.endswith("16") else 255)
     array = np.asarray(imagecodecs.png_decode(data) if target == "png" else imagecodecs.avif_decode(data))
     bits = 8 if array.dtype == np.uint8 else 16 if target == "png" else 12 if array.max() > 1023 else 10
     return array / np.float64((1 << bits) - 1)

@@ -1,4 +1,4 @@
-"""HEIC: depth, premultiplied alpha, memory of deep pictures, and the effort for large pictures."""
+"""HEIC: depth, premultiplied alpha, memory of deep images, and the effort for large images."""
 
 import tracemalloc
 from io import BytesIO
@@ -22,8 +22,8 @@ from tests.support.samples.rasters import photo
 def _heic(mode: str, array: NDArray[np.uint16]) -> bytes:
     file = BytesIO()
     height, width = array.shape[:2]
-    picture = pillow_heif.from_bytes(f"{mode};16", (width, height), array.tobytes())
-    picture.save(file, quality=95, enc_params={"preset": "ultrafast"})
+    image = pillow_heif.from_bytes(f"{mode};16", (width, height), array.tobytes())
+    image.save(file, quality=95, enc_params={"preset": "ultrafast"})
     return file.getvalue()
 
 
@@ -39,7 +39,7 @@ def _first_deep(data: bytes) -> DeepPixels:
     return frame.pixels
 
 
-def test_premultiplied_colors_of_deep_pictures_are_divided_by_alpha() -> None:
+def test_premultiplied_colors_of_deep_images_are_divided_by_alpha() -> None:
     straight = _deep("RGB")
     alpha = np.linspace(20_000, 60_000, straight.shape[1]).astype(np.uint32)[None, :, None]
     alpha = np.broadcast_to(alpha, (*straight.shape[:2], 1))
@@ -52,7 +52,7 @@ def test_premultiplied_colors_of_deep_pictures_are_divided_by_alpha() -> None:
     assert np.abs(pixels.array[..., 3:].astype(int) - alpha).mean() < 100
 
 
-def test_a_deep_picture_is_decoded_in_little_more_memory_than_its_samples() -> None:
+def test_a_deep_image_is_decoded_in_little_more_memory_than_its_samples() -> None:
     data = _heic("RGB", _deep("RGB", (1200, 900)))
     tracemalloc.start()
 
@@ -89,9 +89,9 @@ def test_ten_bits_stay_ten(source: str, target: str) -> None:
 
     assert result.outcome.warnings == ()
     if target == "heic":
-        picture = pillow_heif.open_heif(BytesIO(result.data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
-        seen = np.asarray(picture)
-        assert picture.info["bit_depth"] == 10
+        image = pillow_heif.open_heif(BytesIO(result.data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
+        seen = np.asarray(image)
+        assert image.info["bit_depth"] == 10
     else:
         seen = imagecodecs.avif_decode(result.data)
     assert 255 < seen.max() <= 1023
@@ -102,16 +102,16 @@ def test_ten_bits_stay_ten(source: str, target: str) -> None:
     ("size", "efforts", "equal"),
     [((3000, 2700), (1, 5), True), ((1000, 800), (1, 5), False), ((2100, 2000), (5, 9), True)],
 )
-def test_large_pictures_take_less_effort(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
+def test_large_images_take_less_effort(size: tuple[int, int], efforts: tuple[int, int], equal: bool) -> None:
     ramp = Image.linear_gradient("L").resize(size)
-    picture = Image.merge("RGB", (ramp, ramp.transpose(Image.Transpose.FLIP_LEFT_RIGHT), ramp))
-    slow, fast = (heic.encode.run(Raster([Frame(picture)], sizes=[size]), effort=effort) for effort in efforts)
+    image = Image.merge("RGB", (ramp, ramp.transpose(Image.Transpose.FLIP_LEFT_RIGHT), ramp))
+    slow, fast = (heic.encode.run(Raster([Frame(image)], sizes=[size]), effort=effort) for effort in efforts)
 
     assert (slow == fast) is equal
 
 
 @pytest.mark.parametrize("handler", [b"pict", b"vide"])
-def test_a_sequence_beside_the_primary_picture_is_told(handler: bytes) -> None:
+def test_a_sequence_beside_the_primary_image_is_told(handler: bytes) -> None:
     frames = [photo((64, 64)).rotate(90 * turn) for turn in range(3)]
     sequence = dict(boxes(saved(frames[0], "AVIF", save_all=True, append_images=frames[1:], duration=100)))
     data = _heic("RGB", _deep("RGB")) + box(b"moov", sequence[b"moov"].replace(b"pict", handler))

@@ -69,12 +69,12 @@ def _avif(points: CodePoints, bits: int = 8, mode: str = "RGB") -> bytes:
 def _heic(points: CodePoints, bits: int = 8) -> bytes:
     primaries, transfer, matrix = points
     names = {"color_primaries": primaries, "transfer_characteristics": transfer, "matrix_coefficients": matrix}
-    picture = photo((120, 80))
+    image = photo((120, 80))
     if bits == 8:
-        source = pillow_heif.from_pillow(picture)
+        source = pillow_heif.from_pillow(image)
     else:
-        deep = np.asarray(picture).astype(np.uint16) * 257
-        source = pillow_heif.from_bytes("RGB;16", picture.size, deep.tobytes())
+        deep = np.asarray(image).astype(np.uint16) * 257
+        source = pillow_heif.from_bytes("RGB;16", image.size, deep.tobytes())
     file = BytesIO()
     source.save(file, quality=95, chroma=444, **names)
     return file.getvalue()
@@ -104,11 +104,11 @@ def test_colors_are_those_of_a_browser(screenshots: Screenshots, bits: int) -> N
     shown = screenshots(*files)
 
     for name, expected, *seen in zip(_COLORS, shown[::3], shown[1::3], shown[2::3], strict=True):
-        for picture in seen:
-            assert _difference(picture, expected) < 0.5, name
+        for image in seen:
+            assert _difference(image, expected) < 0.5, name
 
 
-def test_grey_and_transparent_pictures(screenshots: Screenshots) -> None:
+def test_grey_and_transparent_images(screenshots: Screenshots) -> None:
     cases = list(product((_P3, (1, 5, 6), (1, 16, 6)), ("L", "RGBA")))
     originals = [_avif(points, 10, mode) for points, mode in cases]
 
@@ -134,8 +134,8 @@ def test_the_light_level_of_hdr_counts(screenshots: Screenshots) -> None:
 def test_heic_has_the_colors_of_avif(bits: int, points: CodePoints) -> None:
     (heic, codes), (avif, others) = (_convert(make(points, bits), "bmp") for make in (_heic, _avif))
 
-    pictures = [np.asarray(Image.open(BytesIO(data)).convert("RGB"), np.int64) for data in (heic, avif)]
-    assert _difference(*pictures) < 2
+    images = [np.asarray(Image.open(BytesIO(data)).convert("RGB"), np.int64) for data in (heic, avif)]
+    assert _difference(*images) < 2
     assert codes == others
 
 
@@ -149,7 +149,7 @@ def test_wide_colors_are_kept_where_the_target_holds_a_profile(make: Callable[..
         assert space.red_colorant[0] == pytest.approx((0.51512, 0.24120, -0.00105), abs=0.001)
 
 
-def test_an_animation_has_the_colors_of_its_primary_picture(screenshots: Screenshots) -> None:
+def test_an_animation_has_the_colors_of_its_primary_image(screenshots: Screenshots) -> None:
     frames = np.stack([np.asarray(photo((120, 80))), np.asarray(photo((120, 80)).rotate(180))])
     data = bytes(
         imagecodecs.avif_encode(frames, 95, speed=8, pixelformat="yuv444", primaries=12, transfer=13, matrix=6)

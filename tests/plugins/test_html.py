@@ -154,7 +154,7 @@ def test_data_in_urls_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("target", ["png", "jpeg", "webp", "txt", "md"])
-def test_pages_become_pictures_and_texts(target: str) -> None:
+def test_pages_become_images_and_texts(target: str) -> None:
     result = _convert(b"<!DOCTYPE html><h1>Title</h1><p>and text", "", target)
 
     if target in ("txt", "md"):

@@ -72,7 +72,7 @@ def test_packed_alpha_and_colors() -> None:
 
 
 @pytest.mark.parametrize("encoder", ["PNG", "JPEG2000"])
-def test_the_largest_picture_is_read(encoder: str) -> None:
+def test_the_largest_image_is_read(encoder: str) -> None:
     large = photo((256, 256), "RGBA")
     small = saved(photo((16, 16)), "PNG")
 

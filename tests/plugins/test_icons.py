@@ -24,7 +24,7 @@ _SIZE = (11, 5)
 
 
 def _icon(*blocks: bytes, kind: int = 1, length: int | None = None) -> bytes:
-    """A file with these pictures. `length` replaces the ones in its directory, which hold no sizes."""
+    """A file with these images. `length` replaces the ones in its directory, which hold no sizes."""
     offset, entries = 6 + 16 * len(blocks), b""
     for block in blocks:
         entries += struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 1, len(block) if length is None else length, offset)
@@ -33,7 +33,7 @@ def _icon(*blocks: bytes, kind: int = 1, length: int | None = None) -> bytes:
 
 
 def _bitmap(image: Image.Image, bits: int, transparent: np.ndarray | None, masks: tuple[int, ...] = ()) -> bytes:
-    """The picture, and a mask with 1 for transparent pixels, both from the bottom; without a mask if it is None."""
+    """The image, and a mask with 1 for transparent pixels, both from the bottom; without a mask if it is None."""
     array = np.asarray(image)[::-1]
     colors = b""
     if bits <= 8:
@@ -105,7 +105,7 @@ def test_bit_fields() -> None:
     np.testing.assert_array_equal(_rgba(_icon(bitmap))[..., :3], np.asarray(image)[..., :3])
 
 
-def test_the_largest_picture_with_the_most_bits_is_read() -> None:
+def test_the_largest_image_with_the_most_bits_is_read() -> None:
     small = _bitmap(Image.new("RGB", (16, 16), "red"), 24, None)
     large = _bitmap(Image.new("RGB", (32, 32), "blue"), 24, None)
     gray = _bitmap(Image.new("RGB", (32, 32), "gray").quantize(2), 1, None)
@@ -153,7 +153,7 @@ def test_the_sizes_that_are_written(
     assert (foreseen.width, foreseen.height) == largest
 
 
-def test_pictures_are_centered_in_squares_and_keep_their_transparency() -> None:
+def test_images_are_centered_in_squares_and_keep_their_transparency() -> None:
     image = Image.new("RGBA", (64, 32), (10, 200, 30, 128))
 
     found = np.asarray(opened(convert(saved(image, "PNG"), "ico", sizes="32").data).convert("RGBA"))

@@ -190,8 +190,8 @@ def test_metadata_profile_and_resolution_stay() -> None:
     tags = Image.Exif()
     tags[271], tags[274] = "Maker", 6
     profile = srgb_profile()
-    picture = Image.fromarray(noise(3))
-    source = saved(picture, "JPEG", quality=95, exif=tags, icc_profile=profile, dpi=(200, 100))
+    image = Image.fromarray(noise(3))
+    source = saved(image, "JPEG", quality=95, exif=tags, icc_profile=profile, dpi=(200, 100))
 
     data = convert(source, "jp2", lossless=True).data
     back = opened(convert(data, "png").data)
@@ -199,7 +199,7 @@ def test_metadata_profile_and_resolution_stay() -> None:
     assert back.info["icc_profile"] == profile
     assert back.getexif()[271] == "Maker"
     assert [round(value) for value in back.info["dpi"]] == [100, 200]
-    assert back.size == picture.size[::-1]
+    assert back.size == image.size[::-1]
 
 
 def test_the_orientation_of_exif_is_applied() -> None:

@@ -49,7 +49,7 @@ def _sampling(data: bytes) -> int:
     return JpegImagePlugin.get_sampling(opened(data))
 
 
-def _picture(data: bytes) -> bytes:
+def _image(data: bytes) -> bytes:
     """All segments of a JPEG but its metadata, and the scans."""
     parts, position = [], 2
     for code, start, end in read_segments(data):
@@ -178,7 +178,7 @@ def test_other_changes_keep_tables_and_sampling(
         assert len(result.data) < len(data) * 1.05
 
 
-def test_a_crop_outside_of_the_picture_is_refused() -> None:
+def test_a_crop_outside_of_the_image_is_refused() -> None:
     with pytest.raises(InvalidOption) as caught:
         convert(_jpeg(), "jpeg", crop="100,0,100,10")
 
@@ -195,7 +195,7 @@ def test_metadata_is_filtered_beside_untouched_scans(options: dict[str, OptionVa
 
     result = convert(data, "jpeg", metadata=metadata, **options)
 
-    assert _picture(result.data) == _picture(data)
+    assert _image(result.data) == _image(data)
     found = opened(result.data)
     assert found.info["dpi"] == (300, 300)
     assert found.getexif().get(ExifTags.Base.Artist) == (None if metadata == "none" else "Somebody")
@@ -307,8 +307,8 @@ def test_a_pdf_shows_the_unchanged_jpeg_turned(options: dict[str, OptionValue], 
     result = convert(data, "pdf", **options).data
 
     with pikepdf.open(BytesIO(result)) as document:
-        (picture,) = document.pages[0].get_images().values()
-        assert _picture(picture.read_raw_bytes()) == _picture(data)
+        (image,) = document.pages[0].get_images().values()
+        assert _image(image.read_raw_bytes()) == _image(data)
     shown = readers.read("pdf", result)
     turned = convert(data, "png", **options).data
     assert shown.size == tuple(round(side / dpi * 72) for side, dpi in zip(*_size_and_dpi(turned), strict=True))
@@ -327,13 +327,13 @@ def test_all_parts_of_a_large_profile_are_embedded() -> None:
     data = _jpeg(_photo("CMYK"), icc_profile=profile)
 
     with pikepdf.open(BytesIO(convert(data, "pdf").data)) as document:
-        (picture,) = document.pages[0].get_images().values()
-        assert opened(picture.read_raw_bytes()).info["icc_profile"] == profile
+        (image,) = document.pages[0].get_images().values()
+        assert opened(image.read_raw_bytes()).info["icc_profile"] == profile
     assert opened(convert(data, "jpeg").data).info["icc_profile"] == profile
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_a_better_quality_gives_a_larger_and_more_similar_picture(mode: str) -> None:
+def test_a_better_quality_gives_a_larger_and_more_similar_image(mode: str) -> None:
     drawn = _photo(mode)
     png = saved(drawn, "PNG")
     qualities = (1, 10, 30, 49, 50, 70, 80, 89, 90, 95, 100)

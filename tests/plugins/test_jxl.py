@@ -51,10 +51,10 @@ def test_real_files_are_decoded_as_by_djxl(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA"])
 @pytest.mark.parametrize("bits", [8, 10, 12, 16])
 def test_lossless_keeps_every_sample(mode: str, bits: int, tmp_path: Path) -> None:
-    picture = photo((9, 7), mode)
-    pixels: Image.Image | DeepPixels = picture
+    image = photo((9, 7), mode)
+    pixels: Image.Image | DeepPixels = image
     if bits > 8:
-        pixels = DeepPixels.from_bits(with_16_bits(picture).to_bits(bits), bits, mode)
+        pixels = DeepPixels.from_bits(with_16_bits(image).to_bits(bits), bits, mode)
     raster = raster_of(pixels, source_bit_depth=bits)
 
     data = jxl.encode(raster, {"lossless": True})
@@ -73,28 +73,28 @@ def test_lossless_keeps_every_sample(mode: str, bits: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("width", [1, 2, 7, 9])
 @pytest.mark.parametrize("height", [1, 3, 8])
-def test_small_pictures_of_any_size(width: int, height: int) -> None:
+def test_small_images_of_any_size(width: int, height: int) -> None:
     for mode in ("LA", "RGBA"):
-        picture = photo((width, height), mode)
-        expected = np.asarray(picture.convert("RGBA").convert("RGBa"), int)
+        image = photo((width, height), mode)
+        expected = np.asarray(image.convert("RGBA").convert("RGBa"), int)
         for lossless in (True, False):
-            read = only(jxl.decode(jxl.encode(raster_of(picture), {"lossless": lossless}))).image
-            assert (read.size, read.mode) == (picture.size, mode)
+            read = only(jxl.decode(jxl.encode(raster_of(image), {"lossless": lossless}))).image
+            assert (read.size, read.mode) == (image.size, mode)
             seen = np.asarray(read.convert("RGBA").convert("RGBa"), int)
             assert np.abs(seen - expected).mean() <= (0 if lossless else 12)
-            assert np.array_equal(np.asarray(read)[..., -1], np.asarray(picture)[..., -1])  # alpha is always exact
+            assert np.array_equal(np.asarray(read)[..., -1], np.asarray(image)[..., -1])  # alpha is always exact
 
 
 def test_quality_and_effort_change_the_size() -> None:
-    picture = saved(photo((240, 160)), "PNG")
+    image = saved(photo((240, 160)), "PNG")
 
-    sizes = [len(convert(picture, "jxl", **options).data) for options in ({"quality": 30}, {}, {"quality": 95})]
+    sizes = [len(convert(image, "jxl", **options).data) for options in ({"quality": 30}, {}, {"quality": 95})]
 
     assert sizes == sorted(set(sizes))
-    assert len(convert(picture, "jxl", lossless=True, effort=9).data) < len(
-        convert(picture, "jxl", lossless=True, effort=1).data
+    assert len(convert(image, "jxl", lossless=True, effort=9).data) < len(
+        convert(image, "jxl", lossless=True, effort=1).data
     )
-    limited = convert(picture, "jxl", max_bytes=3000)
+    limited = convert(image, "jxl", max_bytes=3000)
     assert len(limited.data) <= 3000
     assert limited.outcome.quality_used
 
@@ -109,9 +109,9 @@ def test_a_file_keeps_its_class_in_its_own_format() -> None:
 
 def test_palettes_and_two_levels() -> None:
     palette = quadrants().quantize(4)
-    for picture in (palette, palette.convert("1")):
-        back = convert(convert(saved(picture, "PNG"), "jxl", lossless=True).data, "png").data
-        assert np.array_equal(np.asarray(opened(back).convert("RGB")), np.asarray(picture.convert("RGB")))
+    for image in (palette, palette.convert("1")):
+        back = convert(convert(saved(image, "PNG"), "jxl", lossless=True).data, "png").data
+        assert np.array_equal(np.asarray(opened(back).convert("RGB")), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize("lossless", [True, False])
@@ -179,17 +179,17 @@ def test_hdr_is_kept(transfer: int, primaries: int, tmp_path: Path) -> None:
 
 def test_inks_are_kept_without_loss() -> None:
     profile = ink_profile()
-    picture = photo((40, 30)).convert("CMYK")
-    source = saved(picture, "TIFF", icc_profile=profile)
+    image = photo((40, 30)).convert("CMYK")
+    source = saved(image, "TIFF", icc_profile=profile)
 
     kept, converted = convert(source, "jxl", lossless=True), convert(source, "jxl")
 
     back = only(jxl.decode(kept.data))
     assert (back.image.mode, back.icc_profile) == ("CMYK", profile)
-    assert np.array_equal(np.asarray(back.image), np.asarray(picture))
+    assert np.array_equal(np.asarray(back.image), np.asarray(image))
     assert (codes(kept), codes(converted)) == (set(), {"color_converted"})
     assert only(jxl.decode(converted.data)).image.mode == "RGB"
-    without = convert(saved(picture, "TIFF"), "jxl", lossless=True)
+    without = convert(saved(image, "TIFF"), "jxl", lossless=True)
     assert codes(without) == {"color_converted"}
     assert only(jxl.decode(without.data)).image.mode == "RGB"
 

@@ -56,28 +56,28 @@ def _with_wide_tables(data: bytes) -> bytes:
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
-    """Files that differ in sampling, coding, tables, scans, segments and what follows the picture."""
-    picture = photo((75, 53))
+    """Files that differ in sampling, coding, tables, scans, segments and what follows the image."""
+    image = photo((75, 53))
     for subsampling in ("4:4:4", "4:2:2", "4:2:0"):
-        plain = saved(picture, "JPEG", quality=85, subsampling=subsampling)
+        plain = saved(image, "JPEG", quality=85, subsampling=subsampling)
         yield subsampling, plain
         yield f"{subsampling} progressive", _jpegtran(plain, "-progressive")
         yield f"{subsampling} restarts", _jpegtran(plain, "-restart", "2B")
         yield f"{subsampling} optimized", _jpegtran(plain, "-optimize")
         yield f"{subsampling} progressive with restarts", _jpegtran(plain, "-progressive", "-restart", "3B")
-    plain = saved(picture, "JPEG", quality=85)
+    plain = saved(image, "JPEG", quality=85)
     yield "4:1:1 by rows", _jpegtran(plain, "-transpose")
     yield "wide tables", _with_wide_tables(plain)
-    yield "gray", saved(picture.convert("L"), "JPEG", quality=70)
-    yield "gray progressive", saved(picture.convert("L"), "JPEG", quality=70, progressive=True)
-    yield "RGB", saved(picture, "JPEG", quality=85, keep_rgb=True)
-    yield "quality 1", saved(picture, "JPEG", quality=1)
-    yield "quality 100", saved(picture, "JPEG", quality=100, subsampling="4:4:4")
+    yield "gray", saved(image.convert("L"), "JPEG", quality=70)
+    yield "gray progressive", saved(image.convert("L"), "JPEG", quality=70, progressive=True)
+    yield "RGB", saved(image, "JPEG", quality=85, keep_rgb=True)
+    yield "quality 1", saved(image, "JPEG", quality=1)
+    yield "quality 100", saved(image, "JPEG", quality=100, subsampling="4:4:4")
     yield "1 x 1", saved(photo((1, 1)), "JPEG")
     yield "8 x 8", saved(photo((8, 8)), "JPEG", subsampling="4:4:4")
     yield "65 x 1", saved(photo((65, 1)), "JPEG")
-    yield "profile", saved(picture, "JPEG", icc_profile=swapped_profile())
-    yield "comment and position", saved(picture, "JPEG", comment=b"private", exif=_tags(6))
+    yield "profile", saved(image, "JPEG", icc_profile=swapped_profile())
+    yield "comment and position", saved(image, "JPEG", comment=b"private", exif=_tags(6))
     yield "tail", plain + b"tail" + bytes(1000)
     yield "another picture", plain + plain
     yield "no JFIF", _without_first_segment(plain)
@@ -152,7 +152,7 @@ def test_only_private_metadata_goes() -> None:
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6])
-def test_the_picture_is_shown_upright(orientation: int) -> None:
+def test_the_image_is_shown_upright(orientation: int) -> None:
     data = saved(photo((75, 53)), "JPEG", exif=_tags(orientation), quality=90)
     size = (53, 75) if orientation == 6 else (75, 53)
 

@@ -1,4 +1,4 @@
-"""JPEG XR: samples of all depths, linear light, what its directory says about a picture, and broken files."""
+"""JPEG XR: samples of all depths, linear light, what its directory says about an image, and broken files."""
 
 import struct
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_quality_changes_size_and_error() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 9, 31, 32])
-def test_narrow_pictures_can_be_lossy(width: int) -> None:
+def test_narrow_images_can_be_lossy(width: int) -> None:
     samples = np.full((40, width, 3), 77, np.uint8)
 
     data = convert(bytes(imagecodecs.png_encode(samples)), "jxr", quality=20).data

@@ -82,7 +82,7 @@ def test_the_tone_curve_keeps_hues() -> None:
     assert found[0, 1, 0] == pytest.approx(0.1, abs=0.01)
 
 
-def test_pictures_up_to_white_are_not_changed() -> None:
+def test_images_up_to_white_are_not_changed() -> None:
     samples = _RNG.integers(0, 65536, (9, 7, 3)).astype(np.uint16)
 
     result = convert(convert(bytes(imagecodecs.png_encode(samples)), "exr").data, "png")
@@ -139,7 +139,7 @@ def test_hdr_has_the_nearest_light_that_a_common_exponent_allows(shape: tuple[in
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16])
-def test_exr_holds_the_samples_of_pictures(channels: int, kind: Any) -> None:
+def test_exr_holds_the_samples_of_images(channels: int, kind: Any) -> None:
     maximum = int(np.iinfo(kind).max)
     samples = _RNG.integers(0, maximum + 1, (5, 9, channels)).astype(kind)
     if channels in (2, 4):
@@ -182,7 +182,7 @@ def test_other_primaries_become_those_of_srgb() -> None:
     np.testing.assert_allclose(found[0, 0], [0.61247, -0.02103, -0.00982], atol=1e-4)
 
 
-def test_the_display_window_is_the_picture() -> None:
+def test_the_display_window_is_the_image() -> None:
     light = np.ones((4, 6, 3), np.float32)
     corner, end = (np.array(point, np.int32) for point in ((2, 1), (11, 8)))
     window = {"dataWindow": (np.array([9, -1], np.int32), np.array([14, 2], np.int32)), "displayWindow": (corner, end)}
@@ -340,7 +340,7 @@ def test_real_files(path: Path) -> None:
             convert(data[:size], "png")
 
 
-def test_pictures_with_pq_become_linear_light() -> None:
+def test_images_with_pq_become_linear_light() -> None:
     """Samples of BT.2100: 0.58069 are 203 cd/m², the reference white, 0.7518 are 1000 cd/m²."""
     samples = np.zeros((8, 8, 3), np.uint16)
     samples[:4], samples[4:] = round(0.58069 * 65535), round(0.7518 * 65535)

@@ -15,7 +15,7 @@ _REGISTRY = load_registry()
 
 
 def _with_detail(size: tuple[int, int]) -> Image.Image:
-    """A plain picture with a photo in its corner."""
+    """A plain image with a photo in its corner."""
     image = Image.new("RGB", size, "gray")
     image.paste(photo())
     return image
@@ -33,7 +33,7 @@ def _webp(image: Image.Image, method: int) -> bytes:
         pytest.param(5001, 5, 2, id="large"),
     ],
 )
-def test_large_pictures_have_the_webp_method_that_needs_one_pass(height: int, effort: int, method: int) -> None:
+def test_large_images_have_the_webp_method_that_needs_one_pass(height: int, effort: int, method: int) -> None:
     image = _with_detail((5200, height))
 
     made = webp.encode(raster_of(image), {"effort": effort, "quality": 80})

@@ -29,7 +29,7 @@ def _run(program: str, *arguments: str, data: bytes) -> bytes:
 
 
 def _samples(data: bytes) -> NDArray[np.uint16]:
-    """The picture as 16-bit PNG, read by Pillow from what convertd makes of the file."""
+    """The image as 16-bit PNG, read by Pillow from what convertd makes of the file."""
     return np.asarray(opened(convert(data, "png").data))
 
 
@@ -109,7 +109,7 @@ def test_floats_are_linear_light_from_the_bottom(kind: str, bands: int, order: s
 
 
 @pytest.mark.parametrize("target", ["pbm", "pgm", "ppm", "pam"])
-def test_further_pictures_are_told(target: str) -> None:
+def test_further_images_are_told(target: str) -> None:
     data = convert(saved(photo().crop((0, 0, 13, 7)), "PNG"), target).data
 
     assert codes(convert(data + b"\n", "png")) == set()

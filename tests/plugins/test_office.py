@@ -78,10 +78,10 @@ def test_a_wmf_without_a_header_of_its_size_has_that_of_its_window_in_pixels(mod
 
     (page,) = pypdfium2.PdfDocument(result.data)
     assert page.get_size() == pytest.approx([side * 72 / 96 for side in SIZE], abs=0.1)
-    picture = page.render().to_pil().convert("RGB")
-    width, height = picture.size
+    image = page.render().to_pil().convert("RGB")
+    width, height = image.size
     quarters = [(width * x // 4, height * y // 4) for y in (1, 3) for x in (1, 3)]
-    colors = np.array([picture.getpixel(point) for point in quarters], int)
+    colors = np.array([image.getpixel(point) for point in quarters], int)
     np.testing.assert_allclose(colors, COLORS, atol=2)
 
 
@@ -298,7 +298,7 @@ def test_content_tells_the_format(data: bytes, filename: str, expected: str | No
 @pytest.mark.parametrize(
     "source", ["docx", "doc", "odt", "rtf", "xlsx", "xls", "ods", "csv", "pptx", "ppt", "odp", "vsdx"]
 )
-def test_each_format_becomes_pages_pictures_and_text(source: str) -> None:
+def test_each_format_becomes_pages_images_and_text(source: str) -> None:
     targets = {target.name for target in _REGISTRY.targets(_REGISTRY.formats[source])}
 
     assert targets >= {"pdf", "png", "jpeg", "webp", "svg", "txt", "html"}

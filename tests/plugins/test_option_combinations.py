@@ -1,6 +1,6 @@
 """Random combinations of options give the size and the pixels that a model says, in 8 and in 16 bits.
 
-The model works on arrays of the whole picture in floating point, with libvips for filters, one option after the other
+The model works on arrays of the whole image in floating point, with libvips for filters, one option after the other
 in the documented order.
 """
 
@@ -133,7 +133,7 @@ class _Model:
             self.samples = np.clip(np.dstack(bands), 0, 1)
 
     def _sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of the whole picture and of the part that stays. Written in another way than the code: by scales."""
+        """Of the whole image and of the part that stays. Written in another way than the code: by scales."""
         given, (across, down) = self.options, self.size
         ratio = given.get("dpr", 1)
         width, height = (given.get(name) and max(1, round(given[name] * ratio)) for name in ("width", "height"))
@@ -179,9 +179,9 @@ class _Model:
         given = self.options
         for name in ("blur", "sharpen"):
             if name in given:
-                picture = pyvips.Image.new_from_array(self.samples.astype(np.float32))
-                blurred = picture.gaussblur(given[name], precision="float", min_ampl=0.005)
-                changed = blurred if name == "blur" else picture * 2 - blurred
+                image = pyvips.Image.new_from_array(self.samples.astype(np.float32))
+                blurred = image.gaussblur(given[name], precision="float", min_ampl=0.005)
+                changed = blurred if name == "blur" else image * 2 - blurred
                 self.samples = np.clip(changed.numpy(), 0, 1)
         side = given.get("pixelate", 1)
         result = self.samples.copy()

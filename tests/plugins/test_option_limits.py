@@ -1,4 +1,4 @@
-"""The options of pictures at their limits: each value works, unless the picture is too small or becomes too large."""
+"""The options of images at their limits: each value works, unless the image is too small or becomes too large."""
 
 from collections.abc import Iterator
 

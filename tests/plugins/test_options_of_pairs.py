@@ -101,7 +101,7 @@ def _dpi(pair: Pair) -> None:
 
 
 def _jpegs(pair: Pair) -> Facts:
-    """What a quality changes: pictures in PDF become JPEG, but not those of 1 bit."""
+    """What a quality changes: images in PDF become JPEG, but not those of 1 bit."""
     changed = pair.target.name == "pdf" and pair.source.name not in _BILEVEL
     return {"lossy": [True] * len(pair.base["lossy"])} if changed else {}
 

@@ -153,7 +153,7 @@ def test_frames_keep_their_timing(source: str) -> None:
     assert _red(Image.open(BytesIO(_run(data, "bmp", "3").data))) == 2
 
 
-def test_pictures_of_a_heic() -> None:
+def test_images_of_a_heic() -> None:
     with Image.open(BytesIO(_run(_heic(), "tiff", "2-3").data)) as image:
         assert [_red(page) for page in ImageSequence.Iterator(image)] == [1, 2]
 

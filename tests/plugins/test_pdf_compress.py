@@ -1,4 +1,4 @@
-"""The tool pdf-compress: where pictures are drawn, what is merged, what stays, and the options."""
+"""The tool pdf-compress: where images are drawn, what is merged, what stays, and the options."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,16 +14,16 @@ from tests.support.results.conversions import codes
 from tests.support.samples.generated import saved as encoded
 from tests.support.samples.hostile_documents import flat_pdf
 from tests.support.samples.pdf_documents import compress, opened, saved
-from tests.support.samples.pdf_pictures import (
+from tests.support.samples.pdf_images import (
     GRAY,
     PHOTO,
     SIDE,
     add_page,
     drawn,
     flate,
-    picture,
-    picture_document,
-    pictures,
+    image_document,
+    image_stream,
+    images,
 )
 
 
@@ -46,23 +46,23 @@ def test_the_largest_place_counts(content: bytes, side: int) -> None:
     small = b"q 3 0 0 3 0 0 cm /P Do Q" if content else b""
     for elsewhere in (small, content, small):
         add_page(document, drawn_often, elsewhere)
-    (picture,) = pictures(compress(saved(document)).data)
-    assert picture.width == side
+    (image,) = images(compress(saved(document)).data)
+    assert image.width == side
 
 
-def _in_form(document: Pdf, picture: Any, **keys: Any) -> Stream:
-    resources = Dictionary(XObject=Dictionary(P=picture))
+def _in_form(document: Pdf, image: Any, **keys: Any) -> Stream:
+    resources = Dictionary(XObject=Dictionary(P=image))
     content = b"q 12 0 0 12 0 0 cm /P Do Q"
     return document.make_stream(content, Resources=resources, BBox=[0, 0, 12, 12], **keys)
 
 
-def _form(document: Pdf, page: Any, picture: Any) -> None:
-    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form, Matrix=[2, 0, 0, 2, 0, 0])
+def _form(document: Pdf, page: Any, image: Any) -> None:
+    form = _in_form(document, image, Type=Name.XObject, Subtype=Name.Form, Matrix=[2, 0, 0, 2, 0, 0])
     page.Resources.XObject = Dictionary(F=form)
     page.Contents = document.make_stream(b"/F Do")
 
 
-def _pattern(document: Pdf, page: Any, picture: Any) -> None:
+def _pattern(document: Pdf, page: Any, image: Any) -> None:
     keys: dict[str, Any] = {
         "PatternType": 1,
         "PaintType": 1,
@@ -71,26 +71,26 @@ def _pattern(document: Pdf, page: Any, picture: Any) -> None:
         "YStep": 12,
         "Matrix": [2, 0, 0, 2, 0, 0],
     }
-    page.Resources = Dictionary(Pattern=Dictionary(T=_in_form(document, picture, **keys)))
+    page.Resources = Dictionary(Pattern=Dictionary(T=_in_form(document, image, **keys)))
     page.Contents = document.make_stream(b"/Pattern cs /T scn 0 0 96 96 re f")
 
 
-def _appearance(document: Pdf, page: Any, picture: Any) -> None:
-    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form)
+def _appearance(document: Pdf, page: Any, image: Any) -> None:
+    form = _in_form(document, image, Type=Name.XObject, Subtype=Name.Form)
     keys: dict[str, Any] = {"Type": Name.Annot, "Subtype": Name.Stamp, "Rect": [10, 10, 34, 34]}
     page.Annots = Array([Dictionary(**keys, AP=Dictionary(N=form))])
     page.Resources = Dictionary()
 
 
-def _soft_mask(document: Pdf, page: Any, picture: Any) -> None:
+def _soft_mask(document: Pdf, page: Any, image: Any) -> None:
     group = Dictionary(S=Name.Transparency, CS=Name.DeviceGray)
-    form = _in_form(document, picture, Type=Name.XObject, Subtype=Name.Form, Group=group)
+    form = _in_form(document, image, Type=Name.XObject, Subtype=Name.Form, Group=group)
     mask = Dictionary(Type=Name.Mask, S=Name.Luminosity, G=form)
     page.Resources = Dictionary(ExtGState=Dictionary(M=Dictionary(SMask=mask)))
     page.Contents = document.make_stream(b"2 0 0 2 0 0 cm /M gs 0 0 30 30 re f")
 
 
-def _user_unit(document: Pdf, page: Any, picture: Any) -> None:
+def _user_unit(document: Pdf, page: Any, image: Any) -> None:
     page.UserUnit = 2
     page.Contents = document.make_stream(b"12 0 0 12 0 0 cm /P Do")
 
@@ -98,13 +98,13 @@ def _user_unit(document: Pdf, page: Any, picture: Any) -> None:
 @pytest.mark.parametrize("place", [_form, _pattern, _appearance, _soft_mask, _user_unit])
 def test_places_are_found_through_other_objects(place: Callable[[Pdf, Any, Any], None]) -> None:
     document = Pdf.new()
-    picture = flate(document, GRAY, Name.DeviceGray)
-    add_page(document, picture)
-    document.pages[0].obj.Resources.XObject = Dictionary(P=picture)
-    place(document, document.pages[0].obj, picture)
+    image = flate(document, GRAY, Name.DeviceGray)
+    add_page(document, image)
+    document.pages[0].obj.Resources.XObject = Dictionary(P=image)
+    place(document, document.pages[0].obj, image)
     data = saved(document)
     result = compress(data).data
-    assert {one.width for one in pictures(result)} == {50}
+    assert {one.width for one in images(result)} == {50}
     assert np.abs(drawn(result) - drawn(data)).mean() < 2.5
 
 
@@ -119,13 +119,13 @@ def test_nested_forms_take_no_exponential_time() -> None:
         inner = form
     inner.Resources.XObject.Self = inner
     add_page(document, inner)
-    (picture,) = pictures(compress(saved(document)).data)
-    assert picture.width == 50
+    (image,) = images(compress(saved(document)).data)
+    assert image.width == 50
 
 
 def test_a_low_quality_reduces_the_resolution_too() -> None:
-    data = picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))
-    widths = [pictures(compress(data, quality=quality).data)[0].width for quality in (75, 30, 10, 1)]
+    data = image_document(lambda made: flate(made, GRAY, Name.DeviceGray))
+    widths = [images(compress(data, quality=quality).data)[0].width for quality in (75, 30, 10, 1)]
     assert widths[0] == widths[1] == 50 > widths[2] > widths[3]
 
 
@@ -133,20 +133,20 @@ def test_flat_drawings_stay_exact() -> None:
     drawing = Image.new("RGB", (SIDE, SIDE), "white")
     for start in range(0, SIDE, 20):
         drawing.paste((start // 2, 0, 200), (start, start, start + 10, SIDE))
-    data = picture_document(lambda made: flate(made, drawing, Name.DeviceRGB))
+    data = image_document(lambda made: flate(made, drawing, Name.DeviceRGB))
     result = compress(data, dpi=1200).data
-    (picture,) = pictures(result)
-    assert picture.entries["/Filter"] == "/FlateDecode"
-    assert picture.image is not None
-    assert ImageChops.difference(picture.image, drawing).getbbox() is None
+    (image,) = images(result)
+    assert image.entries["/Filter"] == "/FlateDecode"
+    assert image.image is not None
+    assert ImageChops.difference(image.image, drawing).getbbox() is None
 
 
 def test_a_jpeg_of_lower_quality_keeps_its_pixels() -> None:
-    data = picture_document(
-        lambda made: picture(made, encoded(PHOTO, "JPEG", quality=60), Name.DeviceRGB, Filter=Name.DCTDecode)
+    data = image_document(
+        lambda made: image_stream(made, encoded(PHOTO, "JPEG", quality=60), Name.DeviceRGB, Filter=Name.DCTDecode)
     )
     result = compress(data, dpi=1200).data
-    (before,), (after,) = pictures(data), pictures(result)
+    (before,), (after,) = images(data), images(result)
     assert before.image is not None
     assert after.image is not None
     assert ImageChops.difference(before.image, after.image).getbbox() is None
@@ -159,18 +159,18 @@ def test_equal_objects_are_merged() -> None:
         space = Array([Name.ICCBased, document.make_stream(b"a profile", N=3)])
         data = encoded(PHOTO, "JPEG", quality=60)
         mask = flate(document, GRAY, Name.DeviceGray)
-        add_page(document, picture(document, data, space, Filter=Name.DCTDecode, SMask=mask))
+        add_page(document, image_stream(document, data, space, Filter=Name.DCTDecode, SMask=mask))
     layers = [document.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer"))) for _ in range(2)]
     document.Root.OCProperties = Dictionary(OCGs=Array(layers), D=Dictionary(OFF=Array(layers[:1])))
     result = compress(saved(document)).data
-    assert len(pictures(result)) == 2
+    assert len(images(result)) == 2
     with opened(result) as merged:
         assert len({layer.objgen for layer in merged.Root.OCProperties.OCGs}) == 2
         assert len([item for item in merged.objects if isinstance(item, Stream) and item.get("/N") == 3]) == 1
 
 
 def test_the_original_stays_if_it_is_not_larger() -> None:
-    once = compress(picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))).data
+    once = compress(image_document(lambda made: flate(made, GRAY, Name.DeviceGray))).data
     again = compress(once)
     assert codes(again) == {"kept_original"}
     assert again.data == once
@@ -224,7 +224,7 @@ def test_active_content_is_told_or_removed() -> None:
 
 
 def test_a_linearized_file() -> None:
-    data = picture_document(lambda made: flate(made, GRAY, Name.DeviceGray))
+    data = image_document(lambda made: flate(made, GRAY, Name.DeviceGray))
     assert opened(compress(data, linearize=True).data).is_linearized
     assert not opened(compress(data).data).is_linearized
 
@@ -239,11 +239,9 @@ def test_a_size_limit() -> None:
     found = compress(data, dpi=600, max_bytes=limit)
     assert len(found.data) <= limit
     assert 1 <= (found.outcome.quality_used or 0) < 30
-    assert max(one.width for one in pictures(found.data)) < SIDE
+    assert max(one.width for one in images(found.data)) < SIDE
     assert compress(data, max_bytes=len(data)).outcome.quality_used == 75
-    attached = picture_document(
-        lambda made: made.make_stream(np.random.default_rng(1).bytes(2000), Subtype=Name.Unknown)
-    )
+    attached = image_document(lambda made: made.make_stream(np.random.default_rng(1).bytes(2000), Subtype=Name.Unknown))
     with pytest.raises(ConversionError) as caught:
         compress(attached, max_bytes=1000)
     assert (caught.value.reason, caught.value.details["max_bytes"]) == ("target_unreachable", 1000)

@@ -187,13 +187,13 @@ def test_an_empty_owner_password_does_not_open_the_file(strength: int) -> None:
     assert len(opened(delete(data, "1", "user").data, "user").pages) == 1
 
 
-def test_one_picture_of_twenty_is_left() -> None:
-    def pictures(made: Pdf) -> None:
+def test_one_image_of_twenty_is_left() -> None:
+    def images(made: Pdf) -> None:
         contents("form")(made)
-        for picture in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
-            picture.Subtype, picture.Width, picture.Height = Name.Image, 1, 1
+        for image in [*made.pages[0].obj.Resources.XObject.Fo.Resources.XObject.as_dict().values()]:
+            image.Subtype, image.Width, image.Height = Name.Image, 1, 1
 
-    data = document("A", 20, pictures)
+    data = document("A", 20, images)
 
     with pikepdf.open(BytesIO(delete(data, "2-20").data)) as read:
         assert sum(isinstance(one, Stream) and one.get("/Subtype") == Name.Image for one in read.objects) == 1

@@ -11,7 +11,7 @@ from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
 from engine.pipeline import PipelineResult
 from tests.support.results.tools import run_tool
 from tests.support.samples.pdf_documents import at, compress, delete, merge, outline, saved, tagged
-from tests.support.samples.pdf_pictures import GRAY, add_page, flate
+from tests.support.samples.pdf_images import GRAY, add_page, flate
 
 _SIZES = (150, 600, 2400)
 _MAX_GROWTH = 8  # at four times the size; 4 is linear, 16 is quadratic

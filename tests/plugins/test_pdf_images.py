@@ -1,4 +1,4 @@
-"""Pictures that become a PDF, and pictures that are extracted from one."""
+"""Images that become a PDF, and images that are extracted from one."""
 
 import zlib
 from io import BytesIO
@@ -14,11 +14,11 @@ from PIL import Image
 from engine import ConversionError, CorruptInput, pipeline
 from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
-from tests.support.samples.generated import saved as picture_file
+from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved
 
-_WIDE = picture_file(Image.new("RGB", (192, 96), "red"), "PNG")
-_TALL = picture_file(Image.new("RGB", (48, 96), "blue"), "PNG")
+_WIDE = image_file(Image.new("RGB", (192, 96), "red"), "PNG")
+_TALL = image_file(Image.new("RGB", (48, 96), "blue"), "PNG")
 _PHOTO = Image.fromarray(np.random.default_rng(1).integers(0, 255, (40, 60, 3), np.uint8))
 
 
@@ -46,13 +46,13 @@ def test_sizes_of_pages(options: dict[str, Any], expected: list[tuple[int, int]]
 @pytest.mark.parametrize(
     ("fit", "box"), [("inside", (72, 198, 540, 432)), ("cover", (72, 72, 540, 558)), ("fill", (72, 72, 540, 558))]
 )
-def test_pictures_fit_the_frame(fit: str, box: tuple[int, int, int, int]) -> None:
-    """The frame of a page of 612 x 630 points with margins of an inch; the picture is twice as wide as high."""
+def test_images_fit_the_frame(fit: str, box: tuple[int, int, int, int]) -> None:
+    """The frame of a page of 612 x 630 points with margins of an inch; the image is twice as wide as high."""
     striped = Image.new("RGB", (200, 100), "red")
     striped.paste("blue", (50, 0, 150, 100))
     options: dict[str, Any] = {"page_size": "letter", "orientation": "portrait", "margin": 25.4, "fit": fit}
 
-    data = run_tool("pdf-from-images", picture_file(striped, "PNG"), **options).data
+    data = run_tool("pdf-from-images", image_file(striped, "PNG"), **options).data
 
     pixels = np.asarray(pypdfium2.PdfDocument(data)[0].render(scale=1).to_pil())
     rows, columns = np.nonzero((pixels < 250).any(axis=2))
@@ -64,7 +64,7 @@ def test_pictures_fit_the_frame(fit: str, box: tuple[int, int, int, int]) -> Non
 
 
 def test_jpeg_files_stay_as_they_are() -> None:
-    camera = picture_file(_PHOTO, "JPEG", exif=_gps(), dpi=(300, 300))
+    camera = image_file(_PHOTO, "JPEG", exif=_gps(), dpi=(300, 300))
 
     data = run_tool("pdf-from-images", camera, sample("jpeg")).data
 
@@ -82,19 +82,19 @@ def _gps() -> Image.Exif:
 
 def test_frames_transparency_and_orientation() -> None:
     frames = [Image.new("RGB", (20, 10), color) for color in ("red", "green", "blue")]
-    animation = picture_file(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    animation = image_file(frames[0], "GIF", save_all=True, append_images=frames[1:])
     turned = Image.Exif()
     turned[0x112] = 6
-    half = picture_file(Image.new("RGBA", (20, 10), (255, 0, 0, 128)), "PNG")
+    half = image_file(Image.new("RGBA", (20, 10), (255, 0, 0, 128)), "PNG")
 
-    data = run_tool("pdf-from-images", animation, picture_file(_PHOTO, "JPEG", exif=turned, dpi=(96, 96)), half).data
+    data = run_tool("pdf-from-images", animation, image_file(_PHOTO, "JPEG", exif=turned, dpi=(96, 96)), half).data
 
     assert _sizes(data) == [(15, 8)] * 3 + [(30, 45)] + [(15, 8)]
     assert pypdfium2.PdfDocument(data)[4].render().to_pil().getpixel((5, 3)) == (255, 127, 127)
 
 
 @pytest.mark.parametrize(("count", "options"), [(101, {}), (1, {"margin": 200, "page_size": "a4"})])
-def test_refused_pictures(count: int, options: dict[str, Any]) -> None:
+def test_refused_images(count: int, options: dict[str, Any]) -> None:
     with pytest.raises(ConversionError) as raised:
         run_tool("pdf-from-images", *[_TALL] * count, **options)
 
@@ -102,23 +102,23 @@ def test_refused_pictures(count: int, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK"])
-def test_pictures_without_loss_are_stored_as_in_png(mode: str) -> None:
+def test_images_without_loss_are_stored_as_in_png(mode: str) -> None:
     bands = [Image.linear_gradient("L").rotate(turn).resize((90, 70)) for turn in (0, 90, 180, 270)]
-    picture = Image.merge(mode, bands[: len(Image.new(mode, (1, 1)).getbands())]) if mode != "L" else bands[0]
-    source = picture_file(picture, "TIFF" if mode == "CMYK" else "PNG")
+    original = Image.merge(mode, bands[: len(Image.new(mode, (1, 1)).getbands())]) if mode != "L" else bands[0]
+    source = image_file(original, "TIFF" if mode == "CMYK" else "PNG")
 
     data = pipeline.run(REGISTRY.plan([REGISTRY.identify_content(source)], "pdf"), [source]).data
 
     pdf = opened(data)
     (image,) = pdf.pages[0].get_images().values()
     assert isinstance(image, Stream)
-    colors = picture.convert("RGB") if mode == "RGBA" else picture
-    assert pikepdf.PdfImage(image).as_pil_image().tobytes() == picture.tobytes()
+    colors = original.convert("RGB") if mode == "RGBA" else original
+    assert pikepdf.PdfImage(image).as_pil_image().tobytes() == original.tobytes()
     assert len(image.read_raw_bytes()) < len(zlib.compress(colors.tobytes())) / 2
     assert (mode == "RGBA") == ("/SMask" in image)
 
 
-def test_documents_are_no_pictures() -> None:
+def test_documents_are_no_images() -> None:
     with pytest.raises(ConversionError) as raised:
         run_tool("pdf-from-images", _TALL, document("A", 1))
 
@@ -127,26 +127,26 @@ def test_documents_are_no_pictures() -> None:
 
 
 def _stored(made: Pdf, data: bytes, mode: str = "/DeviceRGB", **keys: Any) -> Stream:
-    """A picture of 60 x 40 pixels."""
+    """An image of 60 x 40 pixels."""
     entries = {"Type": Name.XObject, "Subtype": Name.Image, "Width": 60, "Height": 40, "BitsPerComponent": 8}
     return made.make_stream(data, **{**entries, "ColorSpace": Name(mode), **keys})
 
 
-def _drawing(pictures: list[Stream], made: Pdf) -> bytes:
-    """A page for each picture."""
-    for picture in pictures:
+def _drawing(images: list[Stream], made: Pdf) -> bytes:
+    """A page for each image."""
+    for image in images:
         page = made.add_blank_page(page_size=(100, 100)).obj
-        page.Resources = Dictionary(XObject=Dictionary(P=picture))
+        page.Resources = Dictionary(XObject=Dictionary(P=image))
         page.Contents = made.make_stream(b"q 60 0 0 40 0 0 cm /P Do Q")
     return saved(made)
 
 
-def test_pictures_are_extracted_in_their_own_encodings() -> None:
+def test_images_are_extracted_in_their_own_encodings() -> None:
     made = Pdf.new()
-    jpeg, jp2 = picture_file(_PHOTO, "JPEG"), picture_file(_PHOTO, "JPEG2000")
+    jpeg, jp2 = image_file(_PHOTO, "JPEG"), image_file(_PHOTO, "JPEG2000")
     cmyk = Image.merge("CMYK", [*_PHOTO.split(), _PHOTO.getchannel(0)])
     bits = np.packbits(np.arange(40 * 60).reshape(40, 60) % 2, axis=1).tobytes()
-    pictures = [
+    images = [
         _stored(made, jpeg, Filter=Name.DCTDecode),
         _stored(made, jp2, Filter=Name.JPXDecode),
         _stored(made, _PHOTO.tobytes()),
@@ -155,7 +155,7 @@ def test_pictures_are_extracted_in_their_own_encodings() -> None:
         _stored(made, jpeg, Filter=Name.DCTDecode, Decode=Array([1, 0, 1, 0, 1, 0])),
     ]
 
-    result = run_tool("pdf-extract-images", _drawing(pictures, made))
+    result = run_tool("pdf-extract-images", _drawing(images, made))
 
     assert [*result.files] == ["01.jpg", "02.jp2", "03.png", "04.tiff", "05.png", "06.png"]
     first, second, *others = result.files.values()
@@ -172,16 +172,14 @@ def test_pictures_are_extracted_in_their_own_encodings() -> None:
 
 def test_a_result_has_the_format_of_its_files_if_it_is_the_same() -> None:
     made = Pdf.new()
-    photos = [
-        _stored(made, picture_file(image, "JPEG"), Filter=Name.DCTDecode) for image in (_PHOTO, _PHOTO.rotate(180))
-    ]
+    photos = [_stored(made, image_file(image, "JPEG"), Filter=Name.DCTDecode) for image in (_PHOTO, _PHOTO.rotate(180))]
 
     result = run_tool("pdf-extract-images", _drawing(photos, made))
 
     assert ([*result.files], result.outcome.output_format) == (["01.jpg", "02.jpg"], "jpeg")
 
 
-def test_each_picture_is_extracted_once_and_masks_are_none() -> None:
+def test_each_image_is_extracted_once_and_masks_are_none() -> None:
     made = Pdf.new()
     mask = _stored(made, _PHOTO.convert("L").tobytes(), "/DeviceGray")
     photo = _stored(made, _PHOTO.tobytes(), SMask=mask)
@@ -195,7 +193,7 @@ def test_each_picture_is_extracted_once_and_masks_are_none() -> None:
 
 
 @pytest.mark.parametrize("options", [{"pages": "2"}, {"min_pixels": 2401}])
-def test_without_pictures_there_is_an_error(options: dict[str, Any]) -> None:
+def test_without_images_there_is_an_error(options: dict[str, Any]) -> None:
     made = Pdf.new()
     data = _drawing([_stored(made, _PHOTO.tobytes())], made)
     with pikepdf.open(BytesIO(data)) as longer:
@@ -208,7 +206,7 @@ def test_without_pictures_there_is_an_error(options: dict[str, Any]) -> None:
     assert (raised.value.code, raised.value.reason) == ("invalid_parameter", "nothing_found")
 
 
-def test_damaged_pictures_are_told() -> None:
+def test_damaged_images_are_told() -> None:
     made = Pdf.new()
     broken = _stored(made, b"no picture", Filter=Name.DCTDecode)
     only_broken = _drawing([broken], made)

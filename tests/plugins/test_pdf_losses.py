@@ -1,4 +1,4 @@
-"""What a selection of pages keeps of a PDF, and what pictures and vectors of pages lose is told."""
+"""What a selection of pages keeps of a PDF, and what images and vectors of pages lose is told."""
 
 from collections.abc import Callable
 
@@ -53,7 +53,7 @@ def _add_field(document: pymupdf.Document, page: int = 0) -> None:
         (_add_field, "forms_dropped"),
     ],
 )
-def test_a_picture_of_a_page_loses(target: str, add: Callable[[pymupdf.Document], None], code: str) -> None:
+def test_a_image_of_a_page_loses(target: str, add: Callable[[pymupdf.Document], None], code: str) -> None:
     document = _document()
     document.select([0])
     add(document)

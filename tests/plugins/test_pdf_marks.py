@@ -12,7 +12,7 @@ from PIL import Image
 from engine import ConversionError
 from tests.support.results.pdf_checks import drawn_pages
 from tests.support.results.tools import run_tool
-from tests.support.samples.generated import saved as picture_file
+from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import document, opened, page_texts, saved
 
 _POSITIONS = {
@@ -47,7 +47,7 @@ def _box(pixels: NDArray[np.float64]) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize("rotation", [0, 90, 180, 270])
 @pytest.mark.parametrize("crop", [(), (40, 60, 290, 460)])
 def test_marks_are_upright_at_their_position(rotation: int, crop: tuple[int, ...]) -> None:
-    stamp = picture_file(Image.new("RGB", (80, 40), "red"), "PNG")
+    stamp = image_file(Image.new("RGB", (80, 40), "red"), "PNG")
     for position, (column, row) in _POSITIONS.items():
         options: dict[str, Any] = {"position": position, "angle": 0, "size": 80, "opacity": 1}
         pixels = _drawn(run_tool("pdf-watermark", _blank(rotation, crop), files={"stamp": stamp}, **options).data)
@@ -62,7 +62,7 @@ def test_marks_are_upright_at_their_position(rotation: int, crop: tuple[int, ...
 
 
 def test_the_angle_is_counterclockwise() -> None:
-    stamp = picture_file(Image.new("RGB", (80, 10), "red"), "PNG")
+    stamp = image_file(Image.new("RGB", (80, 10), "red"), "PNG")
 
     pixels = _drawn(run_tool("pdf-watermark", _blank(), files={"stamp": stamp}, angle=45, size=80, opacity=1).data)
 
@@ -73,7 +73,7 @@ def test_the_angle_is_counterclockwise() -> None:
 
 
 def test_opacity_mixes_the_colors_once() -> None:
-    stamp = picture_file(Image.new("RGB", (80, 40), "red"), "PNG")
+    stamp = image_file(Image.new("RGB", (80, 40), "red"), "PNG")
 
     pixels = _drawn(run_tool("pdf-watermark", _blank(), files={"stamp": stamp}, angle=0, opacity=0.5).data)
 
@@ -163,8 +163,8 @@ def test_pages_that_share_resources_and_content_get_their_own_numbers() -> None:
     assert [text.split() for text in page_texts(twice)] == [f"A page 1 {n} / 3 {n}!".split() for n in (1, 2, 3)]
 
 
-def test_a_picture_with_transparency_and_a_page_can_be_stamps() -> None:
-    half = picture_file(Image.new("RGBA", (40, 40), (255, 0, 0, 128)), "PNG")
+def test_a_image_with_transparency_and_a_page_can_be_stamps() -> None:
+    half = image_file(Image.new("RGBA", (40, 40), (255, 0, 0, 128)), "PNG")
 
     mixed = _drawn(run_tool("pdf-watermark", _blank(), files={"stamp": half}, angle=0, opacity=1).data)
     text = run_tool("pdf-watermark", _blank(), files={"stamp": document("S", 2)}, angle=0).data
@@ -176,7 +176,7 @@ def test_a_picture_with_transparency_and_a_page_can_be_stamps() -> None:
 @pytest.mark.parametrize(
     ("files", "options", "reason"), [({}, {}, "missing"), ({"stamp": _blank()}, {"text": "x"}, "exclusive")]
 )
-def test_either_a_text_or_a_picture(files: dict[str, bytes], options: dict[str, Any], reason: str) -> None:
+def test_either_a_text_or_a_image(files: dict[str, bytes], options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConversionError) as raised:
         run_tool("pdf-watermark", _blank(), files=files, **options)
 

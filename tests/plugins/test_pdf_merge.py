@@ -252,7 +252,7 @@ def test_the_error_names_the_corrupt_file(bad: bytes) -> None:
     assert (raised.value.reason, raised.value.details["index"]) == ("corrupt_input", 1)
 
 
-def test_a_picture_is_refused() -> None:
+def test_a_image_is_refused() -> None:
     with pytest.raises(ConversionError) as raised:
         pdf.REGISTRY.plan([pdf.REGISTRY.formats[name] for name in ("pdf", "jpeg")], "pdf", "pdf-merge")
 

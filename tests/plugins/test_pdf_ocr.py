@@ -14,7 +14,7 @@ from tests.support.results.pdf_checks import complaints
 from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.pdf_documents import REGISTRY, document, opened, page_texts, saved
-from tests.support.samples.pdf_pictures import pictures
+from tests.support.samples.pdf_images import images
 from tests.support.samples.scans import LINES, SCANNED, place, scan, scanned_pdf
 
 
@@ -46,7 +46,7 @@ def test_the_text_of_a_scan_is_found_and_its_look_stays() -> None:
 
     assert _texts(result.data) == [SCANNED]
     assert _looks(result.data) == _looks(before)
-    assert [one.raw for one in pictures(result.data)] == [one.raw for one in pictures(before)]
+    assert [one.raw for one in images(result.data)] == [one.raw for one in images(before)]
     assert (result.codes, result.outcome.page_count) == (set(), 1)
 
 
@@ -120,14 +120,14 @@ def test_scans_that_are_upside_down_are_read() -> None:
 
 
 @pytest.mark.parametrize("skew", [-4, 87])
-def test_skewed_pictures_become_level_pages(skew: float) -> None:
-    picture, axis = scan("JPEG", skew), 0 if skew > 45 else 1
+def test_skewed_images_become_level_pages(skew: float) -> None:
+    image, axis = scan("JPEG", skew), 0 if skew > 45 else 1
 
-    level = _ocr(picture, deskew=True).data
+    level = _ocr(image, deskew=True).data
 
     assert _texts(level) == [SCANNED]
-    assert [one.raw for one in pictures(level)] == [picture]
-    assert _line_height(level, axis) < 15 < 16 < _line_height(run_tool("pdf-from-images", picture).data, axis)
+    assert [one.raw for one in images(level)] == [image]
+    assert _line_height(level, axis) < 15 < 16 < _line_height(run_tool("pdf-from-images", image).data, axis)
 
 
 def test_content_that_restores_states_is_straightened() -> None:

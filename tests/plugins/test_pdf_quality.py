@@ -1,4 +1,4 @@
-"""The options `quality` and `max_bytes` of PDF: pictures become JPEG, everything else stays."""
+"""The options `quality` and `max_bytes` of PDF: images become JPEG, everything else stays."""
 
 from functools import partial
 from io import BytesIO
@@ -26,25 +26,25 @@ def _transparent() -> Image.Image:
     return image
 
 
-def _document(*pictures: bytes, **saving: object) -> bytes:
-    """A page for each picture, with text on it."""
+def _document(*images: bytes, **saving: object) -> bytes:
+    """A page for each image, with text on it."""
     document = pymupdf.open()
-    for number, picture in enumerate(pictures, 1):
+    for number, image in enumerate(images, 1):
         page = document.new_page(width=200, height=150)
-        page.insert_image(page.rect, stream=picture)
+        page.insert_image(page.rect, stream=image)
         page.insert_text((10, 20), f"page {number}")
     return bytes(document.tobytes(garbage=3, deflate=True, **saving))
 
 
-def _pictures(data: bytes) -> list[tuple[str, bytes]]:
-    """The filter and the compressed data of each picture."""
+def _images(data: bytes) -> list[tuple[str, bytes]]:
+    """The filter and the compressed data of each image."""
     document = pymupdf.open(stream=data)
-    found = [picture for page in document for picture in page.get_images()]
-    return [(picture[8], bytes(document.xref_stream_raw(picture[0]))) for picture in found]
+    found = [image for page in document for image in page.get_images()]
+    return [(image[8], bytes(document.xref_stream_raw(image[0]))) for image in found]
 
 
 def _filters(data: bytes) -> list[str]:
-    return [name for name, _ in _pictures(data)]
+    return [name for name, _ in _images(data)]
 
 
 _drawn = partial(drawn_pages, scale=1, mode="RGB")
@@ -56,7 +56,7 @@ _OTHERS = [
 ]
 
 
-def test_pictures_of_a_document_become_jpeg() -> None:
+def test_images_of_a_document_become_jpeg() -> None:
     data = _document(*_PHOTOS, *_OTHERS)
     result = convert(data, "pdf", quality=60)
     assert codes(result) == set()
@@ -68,15 +68,15 @@ def test_pictures_of_a_document_become_jpeg() -> None:
     assert texts == [f"page {number}" for number in range(1, 8)]
 
 
-def test_other_pictures_keep_their_pixels() -> None:
+def test_other_images_keep_their_pixels() -> None:
     data = _document(*_OTHERS)
     result = convert(data, "pdf", quality=60).data
     assert all(np.array_equal(*pair) for pair in zip(_drawn(result), _drawn(data), strict=True))
 
 
-def test_without_a_quality_no_picture_changes() -> None:
+def test_without_a_quality_no_image_changes() -> None:
     data = _document(*_PHOTOS)
-    assert _pictures(convert(data, "pdf").data) == _pictures(data)
+    assert _images(convert(data, "pdf").data) == _images(data)
 
 
 def test_a_higher_quality_is_larger() -> None:
@@ -88,20 +88,20 @@ def test_a_higher_quality_is_larger() -> None:
 def test_a_size_limit() -> None:
     data = _document(*_PHOTOS)
     whole = convert(data, "pdf", max_bytes=len(data) + 1000)
-    assert (whole.outcome.quality_used, _pictures(whole.data)) == (None, _pictures(data))
+    assert (whole.outcome.quality_used, _images(whole.data)) == (None, _images(data))
     limit = len(data) // 5
     found = convert(data, "pdf", max_bytes=limit)
     quality = found.outcome.quality_used
     assert quality is not None
     assert len(found.data) <= limit < len(convert(data, "pdf", quality=quality + 1).data)
-    assert _pictures(found.data) == _pictures(convert(data, "pdf", quality=quality).data)
+    assert _images(found.data) == _images(convert(data, "pdf", quality=quality).data)
     with pytest.raises(ConversionError) as caught:
         convert(data, "pdf", max_bytes=1000)
     assert caught.value.reason == "target_unreachable"
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
-def test_pictures_as_pages(mode: str) -> None:
+def test_images_as_pages(mode: str) -> None:
     image = _transparent() if mode == "RGBA" else _PHOTO.convert(mode)
     data = saved(image, "TIFF" if mode == "CMYK" else "PNG")
     exact, small = convert(data, "pdf"), convert(data, "pdf", quality=50)
@@ -131,11 +131,11 @@ def test_encryption_stays() -> None:
     assert document[0].get_images()[0][8] == "DCTDecode"
 
 
-def test_a_damaged_picture_stays() -> None:
+def test_a_damaged_image_stays() -> None:
     compressed = bytes(imagecodecs.zlib_encode(_PHOTO.tobytes()))
     with pikepdf.open(BytesIO(_document(saved(_PHOTO, "PNG"), saved(_PHOTO, "PNG")))) as document:
-        (picture,) = document.pages[0].get_images().values()
-        picture.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
+        (image,) = document.pages[0].get_images().values()
+        image.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
         document.save(file := BytesIO())
     data = convert(file.getvalue(), "pdf", quality=50).data
     assert _filters(data)[0] == "FlateDecode"

@@ -1,4 +1,4 @@
-"""Scans: TIFF pages in PDF keep their compressed data, and pages that are one picture become that picture in TIFF."""
+"""Scans: TIFF pages in PDF keep their compressed data, and pages that are one image become that image in TIFF."""
 
 from io import BytesIO
 from typing import Any
@@ -13,7 +13,7 @@ from engine import CorruptInput
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.pdf_pictures import pictures
+from tests.support.samples.pdf_images import images
 from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.rasters import photo
 
@@ -62,19 +62,19 @@ def _decoded(data: bytes) -> NDArray[np.float64]:
 
 def test_a_strip_of_group_4_is_embedded_as_it_is() -> None:
     data, (offset, size) = _group4_tiff()
-    (picture,) = pictures(convert(data, "pdf").data)
-    assert picture.entries["/Filter"] == "/CCITTFaxDecode"
-    assert picture.raw == data[offset : offset + size]
+    (image,) = images(convert(data, "pdf").data)
+    assert image.entries["/Filter"] == "/CCITTFaxDecode"
+    assert image.raw == data[offset : offset + size]
 
 
 @pytest.mark.parametrize("compression", ["group4", "group3", "tiff_lzw", None])
 @pytest.mark.parametrize("white", [0, 1])
 @pytest.mark.parametrize("strip_size", [1000, _ONE_STRIP])
-def test_1_bit_is_one_picture(compression: str | None, white: int, strip_size: int) -> None:
+def test_1_bit_is_one_image(compression: str | None, white: int, strip_size: int) -> None:
     data = saved(_TEXT, "TIFF", compression=compression, strip_size=strip_size, tiffinfo={262: white})
     result = convert(data, "pdf").data
-    (picture,) = pictures(result)
-    assert len(picture.raw) < 2300  # 20,625 bytes without compression
+    (image,) = images(result)
+    assert len(image.raw) < 2300  # 20,625 bytes without compression
     np.testing.assert_array_equal(_drawn(result, _TEXT.size), _decoded(data))
 
 
@@ -84,8 +84,8 @@ def test_reversed_bits() -> None:
     file = BytesIO(data[:offset] + strip + data[offset + size :])
     with tifffile.TiffFile(file, mode="r+") as changed:
         changed.pages.first.tags["FillOrder"].overwrite(2)
-    (expected,), (picture,) = pictures(convert(data, "pdf").data), pictures(convert(file.getvalue(), "pdf").data)
-    assert picture == expected
+    (expected,), (image,) = images(convert(data, "pdf").data), images(convert(file.getvalue(), "pdf").data)
+    assert image == expected
 
 
 @pytest.mark.parametrize("size", [(64, 48), (500, 330)])
@@ -102,9 +102,9 @@ def test_dithered_pixels_are_deflated(size: tuple[int, int]) -> None:
 def test_strips_of_jpeg_become_one_jpeg(mode: str, color: str | None, rows: int) -> None:
     data = _jpeg_tiff(mode, color=color, rowsperstrip=rows)
     result = convert(data, "pdf").data
-    (picture,) = pictures(result)
-    assert picture.entries["/Filter"] == "/DCTDecode"
-    embedded = opened(picture.raw)
+    (image,) = images(result)
+    assert image.entries["/Filter"] == "/DCTDecode"
+    embedded = opened(image.raw)
     assert embedded.size == _PHOTO.size
     np.testing.assert_allclose(np.asarray(embedded.convert("RGB"), float), _decoded(data), atol=8)
     assert len(result) < len(data) + 1200
@@ -113,17 +113,17 @@ def test_strips_of_jpeg_become_one_jpeg(mode: str, color: str | None, rows: int)
 
 def test_strips_with_subsampled_colors() -> None:
     data = saved(_PHOTO, "TIFF", compression="jpeg", strip_size=50_000)
-    (picture,) = pictures(convert(data, "pdf").data)
+    (image,) = images(convert(data, "pdf").data)
     np.testing.assert_allclose(_drawn(convert(data, "pdf").data, _PHOTO.size), _decoded(data), atol=40)
-    assert opened(picture.raw).size == _PHOTO.size
+    assert opened(image.raw).size == _PHOTO.size
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])
 def test_tiles_of_jpeg_are_placed_beside_each_other(mode: str) -> None:
     data = _jpeg_tiff(mode, tile=(128, 128))
     result = convert(data, "pdf").data
-    assert {picture.entries["/Filter"] for picture in pictures(result)} == {"/DCTDecode"}
-    assert len(pictures(result)) == 12
+    assert {image.entries["/Filter"] for image in images(result)} == {"/DCTDecode"}
+    assert len(images(result)) == 12
     assert np.abs(_drawn(result, _PHOTO.size) - _decoded(data)).mean() < 3
 
 
@@ -153,13 +153,13 @@ def test_pages_of_all_kinds() -> None:
             writer.write(gray.astype(np.uint16) * 257, **common)
     result = convert(file.getvalue(), "pdf")
     assert codes(result) == {"depth_reduced"}
-    filters = [one.entries["/Filter"] for one in pictures(result.data)]
+    filters = [one.entries["/Filter"] for one in images(result.data)]
     assert filters == ["/DCTDecode", "/FlateDecode", "/FlateDecode"] * 2
     assert [round(page.rect.width) for page in pymupdf.open(stream=result.data)] == [360] * 3 + [180] * 3
     for page in range(6):
         assert np.abs(_drawn(result.data, _PHOTO.size, page)[..., 0] - gray).mean() < 2
     chosen = convert(file.getvalue(), "pdf", pages="2,4").data
-    assert [one.entries["/Filter"] for one in pictures(chosen)] == ["/FlateDecode", "/DCTDecode"]
+    assert [one.entries["/Filter"] for one in images(chosen)] == ["/FlateDecode", "/DCTDecode"]
     assert [round(page.rect.width) for page in pymupdf.open(stream=chosen)] == [360, 180]
 
 
@@ -184,7 +184,7 @@ def test_a_strip_beyond_the_end_of_the_file_is_not_embedded() -> None:
 
 def test_options_of_pixels_decode() -> None:
     data = _jpeg_tiff("RGB", rowsperstrip=330)
-    (picture,) = pictures(convert(data, "pdf", rotate=90).data)
-    assert picture.size == (330, 500)
+    (image,) = images(convert(data, "pdf", rotate=90).data)
+    assert image.size == (330, 500)
     small, large = (convert(data, "pdf", quality=quality).data for quality in (20, 90))
     assert len(small) < len(large) < len(convert(data, "pdf", rotate=180).data)

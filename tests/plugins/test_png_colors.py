@@ -100,7 +100,7 @@ def test_colors_are_those_of_a_browser(screenshots: Screenshots) -> None:
     shown = screenshots(*files)
 
     for case, expected, *seen in zip(cases, shown[::3], shown[1::3], shown[2::3], strict=True):
-        for difference in (np.abs(picture - expected) for picture in seen):
+        for difference in (np.abs(image - expected) for image in seen):
             assert difference.mean() < 0.6, case
 
 
@@ -145,8 +145,8 @@ def test_chunks_of_a_wrong_size_are_ignored() -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 9), (33, 17)])
 def test_interlaced_pngs_have_the_same_pixels(mode: str, size: tuple[int, int]) -> None:
-    picture = photo((64, 64)).crop((20, 20, 20 + size[0], 20 + size[1]))
-    data = saved(picture.quantize(13) if mode == "P" else picture.convert(mode), "PNG")
+    image = photo((64, 64)).crop((20, 20, 20 + size[0], 20 + size[1]))
+    data = saved(image.quantize(13) if mode == "P" else image.convert(mode), "PNG")
 
     result = convert(data, "png", progressive=True).data
 

@@ -77,9 +77,9 @@ def test_few_colors_stay_exact(mode: str) -> None:
 
     result = convert(data, "png", palette=True)
 
-    picture = opened(result.data)
-    assert picture.mode in ("P", "1")
-    np.testing.assert_array_equal(np.asarray(picture.convert("RGBA")), np.asarray(opened(data).convert("RGBA")))
+    original = opened(result.data)
+    assert original.mode in ("P", "1")
+    np.testing.assert_array_equal(np.asarray(original.convert("RGBA")), np.asarray(opened(data).convert("RGBA")))
 
 
 def test_transparency_stays() -> None:
@@ -95,10 +95,10 @@ def test_transparency_stays() -> None:
 def test_the_profile_and_the_resolution_stay() -> None:
     data = saved(photo((64, 64)), "PNG", icc_profile=swapped_profile(), dpi=(200, 200))
 
-    picture = opened(convert(data, "png", colors=16).data)
+    image = opened(convert(data, "png", colors=16).data)
 
-    assert picture.info["icc_profile"] == swapped_profile()
-    assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+    assert image.info["icc_profile"] == swapped_profile()
+    assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
 
 
 def test_sixteen_bits_become_eight_and_cannot_be_requested() -> None:

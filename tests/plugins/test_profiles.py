@@ -23,10 +23,10 @@ _INK = (Path(profiles.__file__).parents[1] / "_icc" / "ISOcoated_v2_300_bas.icc"
 
 
 def _deep(image: Image.Image, profile: bytes | None = None) -> bytes:
-    picture = pyvips.Image.new_from_array(np.asarray(image, np.uint16) * 257).copy(interpretation="rgb16")
+    original = pyvips.Image.new_from_array(np.asarray(image, np.uint16) * 257).copy(interpretation="rgb16")
     if profile:
-        picture.set_type(pyvips.GValue.blob_type, "icc-profile-data", profile)
-    data: bytes = picture.tiffsave_buffer()
+        original.set_type(pyvips.GValue.blob_type, "icc-profile-data", profile)
+    data: bytes = original.tiffsave_buffer()
     return data
 
 
@@ -36,9 +36,9 @@ def _transformed(
     """What libvips makes of samples in a profile, from 0 to 1."""
     (folder / "source.icc").write_bytes(source)
     (folder / "target.icc").write_bytes(target)
-    picture = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation=interpretation)
+    original = pyvips.Image.new_from_array(np.asarray(image)).copy(interpretation=interpretation)
     files = {"input_profile": str(folder / "source.icc"), "embedded": False}
-    return picture.icc_transform(str(folder / "target.icc"), depth=16, **files, **options).numpy() / 65535
+    return original.icc_transform(str(folder / "target.icc"), depth=16, **files, **options).numpy() / 65535
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -52,8 +52,8 @@ def test_colors_are_those_of_libvips(name: str, mode: str, deep: bool, tmp_path:
 
     result = convert(data, "tiff", output_profile=name)
 
-    picture = pyvips.Image.tiffload_buffer(result.data)
-    samples, profile = picture.numpy(), picture.get("icc-profile-data")
+    original = pyvips.Image.tiffload_buffer(result.data)
+    samples, profile = original.numpy(), original.get("icc-profile-data")
     assert samples.dtype == (np.uint16 if deep else np.uint8)
     assert profile == profiles.named(name).data
     assert (samples.shape[2], codes(result)) == (len(mode), set())
@@ -141,7 +141,7 @@ def test_inks_are_laid_on_the_background(deep: bool) -> None:
     assert seen[1][:2].min() >= unit * 0.7
 
 
-def test_an_opaque_picture_loses_nothing_in_inks() -> None:
+def test_an_opaque_image_loses_nothing_in_inks() -> None:
     assert (
         codes(convert(saved(photo().convert("RGBA").convert("RGB").convert("RGBA"), "PNG"), "jpeg", color_space="cmyk"))
         == set()
@@ -169,9 +169,9 @@ def test_inks_become_p3(options: dict[str, OptionValue], deep: bool, tmp_path: P
     data = saved(inks, "TIFF", icc_profile=_INK)
     data = convert(data, "tiff", bit_depth=16).data if deep else data
 
-    picture = pyvips.Image.tiffload_buffer(convert(data, "tiff", **options).data)
+    image = pyvips.Image.tiffload_buffer(convert(data, "tiff", **options).data)
 
-    samples, profile = picture.numpy(), picture.get("icc-profile-data")
+    samples, profile = image.numpy(), image.get("icc-profile-data")
     assert (samples.shape[2], profile) == (3, profiles.named("p3").data)
     assert samples.dtype == (np.uint16 if deep else np.uint8)
     expected = _transformed(inks, _INK, profile, tmp_path, "cmyk", intent="relative", black_point_compensation=True)

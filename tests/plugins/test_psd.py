@@ -279,7 +279,7 @@ def test_real_psb(path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", _TARGETS)
-def test_the_merged_picture_is_upright_as_stored(target: str) -> None:
+def test_the_merged_image_is_upright_as_stored(target: str) -> None:
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "Maker"
     resources = {
@@ -321,7 +321,7 @@ def test_resolution_and_profile_are_kept(target: str) -> None:
 @pytest.mark.parametrize("depth", [8, 16])
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA", "CMYK"])
 def test_written_files_keep_depth_and_transparency(mode: str, depth: int) -> None:
-    """The merged picture is blended with white, and its transparency is marked by a negative number of layers."""
+    """The merged image is blended with white, and its transparency is marked by a negative number of layers."""
     pixels = with_16_bits(photo((33, 21), mode)) if depth == 16 else photo((33, 21), mode)
     encode = next(step for step in _REGISTRY.plan([_REGISTRY.formats["png"]], "psd").steps if str(step.target) == "psd")
 
@@ -343,7 +343,7 @@ def test_written_files_keep_depth_and_transparency(mode: str, depth: int) -> Non
     layer = document[0].numpy()
     assert layer is not None
     np.testing.assert_allclose(layer * maximum, array, atol=0.6)
-    opaque = array[..., -1] > maximum // 2  # the other colors are imprecise in the merged picture
+    opaque = array[..., -1] > maximum // 2  # the other colors are imprecise in the merged image
     scaled = array * 255.0 / maximum
     np.testing.assert_allclose(np.asarray(stored)[opaque].astype(float), scaled[opaque], atol=2)
     np.testing.assert_allclose(np.asarray(stored)[..., -1].astype(float), scaled[..., -1], atol=1)

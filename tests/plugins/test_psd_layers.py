@@ -1,4 +1,4 @@
-"""PSD with layers: those that are composited without a merged picture, and what is told of them."""
+"""PSD with layers: those that are composited without a merged image, and what is told of them."""
 
 from io import BytesIO
 from typing import Literal
@@ -15,7 +15,7 @@ from tests.support.samples.psd_files import RGB, build, planes, samples
 
 
 def _layered(adjustment: Tag, *, merged: bool) -> bytes:
-    """A green picture below an adjustment, with or without a merged picture."""
+    """A green image below an adjustment, with or without a merged image."""
     document = PSDImage.new("RGB", (16, 12))
     document.create_pixel_layer(Image.new("RGB", (16, 12), (10, 200, 30)))
     document.create_pixel_layer(Image.new("RGB", (1, 1))).tagged_blocks.set_data(adjustment)
@@ -62,9 +62,7 @@ def test_a_composite_has_8_bits(depth: Literal[8, 16, 32], told: set[str]) -> No
     + [(1, b"8BIM" + key + b"\0\0\0\2??", told) for key, told in ((b"lfx2", True), (b"lrFX", True), (b"luni", False))]
     + [(1, b"8BIMluni\xff\xff\xff\xff????8BIMlfx2\0\0\0\0", False)],
 )
-def test_layers_that_become_one_picture_are_told(
-    layers: int, block: bytes, told: bool, depth: int, version: int
-) -> None:
+def test_layers_that_become_one_image_are_told(layers: int, block: bytes, told: bool, depth: int, version: int) -> None:
     array = planes(samples(4, depth))
 
     result = convert(build(array, RGB, layers=layers, version=version, layer_blocks=block), "png")

@@ -1,4 +1,4 @@
-"""Camera RAW: brightness next to the camera's own picture, film scans, and pictures that are larger than decoded."""
+"""Camera RAW: brightness next to the camera's own image, film scans, and images that are larger than decoded."""
 
 import struct
 from io import BytesIO
@@ -57,7 +57,7 @@ def _with_preview(exponent: float, *, bars: int = 0) -> tuple[bytes, Image.Image
 
 @pytest.mark.parametrize("exponent", [0.85, 1.0])
 @pytest.mark.parametrize("target", ["png", "jpeg"])
-def test_a_picture_is_no_brighter_than_the_cameras(exponent: float, target: str) -> None:
+def test_a_image_is_no_brighter_than_the_cameras(exponent: float, target: str) -> None:
     data, preview = _with_preview(exponent)
 
     result = _converted(data, target, "dng")
@@ -76,7 +76,7 @@ def test_a_bright_preview_clips_no_highlights() -> None:
 
 
 @pytest.mark.parametrize("entry", [entry for entry in load_corpus() if entry.name.startswith("raw/")], ids=str)
-def test_real_pictures_are_as_bright_as_the_cameras(entry: Entry) -> None:
+def test_real_images_are_as_bright_as_the_cameras(entry: Entry) -> None:
     data = entry.path.read_bytes()
     with rawpy.imread(BytesIO(data)) as raw:
         try:
@@ -109,7 +109,7 @@ def test_a_damaged_preview_is_ignored() -> None:
 
 
 def _scan(bits: int, *, linear: bool, byteorder: str) -> bytes:
-    """The file of a film scanner: a thumbnail, and the picture in a sub-directory."""
+    """The file of a film scanner: a thumbnail, and the image in a sub-directory."""
     encoded = _RGB / 255
     samples = np.where(encoded < 0.081, encoded / 4.5, ((encoded + 0.099) / 1.099) ** (1 / 0.45)) if linear else encoded
     stored = np.rint(samples * ((1 << bits) - 1)).astype(np.uint8 if bits == 8 else np.uint16)
@@ -135,7 +135,7 @@ def test_a_film_scan_is_developed_in_full(bits: int, linear: bool, byteorder: st
         assert np.abs(np.asarray(result.convert("RGB"), float) - _RGB).mean() < (4 if target == "jpeg" else 1)
 
 
-def test_a_picture_that_is_larger_than_decoded_is_refused() -> None:
+def test_a_image_that_is_larger_than_decoded_is_refused() -> None:
     data = raw_sample("dng", width=168, height=120)
     (first,) = struct.unpack_from("<I", data, 4)
     (count,) = struct.unpack_from("<H", data, first)

@@ -52,7 +52,7 @@ def test_a_truncated_file_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_a_file_without_its_last_byte_is_refused_if_the_picture_would_differ(name: str) -> None:
+def test_a_file_without_its_last_byte_is_refused_if_the_image_would_differ(name: str) -> None:
     data = sample(name)
     plan = _REGISTRY.plan([_REGISTRY.formats[name]], "bmp", options={"half_size": True})
     whole = pipeline.run(plan, [data], {"half_size": True}).data
@@ -74,7 +74,7 @@ def test_tiles_beyond_the_end_are_missing() -> None:
         assert tiff_directories.is_truncated(content, tiff_directories.read_directories(content)) == is_truncated
 
 
-def test_the_start_of_a_raw_file_is_no_picture() -> None:
+def test_the_start_of_a_raw_file_is_no_image() -> None:
     data = sample("nrw")[:1118]
     source = _REGISTRY.identify_content(data)
 
@@ -140,12 +140,12 @@ def test_xmp_of_cr3_is_kept() -> None:
 
 @pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize(("mode", "scale"), [("preview", 1), ("develop", 2)])
-def test_pictures_are_upright(name: str, mode: str, scale: int) -> None:
+def test_images_are_upright(name: str, mode: str, scale: int) -> None:
     result = convert(raw_sample(name, orientation=6), "bmp", raw_mode=mode)
-    picture = Image.open(BytesIO(result.data))
+    image = Image.open(BytesIO(result.data))
 
-    assert picture.size == (60 * scale, 84 * scale)
-    red = picture.getpixel((45 * scale, 20 * scale))
+    assert image.size == (60 * scale, 84 * scale)
+    red = image.getpixel((45 * scale, 20 * scale))
     assert isinstance(red, tuple)
     assert red[0] > 2 * max(red[1:])
 

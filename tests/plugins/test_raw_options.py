@@ -18,14 +18,14 @@ _REGISTRY = load_registry()
 
 
 def _developed(name: str = "dng", **options: str | float | bool) -> NDArray[np.float64]:
-    """The picture with 16 bits, as numbers from 0 to 1."""
+    """The image with 16 bits, as numbers from 0 to 1."""
     return np.asarray(tifffile.imread(BytesIO(convert(sample(name), "tiff", **options).data))) / 65535
 
 
-def _gray(picture: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gray(image: NDArray[np.float64]) -> NDArray[np.float64]:
     """The color of the gray quadrant."""
-    height, width = picture.shape[0] // 8, picture.shape[1] // 8
-    return np.asarray(picture[5 * height : 7 * height, 5 * width : 7 * width].mean(axis=(0, 1)))
+    height, width = image.shape[0] // 8, image.shape[1] // 8
+    return np.asarray(image[5 * height : 7 * height, 5 * width : 7 * width].mean(axis=(0, 1)))
 
 
 def _linear(encoded: NDArray[np.float64]) -> float:
@@ -78,7 +78,7 @@ def test_other_white_balances_are_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["dng", "cr3", "raf", "mrw"])
-def test_half_the_size_is_the_same_picture(name: str) -> None:
+def test_half_the_size_is_the_same_image(name: str) -> None:
     data = raw_sample(name, orientation=6)
     step = _REGISTRY.path(_REGISTRY.formats[name], RASTER)
     raster = pipeline.open_file(step, data, {"half_size": True})

@@ -1,4 +1,4 @@
-"""The option `dpi` as the resolution of pictures."""
+"""The option `dpi` as the resolution of images."""
 
 from io import BytesIO
 from typing import Any
@@ -73,9 +73,9 @@ def test_the_coefficients_of_a_jpeg_stay(over: str, parameters: dict[str, Any], 
     result = made if over == "jpeg" else convert(made.data, "jpeg", metadata="all")
 
     assert not codes(made)
-    picture = opened(result.data)
-    assert picture.tobytes() == opened(data).tobytes()
-    assert picture.info["dpi"] == pytest.approx((200, 200))
+    image = opened(result.data)
+    assert image.tobytes() == opened(data).tobytes()
+    assert image.info["dpi"] == pytest.approx((200, 200))
     assert opened(convert(convert(data, "jxl").data, "jpeg", dpi=150).data).info["dpi"] == pytest.approx((150, 150))
 
 
@@ -107,8 +107,8 @@ def test_all_pages_get_it() -> None:
 def test_a_drawing_still_has_the_size_of_its_resolution() -> None:
     drawing = b'<svg xmlns="http://www.w3.org/2000/svg" width="96" height="48"><rect width="96" height="48"/></svg>'
 
-    picture = opened(convert(drawing, "png", dpi=192).data)
+    image = opened(convert(drawing, "png", dpi=192).data)
     wide = opened(convert(drawing, "png", dpi=192, width=384).data)
 
-    assert (picture.size, picture.info["dpi"]) == ((192, 96), pytest.approx((192, 192), abs=0.1))
+    assert (image.size, image.info["dpi"]) == ((192, 96), pytest.approx((192, 192), abs=0.1))
     assert wide.info["dpi"] == pytest.approx((384, 384), abs=0.1)

@@ -24,12 +24,12 @@ def _convert(body: str, target: str = "png", attributes: str = 'width="100" heig
     return pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], target), [data])
 
 
-def _picture(result: PipelineResult) -> Image.Image:
+def _image(result: PipelineResult) -> Image.Image:
     return Image.open(BytesIO(result.data)).convert("RGBA")
 
 
 def _image_widths(data: bytes) -> list[int]:
-    """The widths in pixels of the pictures in a PDF."""
+    """The widths in pixels of the images in a PDF."""
     with pikepdf.open(BytesIO(data)) as document:
         streams = [one for one in document.objects if isinstance(one, pikepdf.Stream)]
         return [int(one.Width) for one in streams if one.get("/Subtype") == "/Image"]
@@ -61,7 +61,7 @@ _BLUE = (0, 0, 255, 255)
 def test_notations_of_colors(paint: str, expected: tuple[int, ...], place: str) -> None:
     style = "<style>:root{--paint:#00f}</style>"
 
-    drawn = _picture(_convert(f'{style}<rect width="100" height="100" {place.format(paint)}/>'))
+    drawn = _image(_convert(f'{style}<rect width="100" height="100" {place.format(paint)}/>'))
 
     pixel = drawn.getpixel((50, 50))
     assert isinstance(pixel, tuple)
@@ -72,7 +72,7 @@ def test_notations_of_colors(paint: str, expected: tuple[int, ...], place: str) 
     "width", ["2rem", "2em", "32px", "calc(10% + 22px)", "calc(2 * (1rem))", "min(2rem, 90%)", "clamp(1px, 2rem, 50%)"]
 )
 def test_notations_of_lengths(width: str) -> None:
-    drawn = _picture(_convert(f'<rect width="{width}" style="height:50%" fill="red"/>'))
+    drawn = _image(_convert(f'<rect width="{width}" style="height:50%" fill="red"/>'))
 
     assert drawn.getbbox() == (0, 0, 32, 50)
 
@@ -91,7 +91,7 @@ def test_notations_of_lengths(width: str) -> None:
     ],
 )
 def test_sizes(attributes: str, size: tuple[int, int]) -> None:
-    assert _picture(_convert(_RECT, attributes=attributes)).size == size
+    assert _image(_convert(_RECT, attributes=attributes)).size == size
     with pikepdf.open(BytesIO(_convert(_RECT, "pdf", attributes).data)) as document:
         box = [float(side) for side in document.pages[0].mediabox]
     assert box[2:] == pytest.approx([side * 0.75 for side in size], abs=0.5)
@@ -109,7 +109,7 @@ def test_sizes(attributes: str, size: tuple[int, int]) -> None:
 )
 def test_style_sheets(rules: str) -> None:
     target = _RECT.replace("<rect", '<rect id="r"')
-    drawn = _picture(_convert(f"<style>@media print{{*{{fill:lime}}}}{rules}</style>{target}"))
+    drawn = _image(_convert(f"<style>@media print{{*{{fill:lime}}}}{rules}</style>{target}"))
 
     assert drawn.getpixel((50, 50)) == _BLUE
 
@@ -143,7 +143,7 @@ def test_style_sheets(rules: str) -> None:
     ],
 )
 def test_media_queries(query: str, applies: bool) -> None:
-    drawn = _picture(_convert(f"<style>@media {query} {{rect{{fill:blue}}}}</style>{_RECT}"))
+    drawn = _image(_convert(f"<style>@media {query} {{rect{{fill:blue}}}}</style>{_RECT}"))
 
     assert (drawn.getpixel((50, 50)) == _BLUE) is applies
 
@@ -168,9 +168,7 @@ def test_transforms_of_paints_are_inherited(paint: str, transform: str, referenc
     body = f'<{paint} id="a" {units}="userSpaceOnUse" {side} {transform.format(name)}>{stops}</{paint}>'
     target = "b" if references else "a"
 
-    drawn = _picture(
-        _convert(f'{body}{references.format(paint)}<rect width="100" height="100" fill="url(#{target})"/>')
-    )
+    drawn = _image(_convert(f'{body}{references.format(paint)}<rect width="100" height="100" fill="url(#{target})"/>'))
 
     assert [drawn.getpixel((x, 50)) for x in (85, 95)] == [(255, 0, 0, 255), _BLUE]
 
@@ -181,14 +179,14 @@ def test_transforms_of_paints_are_inherited(paint: str, transform: str, referenc
 def test_letters_from_right_to_left_have_their_weight(letters: str, family: str, weight: str) -> None:
     def drawn(name: str) -> Image.Image:
         text = f'<text x="95" y="60" font-size="30" direction="rtl" font-weight="{weight}" font-family="{name}">'
-        return _picture(_convert(f"{text}{letters}</text>"))
+        return _image(_convert(f"{text}{letters}</text>"))
 
     assert drawn(family) == drawn("DejaVu Sans")
 
 
 def test_a_symbol_that_a_font_lacks_is_not_bold() -> None:
     def drawn(name: str) -> Image.Image:
-        return _picture(_convert(f'<text x="20" y="60" font-size="50" font-family="{name}">✓</text>'))
+        return _image(_convert(f'<text x="20" y="60" font-size="50" font-family="{name}">✓</text>'))
 
     assert drawn("Arial") == drawn("DejaVu Sans")
 
@@ -237,7 +235,7 @@ _MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
 
 
 @pytest.mark.parametrize(
-    ("effect", "becomes_picture"),
+    ("effect", "becomes_image"),
     [
         (_BLUR + '<rect width="50" height="50" filter="url(#f)"/>', True),
         (_BLUR + '<rect width="50" height="50" filter="none"/>', False),
@@ -248,12 +246,12 @@ _MASK = '<mask id="m"><rect width="100" height="50" fill="#888"/></mask>'
         ('<text y="20" stroke="red" paint-order="stroke">ab</text>', False),
     ],
 )
-def test_only_filters_become_pictures(effect: str, becomes_picture: bool) -> None:
+def test_only_filters_become_images(effect: str, becomes_image: bool) -> None:
     pdf, svg = _convert(effect, "pdf"), _convert(effect, "svg")
 
     assert (codes(pdf), bool(_image_widths(pdf.data))) == (
-        {"effects_rasterized"} if becomes_picture else set(),
-        becomes_picture,
+        {"effects_rasterized"} if becomes_image else set(),
+        becomes_image,
     )
     assert codes(svg) == set()
     assert b"<image" not in svg.data
@@ -266,13 +264,13 @@ def test_an_effect_in_an_embedded_svg_is_told() -> None:
     assert codes(_convert(f'<image href="data:image/svg+xml,{quoted}"/>', "pdf")) == {"effects_rasterized"}
 
 
-def test_only_the_part_with_an_effect_becomes_a_picture() -> None:
+def test_only_the_part_with_an_effect_becomes_a_image() -> None:
     blurred = '<rect width="10" height="10" filter="url(#f)"/>'
     body = f'{_BLUR}<g transform="translate(50 50) scale(2)" opacity=".5">{blurred}</g>'
     result = _convert(f'<text y="20" font-size="20">text</text>{body}', "pdf")
 
     assert b"/Font" in result.data
-    # The picture covers the 20 x 20 pixels of the square and its blur, not the whole page.
+    # The image covers the 20 x 20 pixels of the square and its blur, not the whole page.
     assert max(_image_widths(result.data)) < 150
 
 
@@ -285,7 +283,7 @@ def test_markup_in_entities() -> None:
 
     result = pipeline.run(_REGISTRY.plan([_REGISTRY.formats["svg"]], "png"), [data])
 
-    assert _picture(result).getpixel((50, 50)) == _BLUE
+    assert _image(result).getpixel((50, 50)) == _BLUE
 
 
 @pytest.mark.parametrize(
@@ -302,7 +300,7 @@ def test_no_other_file_is_drawn(tmp_path: Path, reference: str) -> None:
 
     drawn = _convert(f"<style>image{{href:{secret}}}</style><image {attributes}/><feImage {attributes}/>")
 
-    assert _picture(drawn).getbbox() is None
+    assert _image(drawn).getbbox() is None
 
 
 @pytest.mark.parametrize(
@@ -328,7 +326,7 @@ def test_invalid_values_do_not_fail(body: str, target: str) -> None:
 def test_variables_cannot_multiply() -> None:
     names = "".join(f"--a{n + 1}:var(--a{n}) var(--a{n}) var(--a{n}) var(--a{n});" for n in range(30))
 
-    drawn = _picture(_convert(f"<style>:root{{--a0:1px;{names}}}</style>{_RECT}<path stroke-dasharray='var(--a30)'/>"))
+    drawn = _image(_convert(f"<style>:root{{--a0:1px;{names}}}</style>{_RECT}<path stroke-dasharray='var(--a30)'/>"))
 
     assert drawn.getpixel((50, 50)) == (255, 0, 0, 255)
 
@@ -341,7 +339,7 @@ def test_svgs_in_svgs(depth: int, error: type[Exception] | None) -> None:
         quoted = inner.replace("%", "%25").replace("<", "%3C").replace("'", "%27")
         body = f'<image href="data:image/svg+xml,{quoted}" width="100" height="100"/>'
     if error is None:
-        assert _picture(_convert(body)).size == (100, 100)
+        assert _image(_convert(body)).size == (100, 100)
     else:
         with pytest.raises(error):
             _convert(body)

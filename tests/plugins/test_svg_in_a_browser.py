@@ -1,4 +1,4 @@
-"""Pictures of SVGs, compared with those of Chromium."""
+"""Images of SVGs, compared with those of Chromium."""
 
 import base64
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def _drawings() -> dict[str, bytes]:
 
 
 def _drawn_by_browser(drawings: Mapping[str, bytes], sizes: Mapping[str, tuple[int, int]]) -> dict[str, Image.Image]:
-    """The pictures of one screenshot, on which they lie below each other. Leaves out those that Chromium refuses."""
+    """The images of one screenshot, on which they lie below each other. Leaves out those that Chromium refuses."""
     place = '<img style="display:block;width:{}px;height:{}px" src="data:image/svg+xml;base64,{}">'
     page_text = "".join(place.format(*sizes[name], base64.b64encode(data).decode()) for name, data in drawings.items())
     with running_browser() as browser:
@@ -35,13 +35,13 @@ def _drawn_by_browser(drawings: Mapping[str, bytes], sizes: Mapping[str, tuple[i
         page.set_content(f"<style>*{{margin:0}}</style>{page_text}", wait_until="load")
         refused = page.evaluate("[...document.images].map(image => image.naturalWidth === 0)")
         sheet = Image.open(BytesIO(page.screenshot(full_page=True))).convert("RGB")
-    top, pictures = 0, {}
+    top, images = 0, {}
     for name, missing in zip(drawings, refused, strict=True):
         width, height = sizes[name]
         if not missing:
-            pictures[name] = sheet.crop((0, top, width, top + height))
+            images[name] = sheet.crop((0, top, width, top + height))
         top += height
-    return pictures
+    return images
 
 
 def _share_of_different_pixels(first: Image.Image, second: Image.Image) -> float:
@@ -51,19 +51,19 @@ def _share_of_different_pixels(first: Image.Image, second: Image.Image) -> float
 
 def _differences(own: Mapping[str, Image.Image], shown: Mapping[str, Image.Image]) -> dict[str, float]:
     """The share of pixels of those that are visibly different."""
-    shares = {name: _share_of_different_pixels(picture, own[name]) for name, picture in shown.items()}
+    shares = {name: _share_of_different_pixels(image, own[name]) for name, image in shown.items()}
     return {name: round(share, 3) for name, share in shares.items() if share > _SHARE_OF_PIXELS}
 
 
-def test_pictures_and_redrawn_svgs_look_as_in_a_browser() -> None:
-    """At most one in ten is visibly different, and none is refused. A redrawn SVG is shown as the picture."""
+def test_images_and_redrawn_svgs_look_as_in_a_browser() -> None:
+    """At most one in ten is visibly different, and none is refused. A redrawn SVG is shown as the image."""
     drawings, own, redrawn = _drawings(), {}, {}
     to_png, to_svg = (_REGISTRY.plan([_REGISTRY.formats["svg"]], target) for target in ("png", "svg"))
     for name, data in drawings.items():
         drawn = Image.open(BytesIO(pipeline.run(to_png, [data]).data)).convert("RGBA")
         own[name] = Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn).convert("RGB")
         redrawn[name] = pipeline.run(to_svg, [data]).data
-    sizes = {name: picture.size for name, picture in own.items()}
+    sizes = {name: image.size for name, image in own.items()}
 
     expected, shown = _drawn_by_browser(drawings, sizes), _drawn_by_browser(redrawn, sizes)
 

@@ -91,12 +91,12 @@ def _share_of_different_pixels(first: Image.Image, second: Image.Image) -> float
 def _differences(data: bytes) -> dict[str, float]:
     """The share of pixels in which PDF and SVG differ from the PNG."""
     png = _on_white(_convert(data, "svg", "png"))
-    pictures = {
+    images = {
         "pdf": _page(_convert(data, "svg", "pdf"), png.size),
         "svg": _on_white(_convert(_convert(data, "svg", "svg"), "svg", "png")),
     }
-    assert {picture.size for picture in pictures.values()} == {png.size}
-    return {target: _share_of_different_pixels(png, picture) for target, picture in pictures.items()}
+    assert {image.size for image in images.values()} == {png.size}
+    return {target: _share_of_different_pixels(png, image) for target, image in images.items()}
 
 
 @pytest.mark.parametrize("path", _DRAWINGS, ids=lambda path: path.stem)
@@ -141,7 +141,7 @@ def test_unusual_gradients_do_not_fail(gradient: str) -> None:
     assert _convert(_svg(gradient.replace("{}", _STOPS) + '<rect width="9" height="9" fill="url(#a)"/>'), "svg", "pdf")
 
 
-def test_a_picture_in_cmyk() -> None:
+def test_a_image_in_cmyk() -> None:
     file = BytesIO()
     Image.new("CMYK", (10, 10), (0, 255, 255, 0)).save(file, "JPEG")
     link = f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"

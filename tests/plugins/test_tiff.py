@@ -251,7 +251,7 @@ def test_masks_are_no_pages() -> None:
         assert [page.shape for page in result.pages] == [_RGB.shape]
 
 
-def test_a_sub_directory_that_is_larger_than_its_thumbnail_is_the_picture() -> None:
+def test_a_sub_directory_that_is_larger_than_its_thumbnail_is_the_image() -> None:
     thumbnail = np.ascontiguousarray(_RGB[::4, ::4])
     data = _pages((thumbnail, {"subfiletype": 1, "subifds": 1}), (_RGB, {"subfiletype": 0}))
 

@@ -32,9 +32,9 @@ def _framed(mode: str = "RGB", noise: int = 0) -> Image.Image:
 def test_the_border_is_that_of_libvips(mode: str, noise: int, threshold: float, deep: bool) -> None:
     image = _framed(mode, noise)
     corner = np.atleast_1d(np.asarray(image)[0, 0]).tolist()
-    picture = pyvips.Image.new_from_array(np.asarray(image))
+    original = pyvips.Image.new_from_array(np.asarray(image))
     # `line_art` keeps single pixels, which a median filter would remove before.
-    left, top, width, height = picture.find_trim(threshold=threshold * 2.55, background=corner, line_art=True)
+    left, top, width, height = original.find_trim(threshold=threshold * 2.55, background=corner, line_art=True)
     expected = (left, top, left + width, top + height) if width and height else (0, 0, *image.size)
 
     trimmed = trim.trim(raster_of(DeepPixels.from_image(image) if deep else image), {"trim": threshold})
@@ -50,9 +50,9 @@ def test_a_transparent_border_is_removed_whatever_its_colors(deep: bool) -> None
     canvas = np.random.default_rng(4).integers(0, 255, (80, 120, 4), np.uint8)
     canvas[..., 3] = 0
     canvas[10:50, 20:80] = np.asarray(image)
-    picture = Image.fromarray(canvas)
+    original = Image.fromarray(canvas)
 
-    seen = only(trim.trim(raster_of(with_16_bits(picture) if deep else picture), {"trim": 1}))
+    seen = only(trim.trim(raster_of(with_16_bits(original) if deep else original), {"trim": 1}))
 
     assert seen.size == (60, 40)
     if not deep:
@@ -60,7 +60,7 @@ def test_a_transparent_border_is_removed_whatever_its_colors(deep: bool) -> None
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
-def test_a_picture_of_one_color_stays(mode: str) -> None:
+def test_a_image_of_one_color_stays(mode: str) -> None:
     image = Image.new(mode, (30, 20))
 
     seen = only(trim.trim(raster_of(image), {"trim": 0}))
@@ -103,7 +103,7 @@ def test_animations_lose_what_no_frame_shows_and_pages_their_own_border() -> Non
     ids=str,
 )
 @pytest.mark.parametrize("source", ["PNG", "JPEG", "svg"])
-def test_what_comes_after_refers_to_the_trimmed_picture(source: str, options: dict[str, Any], size: Any) -> None:
+def test_what_comes_after_refers_to_the_trimmed_image(source: str, options: dict[str, Any], size: Any) -> None:
     """Decoders that draw at the requested size must not do so before the border is known."""
     drawing = (
         b'<svg xmlns="http://www.w3.org/2000/svg" width="120" height="80"><rect width="120" height="80" fill="#eee"/>'

@@ -1,4 +1,4 @@
-"""Watermarks: pictures compared with libvips in 8 and 16 bits, and text in several scripts."""
+"""Watermarks: images compared with libvips in 8 and 16 bits, and text in several scripts."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -10,7 +10,7 @@ import pyvips
 from PIL import Image, ImageFont
 
 from engine import CorruptInput, DeepPixels, Frame, InvalidOption, OptionValue
-from plugins._pixels.overlay import Layout, PictureMark
+from plugins._pixels.overlay import ImageMark, Layout
 from plugins._pixels.text_mark import TextMark
 from plugins.operations import watermark
 from tests.support.results.conversions import codes, convert, convert_with, opened
@@ -34,7 +34,7 @@ def _drawn(image: Image.Image | DeepPixels, mark: Image.Image, **options: Option
 
 
 def _composed(image: Any, mark: Image.Image, place: tuple[int, int], opacity: float) -> Any:
-    """What libvips composes, from 0 to 1, with alpha if the picture has it."""
+    """What libvips composes, from 0 to 1, with alpha if the image has it."""
     unit = 65535 if isinstance(image, DeepPixels) else 255
     below = (vips_image(image).cast("float") / unit * 255).copy(interpretation="srgb")
     above = vips_image(mark).copy(interpretation="srgb")
@@ -74,7 +74,7 @@ def test_marks_are_composed_as_by_libvips(mode: str, deep: bool, position: str, 
 
 @pytest.mark.parametrize("angle", [30, -75, 400])
 def test_turned_marks_are_those_of_libvips(angle: float) -> None:
-    mark = PictureMark(_mark())
+    mark = ImageMark(_mark())
     drawn, _ = Layout("center", 0.25, 0, angle).place(mark, _SIZE)
 
     turned = vips_image(_mark()).copy(interpretation="srgb").premultiply()
@@ -91,7 +91,7 @@ def test_turned_marks_are_those_of_libvips(angle: float) -> None:
 
 @pytest.mark.parametrize(("angle", "turn"), [(90, "rot270"), (180, "rot180"), (-90, "rot90")])
 def test_right_angles_lose_nothing(angle: float, turn: str) -> None:
-    drawn, _ = Layout("center", 0.25, 0, angle).place(PictureMark(_mark()), _SIZE)
+    drawn, _ = Layout("center", 0.25, 0, angle).place(ImageMark(_mark()), _SIZE)
 
     expected = getattr(vips_image(_mark()), turn)().numpy()
     visible = expected[..., 3] > 0
@@ -104,7 +104,7 @@ def _central(array: Any, size: tuple[int, int]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("picture", "mark", "size", "expected"),
+    ("image", "mark", "size", "expected"),
     [
         ((400, 200), (60, 30), 25, (100, 50)),  # also enlarged
         ((400, 200), (30, 60), 50, (92, 184)),  # as high as fits between the margins
@@ -112,12 +112,12 @@ def _central(array: Any, size: tuple[int, int]) -> Any:
         ((5, 5), (60, 30), 0.1, (1, 1)),
     ],
 )
-def test_the_size_is_a_share_of_the_width(picture: Any, mark: Any, size: float, expected: Any) -> None:
-    drawn, place = Layout("southeast", size / 100, 0.02, 0).place(PictureMark(Image.new("RGBA", mark, "red")), picture)
+def test_the_size_is_a_share_of_the_width(image: Any, mark: Any, size: float, expected: Any) -> None:
+    drawn, place = Layout("southeast", size / 100, 0.02, 0).place(ImageMark(Image.new("RGBA", mark, "red")), image)
 
     assert np.abs(np.array(drawn.size) - expected).max() <= 1
-    margin = round(picture[0] * 0.02)
-    assert (place[0] + drawn.width, place[1] + drawn.height) == (picture[0] - margin, picture[1] - margin)
+    margin = round(image[0] * 0.02)
+    assert (place[0] + drawn.width, place[1] + drawn.height) == (image[0] - margin, image[1] - margin)
 
 
 def test_a_tile_repeats_the_mark() -> None:
@@ -151,9 +151,9 @@ def test_every_mode_has_the_color_of_the_mark(mode: str, kept: str, deep: bool) 
     )
 
     assert (seen.pixels.mode, isinstance(seen.pixels, DeepPixels)) == (kept, deep)
-    picture = seen.image.convert("RGB")
-    assert np.abs(np.array(picture.getpixel((220, 140))) - (255, 0, 0)).max() <= 2
-    assert picture.getpixel((10, 10)) == (255, 255, 255)
+    original = seen.image.convert("RGB")
+    assert np.abs(np.array(original.getpixel((220, 140))) - (255, 0, 0)).max() <= 2
+    assert original.getpixel((10, 10)) == (255, 255, 255)
 
 
 def test_a_gray_mark_leaves_gray_as_it_is() -> None:
@@ -208,7 +208,7 @@ def test_corners_and_borders_come_after_the_mark() -> None:
     assert [seen.getpixel(place)[3] for place in ((2, 60), (15, 15))] == [0, 0]
 
 
-def test_pictures_of_every_kind_are_marks() -> None:
+def test_images_of_every_kind_are_marks() -> None:
     """The first page of a PDF, an SVG, a photo with an orientation; options are not for them."""
     rectangle = b'<rect width="40" height="40" fill="#00f"/>'
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40">%s</svg>' % rectangle
@@ -293,8 +293,8 @@ def test_a_text_has_its_color_and_an_outline() -> None:
         assert {color, outline, (128, 128, 128)} <= colors
 
 
-def test_a_short_text_is_not_drawn_larger_than_the_picture() -> None:
-    """A letter as wide as a wide picture would be many times as high as that."""
+def test_a_short_text_is_not_drawn_larger_than_the_image() -> None:
+    """A letter as wide as a wide image would be many times as high as that."""
     drawn, _ = Layout("center", 1, 0, 0).place(TextMark.of("|", (0, 0, 0, 255)), (10_000, 20))
 
     assert drawn.height <= 20

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Download, Locator, Page, expect, sync_playwright
 
 Screenshots: TypeAlias = Callable[..., list[NDArray[np.int64]]]
-"""Takes pictures of files of equal size."""
+"""Takes images of files of equal size."""
 
 _AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -35,8 +35,8 @@ def running_browser() -> Iterator[Browser]:
         browser.close()
 
 
-def shown_pictures(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
-    """Screenshots of picture files of equal size on white. The browser detects their formats."""
+def shown_images(page: Page, *files: bytes) -> list[NDArray[np.int64]]:
+    """Screenshots of image files of equal size on white. The browser detects their formats."""
     urls = [f"data:image/png;base64,{b64encode(data).decode()}" for data in files]
     images = "".join(f'<img style="display:block" src="{url}">' for url in urls)
     page.set_content(f'<div style="width:fit-content">{images}</div>')

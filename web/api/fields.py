@@ -257,7 +257,7 @@ class LinkQuery(DownloadQuery):
         str,
         one_of("attachment", "inline"),
         Field(
-            description="`inline`: the browser shows the result instead of saving it. Only for pictures of pixels and "
+            description="`inline`: the browser shows the result instead of saving it. Only for images of pixels and "
             "PDFs.",
             examples=["inline"],
         ),

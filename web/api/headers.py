@@ -75,10 +75,10 @@ HEADERS: Mapping[str, ResponseHeader] = MappingProxyType(
             "alpha_flattened, pages_dropped",
         ),
         "X-Width": ResponseHeader(
-            "Width of the first picture of the result in pixels; not sent for vectors and documents.", _NUMBER, 1600
+            "Width of the first image of the result in pixels; not sent for vectors and documents.", _NUMBER, 1600
         ),
         "X-Height": ResponseHeader(
-            "Height of the first picture of the result in pixels; not sent for vectors and documents.", _NUMBER, 1200
+            "Height of the first image of the result in pixels; not sent for vectors and documents.", _NUMBER, 1200
         ),
         "Content-Range": ResponseHeader(
             "The returned range and the size of the file in bytes.", _TEXT, "bytes 0-99/20104", required=True
@@ -150,7 +150,7 @@ INLINE_HEADERS: Mapping[str, str] = MappingProxyType(
     # Browsers show no PDF in a sandbox. They run the scripts of PDFs in one of their own.
     {**DOWNLOAD_HEADERS, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; object-src 'self'"}
 )
-"""Headers of responses with a picture or a PDF that browsers show instead of saving it."""
+"""Headers of responses with an image or a PDF that browsers show instead of saving it."""
 
 
 def common_headers(request_id: str) -> dict[str, str]:

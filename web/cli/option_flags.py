@@ -51,7 +51,7 @@ Inputs = Annotated[  # paths of inputs and outputs are text, because the last on
     typer.Argument(
         metavar="INPUT... OUTPUT",
         help="Input files or folders, then the output file or folder, which is made if it ends with a slash; - is "
-        "standard input or output. Several files become one if a tool joins them, such as pictures into a PDF.",
+        "standard input or output. Several files become one if a tool joins them, such as images into a PDF.",
     ),
 ]
 ToolInputs = Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Input files; - is standard input.")]

@@ -60,14 +60,14 @@ def new(
         for path, template in files.items():
             text = (_TEMPLATE / f"{template}.in").read_text()
             (folder / path).write_text(Template(text).substitute(values))
-        (folder / _SAMPLES / f"picture.{name}").write_bytes(_sample(name))
+        (folder / _SAMPLES / f"image.{name}").write_bytes(_sample(name))
     except OSError as error:
         exit_with(f"cannot write {error.filename}: {error.strerror}", FAILED)
     print(f"{folder}: install it with 'pip install ./{folder}', and check it with 'convertd plugin check {name}'")
 
 
 def _sample(name: str) -> bytes:
-    """A picture in the format of the template."""
+    """An image in the format of the template."""
     width, height = _SAMPLE_SIZE
     return f"{name.upper()}\n".encode() + struct.pack(">II", width, height) + bytes(range(3 * width * height))
 

@@ -137,7 +137,7 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
     pairs = [(plan.source.name, plan.target.name, registry.pair_options(plan)) for plan in registry.catalogue()]
     users = {name: [pair for pair in pairs if name in pair[2]] for name in registry.options}
     sources, targets = {source for source, _, _ in pairs}, {target for _, target, _ in pairs}
-    pictures = {target for _, target, _ in users.get("width", ())}
+    images = {target for _, target, _ in users.get("width", ())}
     return tuple(
         DocumentedOption(
             name,
@@ -145,19 +145,19 @@ def documented_options(registry: Registry) -> tuple[DocumentedOption, ...]:
             registry.default_text(name),
             option.schema.get("description", ""),
             _names_text({source for source, _, _ in users[name]}, sources),
-            _names_text({target for _, target, _ in users[name]}, targets, pictures),
+            _names_text({target for _, target, _ in users[name]}, targets, images),
         )
         for name, option in registry.options.items()
         if users[name]
     )
 
 
-def _names_text(names: set[str], known: set[str], pictures: set[str] | None = None) -> str:
+def _names_text(names: set[str], known: set[str], images: set[str] | None = None) -> str:
     others = sorted(known - names)
     if not others:
         return "any"
-    if names == pictures:
-        return "any picture"
+    if names == images:
+        return "any image"
     return f"any but {', '.join(others)}" if len(others) <= _MAX_EXCEPTIONS else ", ".join(sorted(names))
 
 

@@ -1,4 +1,4 @@
-"""Examples of options for the documentation: the request, and the picture that it results in."""
+"""Examples of options for the documentation: the request, and the image that it results in."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,10 +10,10 @@ from types import MappingProxyType
 from engine.options import OptionValue, OptionValues
 
 EXAMPLES_FOLDER = Path(__file__).parents[1] / "static" / "examples"
-"""The drawing of all examples, their pictures, and `sizes.json`."""
+"""The drawing of all examples, their images, and `sizes.json`."""
 
 SIZES = "sizes.json"
-"""By the name of each picture: width and height in pixels, bytes, and the number of frames."""
+"""By the name of each image: width and height in pixels, bytes, and the number of frames."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ExampleSource:
     is_film: bool = False
     original: str = ""
 
-    def picture(self, name: str) -> str:
+    def image(self, name: str) -> str:
         """The file that shows it."""
         return f"{self.original or name}.webp"
 
@@ -62,7 +62,7 @@ class OptionExample:
         return next(iter(self.options))
 
     @property
-    def picture(self) -> str:
+    def image(self) -> str:
         """The name of the file with the result."""
         return f"{self.option}.{self.output_format}"
 
@@ -130,12 +130,12 @@ OPTION_EXAMPLES: tuple[OptionExample, ...] = (
         "A slanted text in the middle",
     ),
 )
-"""At most one for each option. Their pictures are made by `python -m tests.support.samples.option_pictures`."""
+"""At most one for each option. Their images are made by `python -m tests.support.samples.option_images`."""
 
 
 @dataclass(frozen=True)
-class ExamplePicture:
-    """A picture of the documentation: its static file, what it shows, its size in pixels and bytes, and its fields."""
+class ExampleImage:
+    """An image of the documentation: its static file, what it shows, its size in pixels and bytes, and its fields."""
 
     path: str
     shows: str
@@ -147,16 +147,16 @@ class ExamplePicture:
     fields: tuple[str, ...] = ()
 
 
-def example_pictures(options: Iterable[str]) -> Iterator[ExamplePicture]:
-    """The pictures of the examples of these options, in their order, after the pictures that they convert."""
+def example_images(options: Iterable[str]) -> Iterator[ExampleImage]:
+    """The images of the examples of these options, in their order, after the images that they convert."""
     by_option = {example.option: example for example in OPTION_EXAMPLES}
     examples = [by_option[name] for name in options if name in by_option]
-    originals = {SOURCES[one.source].picture(one.source): SOURCES[one.source] for one in examples}
+    originals = {SOURCES[one.source].image(one.source): SOURCES[one.source] for one in examples}
     for name, source in originals.items():
-        yield ExamplePicture(f"examples/{name}", source.shows, *_sizes()[name])
+        yield ExampleImage(f"examples/{name}", source.shows, *_sizes()[name])
     for one in examples:
-        path, size = f"examples/{one.picture}", _sizes()[one.picture]
-        yield ExamplePicture(path, one.shows, *size, one.option, tuple(one.fields))
+        path, size = f"examples/{one.image}", _sizes()[one.image]
+        yield ExampleImage(path, one.shows, *size, one.option, tuple(one.fields))
 
 
 @cache

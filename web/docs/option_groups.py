@@ -20,7 +20,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "quality",
         "Quality",
-        "How good a picture is, and how small its file.",
+        "How good an image is, and how small its file.",
         {
             "quality": "Quality",
             "max_bytes": "At most (bytes)",
@@ -50,7 +50,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "size",
         "Size",
-        "How large the result is, and how a picture fits into it.",
+        "How large the result is, and how an image fits into it.",
         {
             "width": "Width",
             "height": "Height",
@@ -78,7 +78,7 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "crop",
         "Crop and rotate",
-        "What is cut off, turned, and laid around or behind a picture.",
+        "What is cut off, turned, and laid around or behind an image.",
         {
             "crop": "Crop",
             "gravity": "What is kept",
@@ -179,9 +179,9 @@ OPTION_GROUPS: tuple[OptionGroup, ...] = (
     OptionGroup(
         "watermark",
         "Watermark",
-        "A picture or a text that is drawn on the result.",
+        "An image or a text that is drawn on the result.",
         {
-            "watermark": "Picture",
+            "watermark": "Image",
             "watermark_text": "Text",
             "watermark_color": "Color of the text",
             "watermark_position": "Position",

@@ -38,10 +38,10 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "thumbnail",
         "A thumbnail",
-        "resize shrink small preview picture width",
+        "resize shrink small preview image width",
         (
-            "The picture becomes 300 pixels wide, and keeps its aspect ratio.",
-            "A picture that is narrower stays as it is, with the warning `not_enlarged`.",
+            "The image becomes 300 pixels wide, and keeps its aspect ratio.",
+            "An image that is narrower stays as it is, with the warning `not_enlarged`.",
         ),
         "convertd convert --width 300 photo.heic thumbnail.webp",
         _convert("photo.heic", "thumbnail.webp", output_format="webp", width="300"),
@@ -49,9 +49,9 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe(
         "avatar",
         "A square avatar",
-        "crop profile picture face icon square",
+        "crop profile image face icon square",
         (
-            "The picture fills a square of 256 pixels.",
+            "The image fills a square of 256 pixels.",
             "`gravity=attention` keeps the part that draws attention, such as a face.",
         ),
         "convertd convert --width 256 --height 256 --fit cover --gravity attention photo.heic avatar.jpg",
@@ -67,7 +67,7 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "limit",
-        "A picture under 200 kB",
+        "An image under 200 kB",
         "compress smaller than maximum file size limit MB upload email max_bytes",
         (
             "The file has at most 200,000 bytes, at the best quality at which it has.",
@@ -89,11 +89,11 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "pages",
-        "PDF to pictures",
+        "PDF to images",
         "pdf to png jpg images split pages",
         (
-            "Every page becomes a picture with 200 pixels per inch.",
-            "The response is a ZIP archive; with one page, it is the picture.",
+            "Every page becomes an image with 200 pixels per inch.",
+            "The response is a ZIP archive; with one page, it is the image.",
             "The command writes a file for each page, or with `--to png -o pages.zip` a ZIP archive.",
         ),
         "convertd convert --pages all --dpi 200 document.pdf page.png",
@@ -101,18 +101,18 @@ RECIPES: tuple[Recipe, ...] = (
     ),
     Recipe(
         "document",
-        "Pictures to one PDF",
+        "Images to one PDF",
         "jpg to pdf images combine merge scan",
         (
-            "Each picture becomes a page, in the order of the request.",
+            "Each image becomes a page, in the order of the request.",
             "JPEG data is not compressed again.",
         ),
-        "convertd pdf-from-images first.jpg second.jpg -o pictures.pdf",
+        "convertd pdf-from-images first.jpg second.jpg -o images.pdf",
         Call(
             "POST",
             "/pdf/from-images",
             files=(("files[]", "first.jpg"), ("files[]", "second.jpg")),
-            saves="pictures.pdf",
+            saves="images.pdf",
         ),
     ),
     Recipe(
@@ -120,7 +120,7 @@ RECIPES: tuple[Recipe, ...] = (
         "A small PDF",
         "compress shrink reduce pdf size scan email",
         (
-            "Pictures get at most 150 pixels per inch, recompressed where that makes them smaller.",
+            "Images get at most 150 pixels per inch, recompressed where that makes them smaller.",
             "Text stays text.",
         ),
         "convertd pdf-compress --dpi 100 document.pdf -o small.pdf",
@@ -132,7 +132,7 @@ RECIPES: tuple[Recipe, ...] = (
         "bulk batch directory iphone many files jpg",
         (
             "Every photo below the folder gets a JPEG beside it.",
-            "Files that are no pictures are skipped, with a line for each.",
+            "Files that are no images are skipped, with a line for each.",
         ),
         "convertd convert -r photos --to jpeg",
         script="""\

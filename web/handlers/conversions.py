@@ -40,7 +40,7 @@ from web.services.conversions.idempotency import Replayed, ResponseData
 from web.services.files.work_files import WorkFile
 from web.site.pages import PageHandler
 
-_ANY_PICTURE = "image/*"
+_ANY_IMAGE = "image/*"
 _ZERO_WEIGHT = re.compile(r"\s*q\s*=\s*(0(\.0*)?)\s*")  # The client does not accept types with it.
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
@@ -70,7 +70,7 @@ class Convert(BaseHandler):
 
         The response is the file, and nothing is stored. With `Accept: application/json`, it is the JSON of
         `POST /convert/json`, and with `dry_run` the JSON of `POST /convert/inspect`. Several pages in a format for
-        one picture are sent as a ZIP. Costs one credit.
+        one image are sent as a ZIP. Costs one credit.
         """
         remote = remote_files_of(self)
         uploads = () if remote else (self.input.form.file("file"),)
@@ -262,7 +262,7 @@ async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest)
 def _with_formats(registry: Registry, target: str, options: OptionValues, accept: str) -> OptionValues:
     """The options with the formats of which `auto` chooses, if the request does not name any.
 
-    These are the pictures that `Accept` names, and DEFAULT_FORMATS if it names none, or `image/*`.
+    These are the images that `Accept` names, and DEFAULT_FORMATS if it names none, or `image/*`.
     """
     if target.lower() != AUTO or FORMATS.name in options:
         return options
@@ -270,13 +270,13 @@ def _with_formats(registry: Registry, target: str, options: OptionValues, accept
 
 
 def _accepted_formats(registry: Registry, accept: str) -> tuple[str, ...]:
-    """The names of the formats of pictures that `Accept` names, or DEFAULT_FORMATS."""
+    """The names of the formats of images that `Accept` names, or DEFAULT_FORMATS."""
     entries = [[part.strip().lower() for part in entry.split(";")] for entry in accept.split(",")]
     refused = {name for name, *weights in entries if any(_ZERO_WEIGHT.fullmatch(weight) for weight in weights)}
     accepted = [name for name, *_ in entries if name not in refused]
     written = {target.media_type: target.name for _, target in reversed(registry.pairs())}
     named = [written[name] for name in accepted if name.startswith("image/") and name in written]
-    if not named or _ANY_PICTURE in accepted:
+    if not named or _ANY_IMAGE in accepted:
         named += [name for name in DEFAULT_FORMATS if registry.formats[name].media_type not in refused]
     return tuple(dict.fromkeys(named)) or DEFAULT_FORMATS
 
@@ -333,7 +333,7 @@ class TryIdentify(PageHandler):
 
 
 class TryPreview(PageHandler):
-    """Returns a small picture of a file that the browser cannot show: of its first page, if it has several.
+    """Returns a small image of a file that the browser cannot show: of its first page, if it has several.
 
     With an `output_format`, returns what options of encoders make of a small PNG. With an API key, the file may be as
     large as the account's files. Previews cost no credits; their number for an address is limited.

@@ -104,7 +104,7 @@ async def send_stored(handler: BaseHandler, file: File, *, inline: bool = False,
     first = 0 if isinstance(outcome, Outcome) else outcome.offset
     size = outcome.processed_size
     if inline and not _may_be_shown(outcome):
-        message = "Only pictures of pixels and PDFs can be shown inline."
+        message = "Only images of pixels and PDFs can be shown inline."
         raise InvalidParameter(message, reason="unsupported", param="disposition")
     etag = set_validator(handler, file.file_id if output is None else f"{file.file_id}-{output}")
     if handler.request.method in ("GET", "HEAD") and handler.check_etag_header():
@@ -128,9 +128,9 @@ def _output_of(outcome: Outcome, number: int) -> OutputResult:
 
 
 def _may_be_shown(outcome: Outcome | OutputResult) -> bool:
-    """Whether browsers can show the result without running scripts in it: a picture of pixels, or a PDF."""
-    is_picture = outcome.width is not None and outcome.media_type.startswith("image/")
-    return is_picture or outcome.media_type == "application/pdf"
+    """Whether browsers can show the result without running scripts in it: an image of pixels, or a PDF."""
+    is_image = outcome.width is not None and outcome.media_type.startswith("image/")
+    return is_image or outcome.media_type == "application/pdf"
 
 
 def _range_of(handler: BaseHandler, size: int, etag: str) -> range | None:

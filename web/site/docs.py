@@ -23,7 +23,7 @@ from web.docs.api_reference import ApiDocuments, Endpoint
 from web.docs.catalogue import format_groups
 from web.docs.code_samples import CLIENT_SAMPLE, COMMAND_SAMPLE, LANGUAGES, VARIABLE, WEBHOOK_SAMPLES, Call
 from web.docs.docs_contents import DOCS_PAGES, DocsPage, read_entries
-from web.docs.option_examples import example_pictures
+from web.docs.option_examples import example_images
 from web.docs.option_groups import MORE, grouped
 from web.docs.recipes import RECIPES
 from web.http.handler import BaseHandler
@@ -110,7 +110,7 @@ def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Limits that do not depend on the tier: name and value."""
     job = JobLimits()
     return (
-        ("pixels of a picture", f"{MAX_PIXELS:,}"),
+        ("pixels of an image", f"{MAX_PIXELS:,}"),
         ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),
         ("duration of a conversion", f"{job.seconds:g} s"),
         ("CPU time of a conversion", f"{job.cpu:g} s, less for small PDF, SVG, EPS, PSD and RAW files"),
@@ -192,7 +192,7 @@ _CONSTANTS: Mapping[str, Any] = MappingProxyType(
         "webhook_events": EVENTS,
         "webhook_samples": WEBHOOK_SAMPLES,
         "changes": _changes,
-        "example_pictures": example_pictures,
+        "example_images": example_images,
         "to_html": _to_html,
         "escape_text": partial(escape, quote=False),  # quotes are a tenth of the page
     }

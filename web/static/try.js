@@ -4,7 +4,7 @@ import { createComparison } from "./try_compare.js";
 import { FileEntry, formatSize, plural, safeName, saving } from "./try_file.js";
 import { highlight } from "./highlight.js";
 import { OptionFields, givenOptions } from "./try_options.js";
-import { copyMiddle, encodeSample } from "./try_pictures.js";
+import { copyMiddle, encodeSample } from "./try_images.js";
 import { Queue, RequestError, sendForJson } from "./try_requests.js";
 import { createZip } from "./zip.js";
 
@@ -82,7 +82,7 @@ const page = {
     showButton();
     showTotals();
   },
-  pictureLoaded() {
+  imageLoaded() {
     if (effect.hidden) this.sampleLater();
   },
   sampleLater() {
@@ -157,23 +157,23 @@ function showTotals() {
   byId("total").textContent = results.length ? `${plural(results.length, "file")}: ${formatSize(before)} → ${formatSize(after)}, ${saving(before, after)}${after < before ? `; ${formatSize(before - after)} saved` : ""}` : "";
 }
 
-// Shows what the quality does to a part of the first picture. The server makes it, free of charge.
+// Shows what the quality does to a part of the first image. The server makes it, free of charge.
 async function showSample() {
-  const entry = entries.find(({ picture, target }) => picture && lossy.includes(target));
+  const entry = entries.find(({ image, target }) => image && lossy.includes(target));
   effect.hidden ||= !entry?.schemas.quality;
   if (!entry?.schemas.quality) return;
   sampling.abort();
   const { signal } = (sampling = new AbortController());
   const values = Object.fromEntries(Object.entries(page.options.values).filter(([name]) => SAMPLED.has(name)));
   try {
-    const sample = copyMiddle(entry.picture, SAMPLE);
+    const sample = copyMiddle(entry.image, SAMPLE);
     const options = { output_format: entry.target, ...givenOptions(values, entry.schemas) };
     const { image, size } = await encodeSample(sample, options, { key: page.access.key, signal });
     if (signal.aborted) return;
     image.alt = `A part of ${entry.file.name} as ${entry.target}`;
     const captions = ["original", `${entry.target}: this part has ${formatSize(size)}`];
     effect.querySelector(".effect-picture").replaceChildren(createComparison(sample, image, { label: "Original and result", captions, zoom: false }));
-    effect.querySelector(".effect-note").textContent = "A part of the first picture, pixel by pixel. Free of charge.";
+    effect.querySelector(".effect-note").textContent = "A part of the first image, pixel by pixel. Free of charge.";
     effect.hidden = false;
   } catch (error) {
     if (signal.aborted || !(error instanceof RequestError)) return;

@@ -1,4 +1,4 @@
-// Two pictures under one slider, and the choice of a part of a picture.
+// Two images under one slider, and the choice of a part of an image.
 
 const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const shareOf = (frame, { clientX, clientY }) => {
@@ -64,12 +64,12 @@ function createZoom(figure, box) {
   return button;
 }
 
-// Lets the visitor drag a rectangle on a picture. `crop` is the one to begin with, and `chosen` gets the next ones: values
+// Lets the visitor drag a rectangle on an image. `crop` is the one to begin with, and `chosen` gets the next ones: values
 // of the option crop in percent, or "".
 export function createCropper(canvas, crop, chosen) {
   const figure = create("figure", { className: "cropper" }), frame = create("div", { className: "pair" });
   const part = create("span", { className: "chosen", hidden: true });
-  const note = create("span", {}), whole = create("button", { type: "button", className: "quiet small", textContent: "Keep the whole picture" });
+  const note = create("span", {}), whole = create("button", { type: "button", className: "quiet small", textContent: "Keep the whole image" });
   const caption = create("figcaption", {});
   const percent = (share) => `${+(share * 100).toFixed(2)}%`;
   let start = [0, 0];
@@ -78,7 +78,7 @@ export function createCropper(canvas, crop, chosen) {
   caption.append(note, whole);
   const show = (sides) => {
     part.hidden = whole.hidden = !sides;
-    note.textContent = sides ? `Keeps ${Math.round(100 * sides[2])} % of the width and ${Math.round(100 * sides[3])} % of the height.` : "Drag on the picture to choose the part to keep.";
+    note.textContent = sides ? `Keeps ${Math.round(100 * sides[2])} % of the width and ${Math.round(100 * sides[3])} % of the height.` : "Drag on the image to choose the part to keep.";
     if (sides) [part.style.left, part.style.top, part.style.width, part.style.height] = sides.map(percent);
   };
   const draw = ([x, y]) => {

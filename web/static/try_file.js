@@ -2,7 +2,7 @@
 
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
-import { copyMiddle, loadPicture, showPicture } from "./try_pictures.js";
+import { copyMiddle, loadImage, showImage } from "./try_images.js";
 import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
 
 const API = "/api/v1";
@@ -28,7 +28,7 @@ export class FileEntry {
     this.messages = [];
     this.schemas = {}; // of the options of the pair of formats
     this.losses = [];
-    this.picture = null; // the image of the file, once it has been loaded
+    this.image = null; // the image of the file, once it has been loaded
     this.isRefused = false; // no format matches the content
     this.result = null; // { blob, url, name, data, options, request }
     this.element = document.getElementById("file-template").content.firstElementChild.cloneNode(true);
@@ -123,12 +123,12 @@ export class FileEntry {
   async showBefore() {
     await this.identified;
     if (this.isRefused) return;
-    this.picture = await showPicture(this.part("before"), this.file, this.pictureOptions(this.file.name));
-    this.part("crop").hidden = !this.picture;
-    if (this.picture) this.page.pictureLoaded();
+    this.image = await showImage(this.part("before"), this.file, this.imageOptions(this.file.name));
+    this.part("crop").hidden = !this.image;
+    if (this.image) this.page.imageLoaded();
   }
 
-  pictureOptions(alt) {
+  imageOptions(alt) {
     const { key, limit } = this.page.access;
     return { alt, key, limit, password: this.options.password, signal: this.removal.signal };
   }
@@ -312,22 +312,22 @@ export class FileEntry {
     if (isOpen) return;
     this.part("compare").setAttribute("aria-expanded", "true");
     try {
-      const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadPicture(blob, this.pictureOptions(name))));
+      const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadImage(blob, this.imageOptions(name))));
       if (result !== this.result) return;
       const captions = [`before: ${formatSize(file.size)}`, `after: ${formatSize(result.blob.size)}, ${saving(file.size, result.blob.size)}`];
       this.part("view").replaceChildren(createComparison(...images, { label: `Before and after of ${file.name}`, captions, zoom: !images[1].isPreview }));
       this.part("view").hidden = false;
     } catch {
-      if (!this.removal.signal.aborted) this.part("compare").hidden = true; // one of them is no picture
+      if (!this.removal.signal.aborted) this.part("compare").hidden = true; // one of them is no image
     }
   }
 
-  // Shows the picture, on which a part can be chosen, or hides it.
+  // Shows the image, on which a part can be chosen, or hides it.
   toggleCropper() {
     const isOpen = this.part("crop").getAttribute("aria-expanded") === "true";
     this.closeView();
     if (isOpen) return;
-    const cropper = createCropper(copyMiddle(this.picture), this.options.crop ?? "", (crop) => {
+    const cropper = createCropper(copyMiddle(this.image), this.options.crop ?? "", (crop) => {
       this.own.set("crop", crop);
       this.page.changed();
     });

@@ -1,4 +1,4 @@
-"""Writes PDF pages that show one picture each, at its printed size. Compressed pictures are embedded as they are."""
+"""Writes PDF pages that show one image each, at its printed size. Compressed images are embedded as they are."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engine.mupdf import pymupdf
 from plugins._jpeg.embedding import PLACEMENTS
 from plugins._pixels import bilevel_coding, pillow, png_encoder
 
-_DEFAULT_DPI = 96  # for pictures without a resolution
+_DEFAULT_DPI = 96  # for images without a resolution
 _BANDS = {"1": 1, "L": 1, "RGB": 3, "CMYK": 4}
 _DEVICES = {1: "/DeviceGray", 3: "/DeviceRGB", 4: "/DeviceCMYK"}
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A picture as PDF stores it: samples that the filter decodes, such as `DCTDecode` with its `parameters`.
+    """An image as PDF stores it: samples that the filter decodes, such as `DCTDecode` with its `parameters`.
 
     `mode` is 1, L, RGB or CMYK, by Pillow's names. `inverted`: a sample of 0 is white, or full ink. `alpha` is the
     transparency, of mode L.
@@ -37,7 +37,7 @@ class Stream:
 
 
 Tiles: TypeAlias = Sequence[tuple[Stream, tuple[int, int]]]
-"""The parts of a picture, each with the position of its upper left corner in pixels."""
+"""The parts of an image, each with the position of its upper left corner in pixels."""
 
 
 def jpeg_stream(data: bytes, size: Size, mode: str, icc_profile: bytes | None) -> Stream:
@@ -46,7 +46,7 @@ def jpeg_stream(data: bytes, size: Size, mode: str, icc_profile: bytes | None) -
 
 
 def encode_frame(frame: Frame, quality: int | None) -> Stream:
-    """The picture as JPEG of this quality. Without loss if it is None, and if the picture has 1 bit."""
+    """The image as JPEG of this quality. Without loss if it is None, and if the image has 1 bit."""
     image, profile = frame.image, frame.icc_profile
     if image.mode == "1":
         if quality is not None:
@@ -62,7 +62,7 @@ def encode_frame(frame: Frame, quality: int | None) -> Stream:
 
 
 def _lossless_stream(image: Image.Image, icc_profile: bytes | None) -> Stream:
-    """The stream of a picture of mode L, RGB or CMYK."""
+    """The stream of an image of mode L, RGB or CMYK."""
     parameters = f"<</Predictor 15/Colors {_BANDS[image.mode]}/Columns {image.width}>>"  # the rows of a PNG
     data = png_encoder.compress_pixels(image)
     return Stream(data, image.size, image.mode, "FlateDecode", parameters, icc_profile=icc_profile)
@@ -76,29 +76,29 @@ def _bilevel_stream(image: Image.Image) -> Stream:
 
 
 def group4_stream(data: bytes, size: Size, *, black: int) -> Stream:
-    """The stream of a picture of 1 bit by Group 4, in which samples of the value `black` are black."""
+    """The stream of an image of 1 bit by Group 4, in which samples of the value `black` are black."""
     parameters = f"<</K -1/Columns {size[0]}/Rows {size[1]}/BlackIs1 {str(black == 0).lower()}>>"
     return Stream(data, size, "1", "CCITTFaxDecode", parameters)
 
 
-class PictureWriter:
-    """Makes a document with a page per picture."""
+class ImageWriter:
+    """Makes a document with a page per image."""
 
     def __init__(self) -> None:
         self.document = pymupdf.open()
         self._profiles: dict[bytes, int] = {}
 
     def add_page(
-        self, picture: Stream | Tiles, size: Size, dpi: tuple[float, float] | None, orientation: int = 1
+        self, image: Stream | Tiles, size: Size, dpi: tuple[float, float] | None, orientation: int = 1
     ) -> None:
-        """Adds a page of the printed size of a picture, which shows it upright. `size` is in pixels as stored."""
+        """Adds a page of the printed size of an image, which shows it upright. `size` is in pixels as stored."""
         across, down = dpi or (_DEFAULT_DPI, _DEFAULT_DPI)
         width, height = size[0] * 72 / across, size[1] * 72 / down
         if orientation >= 5:
             width, height = height, width
         page = self.document.new_page(width=width, height=height)
-        tiles: Tiles = [(picture, (0, 0))] if isinstance(picture, Stream) else picture
-        parts = [(self._add_picture(tile), position, tile.size) for tile, position in tiles]
+        tiles: Tiles = [(image, (0, 0))] if isinstance(image, Stream) else image
+        parts = [(self._add_image(tile), position, tile.size) for tile, position in tiles]
         matrix = " ".join(f"{value:.4f}" for value in PLACEMENTS[orientation](width, height))
         drawn = [
             f"q {_within(size, position, part)} cm /Picture{number} Do Q"
@@ -109,24 +109,24 @@ class PictureWriter:
         self.document.xref_set_key(page.xref, "Resources", f"<</XObject<<{names}>>>>")
         self.document.xref_set_key(page.xref, "Contents", f"{content} 0 R")
 
-    def _add_picture(self, picture: Stream) -> int:
+    def _add_image(self, image: Stream) -> int:
         """Adds the stream. Returns its object number."""
-        bands = _BANDS[picture.mode]
+        bands = _BANDS[image.mode]
         entries = {
             "Type": "/XObject",
             "Subtype": "/Image",
-            "Width": str(picture.size[0]),
-            "Height": str(picture.size[1]),
-            "BitsPerComponent": "1" if picture.mode == "1" else "8",
-            "ColorSpace": self._color_space(bands, color.matching_profile(picture.mode, picture.icc_profile)),
-            "Filter": f"/{picture.filter}",
-            "DecodeParms": picture.parameters,
+            "Width": str(image.size[0]),
+            "Height": str(image.size[1]),
+            "BitsPerComponent": "1" if image.mode == "1" else "8",
+            "ColorSpace": self._color_space(bands, color.matching_profile(image.mode, image.icc_profile)),
+            "Filter": f"/{image.filter}",
+            "DecodeParms": image.parameters,
         }
-        if picture.alpha:
-            entries["SMask"] = f"{self._add_picture(picture.alpha)} 0 R"
-        if picture.inverted:
+        if image.alpha:
+            entries["SMask"] = f"{self._add_image(image.alpha)} 0 R"
+        if image.inverted:
             entries["Decode"] = f"[{' '.join(['1 0'] * bands)}]"
-        return self._add_stream(picture.data, entries)
+        return self._add_stream(image.data, entries)
 
     def _color_space(self, bands: int, profile: bytes | None) -> str:
         if profile is None:
@@ -145,7 +145,7 @@ class PictureWriter:
 
 
 def _within(whole: Size, position: tuple[int, int], part: Size) -> str:
-    """The matrix that places a part of a picture in the unit square of the whole. PDF counts from the bottom."""
+    """The matrix that places a part of an image in the unit square of the whole. PDF counts from the bottom."""
     across, down = part[0] / whole[0], part[1] / whole[1]
     left, bottom = position[0] / whole[0], 1 - position[1] / whole[1] - down
     return f"{across:.8f} 0 0 {down:.8f} {left:.8f} {bottom:.8f}"

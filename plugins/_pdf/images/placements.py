@@ -1,4 +1,4 @@
-"""Sizes at which the pages of a PDF draw its pictures, in points."""
+"""Sizes at which the pages of a PDF draw its images, in points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Id: TypeAlias = tuple[int, int]
 Matrix: TypeAlias = tuple[float, float, float, float]
 """How a content stream scales and turns what it draws. Positions are not needed."""
 Sizes: TypeAlias = dict[Id, tuple[float, float]]
-"""Width and height in points, by the id of a picture."""
+"""Width and height in points, by the id of an image."""
 
 _IDENTITY: Matrix = (1, 0, 0, 1)
 _OPERATORS = "q Q cm Do gs"
@@ -25,9 +25,9 @@ _MAX_MATRICES = 8  # places of an object that are distinguished, in a content st
 
 
 def largest_sizes(document: Pdf) -> Sizes:
-    """The largest width and height at which each picture is drawn, through forms, patterns, masks and annotations.
+    """The largest width and height at which each image is drawn, through forms, patterns, masks and annotations.
 
-    What several matrices draw can be taken for larger, but not for smaller. Pictures that are not drawn have no entry.
+    What several matrices draw can be taken for larger, but not for smaller. Images that are not drawn have no entry.
     Raises pikepdf.PdfError for content that cannot be parsed. The time is linear in the size of the document.
     """
     contents = _Contents()
@@ -47,7 +47,7 @@ def largest_sizes(document: Pdf) -> Sizes:
 
 @dataclass(eq=False)
 class _Content:
-    """A content stream: the streams and pictures that it draws, by matrices, and the matrices that it is drawn by."""
+    """A content stream: the streams and images that it draws, by matrices, and the matrices that it is drawn by."""
 
     draws: list[tuple[_Content | Id, list[Matrix]]] = field(default_factory=list)
     matrices: list[Matrix] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Pictures as EPS: PostScript programs of language level 3 with 7-bit characters."""
+"""Images as EPS: PostScript programs of language level 3 with 7-bit characters."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -22,7 +22,7 @@ _SPACES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"1": ("DeviceGray", 1), "L": ("DeviceGray", 1), "RGB": ("DeviceRGB", 3), "CMYK": ("DeviceCMYK", 4)}
 )
 HOLDS = TargetCapabilities(tuple(_SPACES))
-"""What an EPS with a picture can store."""
+"""What an EPS with an image can store."""
 _LINE = 60  # bytes of data in a line of 75 characters
 _BLOCK = _LINE * 10_000
 
@@ -51,32 +51,32 @@ _END = b"~>\nrestore\nshowpage\n%%EOF\n"
 
 def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """Contains the JPEG with unchanged pixels, unless they are gray or RGB in another profile than sRGB."""
-    picture = embedding.prepare(data, metadata)
-    if picture.icc_profile and picture.mode == "CMYK":
+    embeddable = embedding.prepare(data, metadata)
+    if embeddable.icc_profile and embeddable.mode == "CMYK":
         color.warn_profile_dropped()
-    elif picture.icc_profile and not _is_srgb(picture):
+    elif embeddable.icc_profile and not _is_srgb(embeddable):
         _, image = open_file(data)
         return from_raster(pillow.to_raster(image, [0], lossy=True).converted_for(HOLDS))
-    return _draw_jpeg(picture)
+    return _draw_jpeg(embeddable)
 
 
-def _is_srgb(picture: EmbeddableJpeg) -> bool:
-    """Whether colors in the profile of the picture are, within rounding, the same in sRGB."""
+def _is_srgb(image: EmbeddableJpeg) -> bool:
+    """Whether colors in the profile of the image are, within rounding, the same in sRGB."""
     steps = range(0, 256, 51)
     colors = bytes(value for rgb in product(steps, repeat=3) for value in rgb)
-    patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(picture.mode)
-    profile = color.matching_profile(patches.mode, picture.icc_profile)
+    patches = Image.frombytes("RGB", (len(colors) // 3, 1), colors).convert(image.mode)
+    profile = color.matching_profile(patches.mode, image.icc_profile)
     difference = ImageChops.difference(color.to_srgb(patches, profile), patches.convert("RGB"))
     return max(difference.tobytes()) <= _SRGB_TOLERANCE
 
 
 def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
-    """Writes the first picture: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
+    """Writes the first image: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
     image = raster.first_frame().image
     if raster.lossy and image.mode != "1":
         return _draw_jpeg(embedding.prepare(pillow.encode_jpeg(image, quality=quality), "none"))
-    return picture_program(
+    return image_program(
         _compress(image),
         filter_=_FLATE
         if image.mode == "1"
@@ -100,19 +100,19 @@ def _compress(image: Image.Image) -> bytes:
     return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
 
 
-def _draw_jpeg(picture: EmbeddableJpeg) -> bytes:
-    return picture_program(
-        picture.data,
+def _draw_jpeg(image: EmbeddableJpeg) -> bytes:
+    return image_program(
+        image.data,
         filter_="/DCTDecode",
-        size=picture.size,
-        mode=picture.mode,
-        page=picture.upright_size,
-        matrix=PLACEMENTS[picture.orientation](*picture.upright_size),
-        inverted=picture.mode == "CMYK",
+        size=image.size,
+        mode=image.mode,
+        page=image.upright_size,
+        matrix=PLACEMENTS[image.orientation](*image.upright_size),
+        inverted=image.mode == "CMYK",
     )
 
 
-def picture_program(
+def image_program(
     data: bytes,
     *,
     filter_: str,
@@ -122,9 +122,9 @@ def picture_program(
     matrix: Sequence[float],
     inverted: bool = False,
 ) -> bytes:
-    """The program of an EPS with one picture of the mode 1, L, RGB or CMYK, on a page in points.
+    """The program of an EPS with one image of the mode 1, L, RGB or CMYK, on a page in points.
 
-    `filter_` decodes `data`, with its parameters in PostScript. `matrix` places the unit square of the picture.
+    `filter_` decodes `data`, with its parameters in PostScript. `matrix` places the unit square of the image.
     """
     space, samples = _SPACES[mode]
     head = _PROGRAM.format(

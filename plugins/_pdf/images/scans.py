@@ -1,4 +1,4 @@
-"""Reads PDF pages that are one picture, such as scans: the picture itself, as it is stored."""
+"""Reads PDF pages that are one image, such as scans: the image itself, as it is stored."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from plugins._pixels import pillow
 
 Pixels: TypeAlias = Image.Image | DeepPixels
 
-_DRAWN = frozenset({"fill-image", "fill-imgmask", "ignore-text"})  # pictures, and text that is only searched
+_DRAWN = frozenset({"fill-image", "fill-imgmask", "ignore-text"})  # images, and text that is only searched
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 # Color spaces of which TIFF has an equal, and masks.
 _STORED = re.compile(r"(Indexed\(\d+,)?(Device(Gray|RGB|CMYK)|ICCBased\((Gray|RGB|CMYK),)|None$")
 _STENCIL = "None"  # the color space of a mask through which the page is painted
 _PROFILE = re.compile(r"/ICCBased (\d+) 0 R")
 _MAX_PARTS = 1000
-_TOLERANCE = 1  # pixels by which a picture can miss the edges of the page
-_DRAWN_SIDE, _SAMPLES = 256, 16  # pixels per side of a page that is compared with the picture, and averages of them
+_TOLERANCE = 1  # pixels by which an image can miss the edges of the page
+_DRAWN_SIDE, _SAMPLES = 256, 16  # pixels per side of a page that is compared with the image, and averages of them
 _MAX_DIFFERENCE = 40  # levels; color management makes differences, too
 # The EXIF orientation with the same effect, by which of the two factors of a matrix are positive.
 _UPRIGHT = {(True, True): 1, (False, True): 2, (False, False): 3, (True, False): 4}
@@ -34,7 +34,7 @@ _TURNED = {(True, True): 5, (True, False): 6, (False, False): 7, (False, True): 
 
 @dataclass(frozen=True)
 class _Part:
-    """A picture on the page: its object number, EXIF orientation, upright size, and its place in points."""
+    """An image on the page: its object number, EXIF orientation, upright size, and its place in points."""
 
     xref: int
     bits: int
@@ -46,7 +46,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class Scan:
-    """A page that pictures of the same kind cover, strips or tiles of one picture of `size` pixels and `dpi`."""
+    """A page that images of the same kind cover, strips or tiles of one image of `size` pixels and `dpi`."""
 
     page: pymupdf.Page
     parts: tuple[_Part, ...]
@@ -103,35 +103,35 @@ class Scan:
         return area == (right - left) * (bottom - top) <= MAX_PIXELS
 
     def read(self) -> Frame | None:
-        """The picture. None if the page shows something else, such as a part of it."""
+        """The image. None if the page shows something else, such as a part of it."""
         document = self.page.parent
         pixels = [_read(document, part) for part in self.parts]
         modes = {one.mode if isinstance(one, Image.Image) else None for one in pixels}
-        picture = pixels[0] if len(pixels) == 1 else None
-        if picture is None or (isinstance(picture, Image.Image) and picture.size != self.size):
+        image = pixels[0] if len(pixels) == 1 else None
+        if image is None or (isinstance(image, Image.Image) and image.size != self.size):
             if None in modes or len(modes) > 1:
                 return None
-            picture = Image.new(modes.pop() or "L", self.size)
+            image = Image.new(modes.pop() or "L", self.size)
             for (x, y), part in zip(self.corners, pixels, strict=True):
                 assert isinstance(part, Image.Image)
-                picture.paste(part, (x - self.box[0], y - self.box[1]))
-        frame = Frame(picture, color.matching_profile(picture.mode, _profile(document, self.parts[0])), dpi=self.dpi)
+                image.paste(part, (x - self.box[0], y - self.box[1]))
+        frame = Frame(image, color.matching_profile(image.mode, _profile(document, self.parts[0])), dpi=self.dpi)
         return frame if self._is_shown(frame.image) else None
 
-    def _is_shown(self, picture: Image.Image) -> bool:
-        """Whether the page looks like the picture: not clipped, transparent or hidden."""
+    def _is_shown(self, image: Image.Image) -> bool:
+        """Whether the page looks like the image: not clipped, transparent or hidden."""
         scale = pymupdf.Matrix(_DRAWN_SIDE / self.page.rect.width, _DRAWN_SIDE / self.page.rect.height)
         drawn = self.page.get_pixmap(matrix=scale, alpha=False)
         page = Image.frombytes("RGB", (drawn.width, drawn.height), drawn.samples)
         shown, expected = (
-            np.asarray(image.convert("RGB").resize((_SAMPLES, _SAMPLES), Image.Resampling.BOX), int)
-            for image in (page, color.to_srgb(picture, None))
+            np.asarray(one.convert("RGB").resize((_SAMPLES, _SAMPLES), Image.Resampling.BOX), int)
+            for one in (page, color.to_srgb(image, None))
         )
         return int(np.abs(shown - expected).max()) <= _MAX_DIFFERENCE
 
 
 def find(page: pymupdf.Page) -> Scan | None:
-    """The pictures of a page that shows nothing else. None for other pages."""
+    """The images of a page that shows nothing else. None for other pages."""
     listed = page.get_images()
     if (
         not 0 < len(listed) <= _MAX_PARTS
@@ -140,7 +140,7 @@ def find(page: pymupdf.Page) -> Scan | None:
         or {kind for kind, _ in page.get_bboxlog()} - _DRAWN
     ):
         return None
-    found = page.get_image_info(xrefs=len(listed) != 1)  # `xrefs` decodes pictures to compare them
+    found = page.get_image_info(xrefs=len(listed) != 1)  # `xrefs` decodes images to compare them
     if len(listed) == len(found) == 1:
         found[0]["xref"] = listed[0][0]
     if not 0 < len(found) <= _MAX_PARTS or not page.rect.width * page.rect.height:
@@ -152,7 +152,7 @@ def find(page: pymupdf.Page) -> Scan | None:
 
 
 def _part(page: pymupdf.Page, info: dict[str, Any]) -> _Part | None:
-    """A picture without mask that is neither skewed nor has another color space than TIFF."""
+    """An image without mask that is neither skewed nor has another color space than TIFF."""
     matrix = pymupdf.Matrix(info["transform"]) * page.rotation_matrix
     size = info["width"], info["height"]
     if info["has-mask"] or not info.get("xref") or not _STORED.match(info["cs-name"]):
@@ -200,7 +200,7 @@ def _read_deep(document: pymupdf.Document, part: _Part) -> DeepPixels | None:
 
 
 def _profile(document: pymupdf.Document, part: _Part) -> bytes | None:
-    """The ICC profile of a picture."""
+    """The ICC profile of an image."""
     kind, value = document.xref_get_key(part.xref, "ColorSpace")
     if kind == "xref":
         value = document.xref_object(int(value.split()[0]), compressed=True)

@@ -1,4 +1,4 @@
-"""Pictures of a PDF: their samples as numbers, and replacing them by others of another size or compression."""
+"""Images of a PDF: their samples as numbers, and replacing them by others of another size or compression."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class StoredPicture:
-    """A picture as it is stored. `space` is its color space, None for masks; `bands` counts its samples per pixel.
+class StoredImage:
+    """An image as it is stored. `space` is its color space, None for masks; `bands` counts its samples per pixel.
 
-    `bands` is 0 if it is unknown, and of pictures with a palette the number of its colors' components.
+    `bands` is 0 if it is unknown, and of images with a palette the number of its colors' components.
     """
 
     stream: Stream
@@ -52,8 +52,8 @@ class StoredPicture:
     bands: int
 
     @classmethod
-    def of(cls, stream: Stream) -> StoredPicture | None:
-        """The picture of a stream. None if its size is missing, or larger than pictures may be."""
+    def of(cls, stream: Stream) -> StoredImage | None:
+        """The image of a stream. None if its size is missing, or larger than images may be."""
         width, height, bits = (stream.get(key) for key in ("/Width", "/Height", "/BitsPerComponent"))
         if not (isinstance(width, int) and isinstance(height, int) and 0 < width * height <= MAX_PIXELS and width > 0):
             return None
@@ -91,13 +91,13 @@ class StoredPicture:
 
     @property
     def has_fixed_samples(self) -> bool:
-        """Whether something refers to single samples: colors that are transparent, or a color behind the picture."""
+        """Whether something refers to single samples: colors that are transparent, or a color behind the image."""
         mask = self.stream.get("/SMask")
         is_matted = "/Matte" in self.stream or (isinstance(mask, Stream) and "/Matte" in mask)
         return isinstance(self.stream.get("/Mask"), Array) or is_matted or bool(self.stream.get("/SMaskInData", 0))
 
     def decode(self) -> Image.Image | None:
-        """The samples as they are stored, of mode 1, L, RGB or CMYK; of a picture with a palette its colors.
+        """The samples as they are stored, of mode 1, L, RGB or CMYK; of an image with a palette its colors.
 
         None if it is damaged, or has another number of components.
         """
@@ -112,7 +112,7 @@ class StoredPicture:
         return _decode(self, None, None) if has_own_space else None
 
     def decode_as(self, space: pymupdf.Colorspace) -> Image.Image | None:
-        """The picture in a color space. None if it is damaged."""
+        """The image in a color space. None if it is damaged."""
         return _decode(self, self.space, self.stream.get("/Decode"), space)
 
     def replace(self, image: Image.Image, encoding: Encoding) -> None:
@@ -152,20 +152,20 @@ def _bands(space: Any) -> int:
 
 
 def _decode(
-    picture: StoredPicture, space: Any, ranges: Any, target: pymupdf.Colorspace | None = None
+    image: StoredImage, space: Any, ranges: Any, target: pymupdf.Colorspace | None = None
 ) -> Image.Image | None:
-    """The picture as MuPDF decodes it in a document of its own, with another color space and range of samples."""
+    """The image as MuPDF decodes it in a document of its own, with another color space and range of samples."""
     copy = Pdf.new()
-    stream = Stream(copy, picture.stream.read_raw_bytes())
-    source = {"/Filter": picture.stream.get("/Filter"), "/DecodeParms": picture.stream.get("/DecodeParms")}
+    stream = Stream(copy, image.stream.read_raw_bytes())
+    source = {"/Filter": image.stream.get("/Filter"), "/DecodeParms": image.stream.get("/DecodeParms")}
     values = {**source, "/ColorSpace": space, "/Decode": ranges}
     for key, value in values.items():
         if value is not None:
             stream[key] = _copied(copy, value)
     stream.Type, stream.Subtype = Name.XObject, Name.Image
-    stream.Width, stream.Height = picture.size
-    stream.BitsPerComponent = picture.bits
-    copy.trailer.Picture = copy.make_indirect(stream)
+    stream.Width, stream.Height = image.size
+    stream.BitsPerComponent = image.bits
+    copy.trailer.Image = copy.make_indirect(stream)
     copy.save(file := BytesIO(), compress_streams=False, stream_decode_level=pikepdf.StreamDecodeLevel.none)
     document = pymupdf.open(stream=file.getvalue(), filetype="pdf")
     pymupdf.TOOLS.reset_mupdf_warnings()
@@ -178,10 +178,10 @@ def _decode(
     finally:
         document.close()
     mode = _MODES.get(pixels.n)
-    is_wrong = pixels.alpha or (pixels.width, pixels.height) != picture.size or pymupdf.TOOLS.mupdf_warnings()
-    if mode is None or is_wrong or (target is None and picture.bands not in (0, pixels.n) and not picture.is_bilevel):
+    is_wrong = pixels.alpha or (pixels.width, pixels.height) != image.size or pymupdf.TOOLS.mupdf_warnings()
+    if mode is None or is_wrong or (target is None and image.bands not in (0, pixels.n) and not image.is_bilevel):
         return None
-    return Image.frombytes(mode, picture.size, pixels.samples_mv)
+    return Image.frombytes(mode, image.size, pixels.samples_mv)
 
 
 def _copied(copy: Pdf, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Flattens transparency on a page of a PDF: pictures cover what is drawn differently without it."""
+"""Flattens transparency on a page of a PDF: images cover what is drawn differently without it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 Cell: TypeAlias = tuple[int, int]
 
 _DPI = 300
-_MAX_PIXELS = 30_000_000  # The resolution is reduced if all pictures together have more.
-_MAX_PICTURES = 32
-_CELL = 6  # points; what lies closer together shares a picture
-_MARGIN = 2  # points around what is transparent, because viewers round the borders of pictures
+_MAX_PIXELS = 30_000_000  # The resolution is reduced if all images together have more.
+_MAX_IMAGES = 32
+_CELL = 6  # points; what lies closer together shares an image
+_MARGIN = 2  # points around what is transparent, because viewers round the borders of images
 _MAX_COMPARED = 2000  # pixels per side of the compared drawings, which have a pixel per point otherwise
 _TOLERANCE = 2  # levels of 255, by which groups round differently
 _MAX_NESTING = 50
 
 
 def flatten(document: pymupdf.Document) -> tuple[pymupdf.Document, bool]:
-    """The document, whose only page is not rotated, without transparency; and whether pictures were put on the page."""
+    """The document, whose only page is not rotated, without transparency; and whether images were put on the page."""
     data = BytesIO()
     with open_pdf(document.tobytes(garbage=1)) as objects:
         if not sum(_remove_transparency(item, _MAX_NESTING) for item in objects.objects):
@@ -77,7 +77,7 @@ def _different_areas(page: pymupdf.Page, opaque: pymupdf.Page) -> list[pymupdf.R
     drawn, other = (_pixels(one.get_pixmap(matrix=pymupdf.Matrix(scale, scale), alpha=False)) for one in (page, opaque))
     different = (np.abs(drawn - other) > _TOLERANCE).any(axis=-1)
     size = _CELL
-    while len(areas := [*_areas(different, size)]) > _MAX_PICTURES:
+    while len(areas := [*_areas(different, size)]) > _MAX_IMAGES:
         size *= 2
     return [pymupdf.Rect(area) / scale + (-_MARGIN, -_MARGIN, _MARGIN, _MARGIN) & page.rect for area in areas]
 
@@ -109,7 +109,7 @@ def _connected(cells: set[Cell]) -> list[Cell]:
 
 
 def _cover(page: pymupdf.Page, source: pymupdf.Page, areas: list[pymupdf.Rect]) -> None:
-    """Puts pictures of the areas of `source` on `page`."""
+    """Puts images of the areas of `source` on `page`."""
     points = sum(area.width * area.height for area in areas)
     scale = min(_DPI / 72, (_MAX_PIXELS / points) ** 0.5)
     to_pixels = pymupdf.Matrix(scale, scale)
@@ -117,8 +117,8 @@ def _cover(page: pymupdf.Page, source: pymupdf.Page, areas: list[pymupdf.Rect]) 
     space, mode = (pymupdf.csCMYK, "CMYK") if blended == "/DeviceCMYK" else (pymupdf.csRGB, "RGB")
     for area in areas:
         box = (area * to_pixels).irect
-        picture = source.get_pixmap(matrix=to_pixels, clip=pymupdf.Rect(box) / scale, colorspace=space)
-        image = Image.frombytes(mode, (picture.width, picture.height), picture.samples_mv)
+        pixels = source.get_pixmap(matrix=to_pixels, clip=pymupdf.Rect(box) / scale, colorspace=space)
+        image = Image.frombytes(mode, (pixels.width, pixels.height), pixels.samples_mv)
         stream = pillow.encode(image, "TIFF", compression="tiff_lzw")  # PyMuPDF would convert a pixmap to RGB
-        xref = page.insert_image(pymupdf.Rect(picture.irect) / scale, stream=stream, keep_proportion=False)
+        xref = page.insert_image(pymupdf.Rect(pixels.irect) / scale, stream=stream, keep_proportion=False)
         page.parent.xref_set_key(xref, "ColorSpace", f"/Device{mode}")

@@ -12,7 +12,7 @@ from PIL import UnidentifiedImageError
 
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, check_size
 from engine.mupdf import pymupdf
-from plugins._pdf.text.texts import Block, stored_blocks, warn_pictures
+from plugins._pdf.text.texts import Block, stored_blocks, warn_images
 from plugins._pixels import pillow
 from plugins._text import zip_archives
 from plugins._text.markup import check_elements
@@ -29,7 +29,7 @@ _NOT_LOADED = (
     "cannot load font",
     "ignoring stylesheet",
 )  # what MuPDF reports
-_PICTURES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "WEBP", "AVIF")  # as Pillow names them
+_IMAGES = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "JPEG2000", "PPM", "WEBP", "AVIF")  # as Pillow names them
 _TRANSCODED = ("WEBP", "AVIF")  # MuPDF does not read these.
 _TRANSCODED_NAMES = (".webp", ".avif")
 _OF_MACOS = "__macosx/"  # a folder with the attributes of the other files
@@ -48,19 +48,19 @@ def open_book(data: bytes, kind: str, paper: Paper, font_size: float) -> pymupdf
 
 
 def read_chapters(data: bytes, kind: str) -> tuple[str, list[list[Block]]]:
-    """The title, and the paragraphs of each chapter as single lines. Issues a warning if there are pictures."""
+    """The title, and the paragraphs of each chapter as single lines. Issues a warning if there are images."""
     document = _open(data, kind)
     document.layout(width=_UNPAGED[0], height=_UNPAGED[1], fontsize=12)
     chapters = []
     for page in _checked(document):
-        warn_pictures(page)
+        warn_images(page)
         chapters.append(stored_blocks(page))
     _warn_not_loaded()
     return (document.metadata or {}).get("title") or "", chapters
 
 
 def open_pages(data: bytes, kind: str) -> pymupdf.Document:
-    """A document of pages: XPS, or the pictures of a comic. Raises CorruptInput, TooLarge."""
+    """A document of pages: XPS, or the images of a comic. Raises CorruptInput, TooLarge."""
     return _checked(_open(data, kind))
 
 
@@ -86,7 +86,7 @@ def finished(made: pymupdf.Document, pages: str | None) -> pymupdf.Document:
 
 
 def _warn_not_loaded() -> None:
-    """Issues a warning if MuPDF has reported a picture, font or style sheet that it cannot load."""
+    """Issues a warning if MuPDF has reported an image, font or style sheet that it cannot load."""
     messages = pymupdf.TOOLS.mupdf_warnings()
     if any(problem in messages for problem in _NOT_LOADED):
         FidelityWarning.issue("resource_not_loaded", "Pictures, fonts or styles that are not in the file are missing.")
@@ -138,7 +138,7 @@ def _open(data: bytes, kind: str) -> pymupdf.Document:
         if kind == "epub":
             _check_chapters(archive)
         if kind == "cbz" or any(name.lower().endswith(_TRANSCODED_NAMES) for name in archive.namelist()):
-            data = _with_known_pictures(archive, data, is_comic=kind == "cbz")
+            data = _with_known_images(archive, data, is_comic=kind == "cbz")
     pymupdf.TOOLS.reset_mupdf_warnings()
     return pymupdf.open(stream=data, filetype=kind)
 
@@ -151,10 +151,10 @@ def _check_chapters(archive: zipfile.ZipFile) -> None:
                 check_elements(file.read(), _MAX_ELEMENTS)
 
 
-def _with_known_pictures(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool) -> bytes:
-    """The archive, with PNG in place of pictures that MuPDF does not read. Raises TooLarge for too large a picture.
+def _with_known_images(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool) -> bytes:
+    """The archive, with PNG in place of images that MuPDF does not read. Raises TooLarge for too large an image.
 
-    A comic is without the files that macOS adds, which would be pages; the names of its pictures show their format.
+    A comic is without the files that macOS adds, which would be pages; the names of its images show their format.
     """
     file = BytesIO()
     is_changed = False
@@ -165,7 +165,7 @@ def _with_known_pictures(archive: zipfile.ZipFile, data: bytes, *, is_comic: boo
                 is_changed = True
                 continue
             with suppress(UnidentifiedImageError):
-                image = pillow.open_image(content, *_PICTURES)
+                image = pillow.open_image(content, *_IMAGES)
                 check_size(*image.size)
                 if image.format in _TRANSCODED:
                     name, content = f"{name}.png" if is_comic else name, pillow.encode(image, "PNG")

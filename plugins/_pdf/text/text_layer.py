@@ -52,13 +52,13 @@ class Recognizer:
         dpi = max(1, min(_DPI, int(72 * sqrt(_MAX_PAGE_PIXELS / page.rect.get_area()))))
         check_size(int(page.rect.width * dpi / 72), int(page.rect.height * dpi / 72))
         pixels = page.get_pixmap(dpi=dpi, colorspace=pymupdf.csGRAY, alpha=False)
-        picture: bytes = pixels.tobytes("pgm")
-        if picture.endswith(picture[-1:] * (pixels.width * pixels.height)):  # one color
+        image: bytes = pixels.tobytes("pgm")
+        if image.endswith(image[-1:] * (pixels.width * pixels.height)):  # one color
             return None
         layout = ("--psm", "1", "--dpi", str(dpi))  # 1: finds out which side is up, too
         command = [*self._command, *layout, "-c", "textonly_pdf=1", "stdin", "stdout", "pdf"]
         environment = {"OMP_THREAD_LIMIT": "1"}  # several threads take five times as long as one
-        done = subprocess.run(command, input=picture, capture_output=True, env=environment, check=False)
+        done = subprocess.run(command, input=image, capture_output=True, env=environment, check=False)
         if done.returncode:
             raise StepFailed("Tesseract failed.")
         return done.stdout

@@ -150,7 +150,7 @@ def _html_spans(line: Sequence[Span], *, bold: bool) -> Iterator[str]:
         yield f'<a href="{html.escape(link)}">{text}</a>' if link and _SAFE_LINK.match(link) else text
 
 
-def warn_pictures(page: pymupdf.Page) -> None:
-    """Issues a warning if a page has pictures, which can show text."""
+def warn_images(page: pymupdf.Page) -> None:
+    """Issues a warning if a page has images, which can show text."""
     if page.get_images() if page.parent.is_pdf else page.get_image_info():
         FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")

@@ -39,7 +39,7 @@ _TOOL_OPTIONS: dict[str, dict[str, OptionValue]] = {
     "pdf-split": {"every": 1},
     "pdf-watermark": {"text": "a"},
 }
-_WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without pictures
+_WITHOUT_RESULT = {"pdf-extract-images"}  # for a file without images
 
 
 def main(kind: str, folder: Path, every: int, first: int) -> None:

@@ -24,7 +24,7 @@ FF = FileFormat("ff", media_type="image/x-farbfeld", extensions=("ff",), sniff=S
 RGBA = TargetCapabilities(("RGBA",))
 Opaque = Annotated[bool, Field(description="Makes all pixels opaque.")]
 Columns = Annotated[int, Field(ge=1, le=10, description="Number of tiles.")]
-Stamp = Annotated[Raster, InputFile(RASTER, "A picture for the corner of each tile.")]
+Stamp = Annotated[Raster, InputFile(RASTER, "An image for the corner of each tile.")]
 
 
 @conversion(FF, RASTER)
@@ -45,7 +45,7 @@ def encode(raster: Raster, *, opaque: Opaque = False) -> bytes:
 
 @tool("ff-tiles", RASTER, title="Cut into tiles", sources=(FF,), archive=True)
 def cut(raster: Raster, *, columns: Columns = 2, stamp: Stamp | None = None) -> ToolResult[Raster]:
-    """Cuts a picture into tiles beside each other, with a stamp in their corners."""
+    """Cuts an image into tiles beside each other, with a stamp in their corners."""
     image = raster.first_frame(RGBA).image
     corner = None if stamp is None else stamp.first_frame(RGBA).image
 

@@ -1,6 +1,6 @@
 """Unusual and malformed HTTP requests as bytes."""
 
-from tests.support.samples.forms import FILE, FORM, TARGET, form, part, picture
+from tests.support.samples.forms import FILE, FORM, TARGET, form, image, part
 
 BODY = form(FILE, TARGET)
 
@@ -23,7 +23,7 @@ def chunked_request(body: bytes) -> bytes:
     return post_request(b"Transfer-Encoding: chunked\r\n", body)
 
 
-def upload_request(disposition: str, content: bytes = picture()) -> bytes:
+def upload_request(disposition: str, content: bytes = image()) -> bytes:
     """Returns a POST /convert request with a file part of this disposition."""
     body = form(part(content, disposition), TARGET)
     return post_request(b"Content-Length: %d\r\n" % len(body), body)

@@ -6,7 +6,7 @@ import httpx
 
 from storage.tables import accounts
 from tests.support.executors.fake import SwitchedExecutor
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 
 ASYNC = {"Prefer": "respond-async"}
@@ -25,7 +25,7 @@ class Site:
         """Sends a request that is to be processed in the background. Returns the job."""
         headers = {**ASYNC, **fields.pop("headers", {})}
         data = {"output_format": "png", **fields} if path.startswith("/convert") else fields
-        files = {"file": ("photo.jpg", picture())}
+        files = {"file": ("photo.jpg", image())}
         response = self.server.request("POST", path, self.key, data=data, files=files, headers=headers)
         assert response.status_code == status, response.text
         return response.json()["data"]

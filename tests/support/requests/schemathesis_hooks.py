@@ -23,7 +23,7 @@ _KEYLESS = ("ST203", "ST401")  # a request without a key gets 429 instead of 401
 _CODES = {"invalid_file_type", "unsupported_conversion", "idempotency_key_reused", "range_not_satisfiable"}
 _REASONS = {
     "not_an_integer",  # 1.0 is an integer in JSON Schema
-    "pixels",  # the size of a picture depends on several options
+    "pixels",  # the size of an image depends on several options
     *("exclusive", "nothing_found"),  # depend on other options, and on what is in the file
     *("too_many_keys", "too_many"),  # earlier requests have created them
 }
@@ -31,11 +31,11 @@ _PARAMS = {
     *("bit_depth", "width", "height", "color_space"),  # depend on the output format
     *("watermark", "output_profile"),  # only the ids of files of the account are valid
     *("background", "color"),  # only names of colors are valid
-    *("crop", "pad"),  # only parts of the picture are valid, and only as much as a picture can have
+    *("crop", "pad"),  # only parts of the image are valid, and only as much as an image can have
     "pages",  # only pages of the file are valid
     "language",  # only those that are installed are valid
     *("title", "user_password", "every", "text"),  # one of several options is required
-    *("allow", "angle", "margin"),  # only some names, 90 but not 90.0, and only what leaves space for the picture
+    *("allow", "angle", "margin"),  # only some names, 90 but not 90.0, and only what leaves space for the image
     "outputs",  # in a form, schemathesis sends a list as several fields instead of JSON
     "period",  # only days of the calendar are valid
     "files[]",  # schemathesis sends only one, because the field has a content type

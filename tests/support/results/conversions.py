@@ -32,7 +32,7 @@ def codes(result: PipelineResult) -> set[str]:
 
 
 def opened(data: bytes) -> Image.Image:
-    """The picture as Pillow reads it."""
+    """The image as Pillow reads it."""
     image = Image.open(BytesIO(data))
     image.load()
     return image

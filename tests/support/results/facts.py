@@ -33,7 +33,7 @@ _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray", 8: "4:2:2"}
 
 def facts(target: str, data: bytes) -> Facts:
     """Size, number of pages or frames, corners, and what the format stores besides."""
-    common = _picture(data) if target in _RASTERS else {}
+    common = _image(data) if target in _RASTERS else {}
     return {
         **common,
         "corners": corners(target, data),
@@ -51,7 +51,7 @@ def corners(target: str, data: bytes) -> str:
 
 
 def pixels(data: bytes) -> list[NDArray[Any]]:
-    """The frames of a picture, as RGBA with 8 bits per sample."""
+    """The frames of an image, as RGBA with 8 bits per sample."""
     data = readers.decode_jxl(data, "apng", "--bits_per_sample=8") if data.startswith(_JXL) else data
     if data.startswith(_JXR):
         return [np.asarray(Image.fromarray(imagecodecs.jpegxr_decode(data)).convert("RGBA"))]
@@ -67,7 +67,7 @@ def _name(sample: Any) -> str:
     return "-" if np.ptp(sample) < 25 else "rgb"[int(np.argmax(sample))]
 
 
-def _picture(data: bytes) -> Facts:
+def _image(data: bytes) -> Facts:
     image = Image.open(BytesIO(data))
     exif = image.getexif()
     image.load()
@@ -158,16 +158,16 @@ def _tiff(data: bytes) -> Facts:
 
 
 def _pdf(data: bytes) -> Facts:
-    """The size in pixels of a page that is one picture, as it is shown, otherwise in points."""
+    """The size in pixels of a page that is one image, as it is shown, otherwise in points."""
     with pikepdf.open(BytesIO(data)) as document:
         page = document.pages[0]
-        pictures = list(page.get_images().values())
+        images = list(page.get_images().values())
         box = [float(value) for value in page.mediabox]
         points = round(box[2] - box[0]), round(box[3] - box[1])
-        size = (int(pictures[0].Width), int(pictures[0].Height)) if pictures else points
+        size = (int(images[0].Width), int(images[0].Height)) if images else points
         if (size[0] > size[1]) != (points[0] > points[1]):  # turned by a matrix
             size = size[::-1]
-        lossy = [picture.get("/Filter") == "/DCTDecode" for picture in pictures]
+        lossy = [image.get("/Filter") == "/DCTDecode" for image in images]
         return {"size": size, "count": len(document.pages), "lossy": lossy}
 
 

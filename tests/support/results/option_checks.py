@@ -1,4 +1,4 @@
-"""Checks of options that change pictures in memory, animations and palettes, for any pair of formats."""
+"""Checks of options that change images in memory, animations and palettes, for any pair of formats."""
 
 from engine import OptionValues
 from plugins._color import profiles
@@ -43,7 +43,7 @@ def animation_check(options: OptionValues) -> tuple[OptionValues, Check]:
 
 
 def palette_check(options: OptionValues) -> tuple[OptionValues, Check]:
-    """Of pictures with few colors, a palette of as many changes nothing that is seen."""
+    """Of images with few colors, a palette of as many changes nothing that is seen."""
 
     def check(pair: Pair) -> None:
         result = pair.convert(options)
@@ -80,4 +80,4 @@ _MARKS: dict[str, OptionValues] = {
     "watermark_color": {"watermark_color": "red"},
 }
 MARK_CHECKS = {name: changes({**_MARK, **options}) for name, options in _MARKS.items()}
-"""The same of text in the middle, which changes no fact of a picture."""
+"""The same of text in the middle, which changes no fact of an image."""

@@ -18,7 +18,7 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine.mupdf import pymupdf
-from tests.support.samples.clips import first_picture
+from tests.support.samples.clips import first_image
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,12 @@ def _icns(data: bytes) -> Reading:
 
 
 def _clip(data: bytes) -> Reading:
-    image, count = first_picture(data)
+    image, count = first_image(data)
     return Reading(image.size, count, np.asarray(image.convert("RGB")))
 
 
 def _netpbm(*program: str) -> Callable[[bytes], Reading]:
-    """A reader that has the picture converted by a program of Netpbm."""
+    """A reader that has the image converted by a program of Netpbm."""
 
     def reader(data: bytes) -> Reading:
         return _mupdf(subprocess.run(program, input=data, check=True, capture_output=True).stdout)

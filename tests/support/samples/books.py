@@ -1,4 +1,4 @@
-"""Generated e-books, comics and XPS: one chapter or page with a title, texts and a picture."""
+"""Generated e-books, comics and XPS: one chapter or page with a title, texts and an image."""
 
 import struct
 import zipfile
@@ -34,7 +34,7 @@ def chapter(title: str, body: str = "") -> str:
     )
 
 
-def epub(picture: bytes, **files: str | bytes) -> bytes:
+def epub(image: bytes, **files: str | bytes) -> bytes:
     """A book of two chapters, the first with a PNG and a link to the second. Further files replace those of a name."""
     numbers = range(1, len(CHAPTERS) + 1)
     items = "".join(f'<item id="c{n}" href="c{n}.xhtml" media-type="application/xhtml+xml"/>' for n in numbers)
@@ -54,12 +54,12 @@ def epub(picture: bytes, **files: str | bytes) -> bytes:
         "toc.ncx": f'<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap>{points}</navMap></ncx>',
         "c1.xhtml": chapter(CHAPTERS[0], '<p><a href="c2.xhtml">next</a></p><p><img src="p.png" alt=""/></p>'),
         "c2.xhtml": chapter(CHAPTERS[1]),
-        "p.png": picture,
+        "p.png": image,
     }
     return zipped(contents | {name.replace("_", "."): content for name, content in files.items()})
 
 
-def fb2(picture: bytes) -> bytes:
+def fb2(image: bytes) -> bytes:
     """A book of two chapters with a PNG."""
     sections = "".join(
         f"<section><title><p>{title}</p></title><p>The text of the {title.lower()}.</p></section>" for title in CHAPTERS
@@ -69,7 +69,7 @@ def fb2(picture: bytes) -> bytes:
         '<FictionBook xmlns="http://www.gribuser.ru/xml/fictionbook/2.0" xmlns:l="http://www.w3.org/1999/xlink">'
         f"<description><title-info><book-title>{TITLE}</book-title></title-info></description>"
         f'<body>{sections}<p><image l:href="#p.png"/></p></body>'
-        f'<binary id="p.png" content-type="image/png">{b64encode(picture).decode()}</binary></FictionBook>'
+        f'<binary id="p.png" content-type="image/png">{b64encode(image).decode()}</binary></FictionBook>'
     ).encode()
 
 
@@ -87,9 +87,9 @@ def mobi() -> bytes:
     return name + b"\0" * 28 + b"BOOKMOBI" + b"\0" * 8 + struct.pack(">H", 2) + listed + b"\0\0" + b"".join(records)
 
 
-def cbz(*pictures: bytes, extension: str = "png") -> bytes:
-    """A comic with a page for each picture."""
-    files = {f"{number}.{extension}": picture for number, picture in enumerate(pictures, 1)}
+def cbz(*images: bytes, extension: str = "png") -> bytes:
+    """A comic with a page for each image."""
+    files = {f"{number}.{extension}": image for number, image in enumerate(images, 1)}
     return zipped({**files, "ComicInfo.xml": f"<ComicInfo><Title>{TITLE}</Title></ComicInfo>"}, zipfile.ZIP_STORED)
 
 

@@ -1,4 +1,4 @@
-"""Damaged forms of a file: what is read from them is a picture, or an error that blames the file."""
+"""Damaged forms of a file: what is read from them is an image, or an error that blames the file."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def broken(data: bytes, header: int, seed: int = 1) -> Iterator[bytes]:
 
 
 def outcome(data: bytes, target: str = "png") -> str:
-    """What becomes of a file that is no text: `picture`, or the reason of the error."""
+    """What becomes of a file that is no text: `image`, or the reason of the error."""
     try:
         convert(data, target, "damaged.bin")
     except ConversionError as error:

@@ -1,4 +1,4 @@
-"""Pictures, and multipart forms with them."""
+"""Images, and multipart forms with them."""
 
 import io
 
@@ -7,7 +7,7 @@ from PIL import Image
 BOUNDARY = "a-boundary-of-this-test"
 
 
-def picture(fmt: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
+def image(fmt: str = "JPEG", size: tuple[int, int] = (64, 48)) -> bytes:
     """A file of that Pillow format."""
     file = io.BytesIO()
     Image.linear_gradient("L").resize(size).convert("RGB").save(file, fmt)
@@ -26,7 +26,7 @@ def form(*parts: bytes, end: bool = True) -> bytes:
 
 BROWSER_HEADERS = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8", "Sec-Fetch-Mode": "navigate"}
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
-FILE = part(picture(), 'name="file"; filename="photo.jpg"')
+FILE = part(image(), 'name="file"; filename="photo.jpg"')
 TARGET = part(b"png", 'name="output_format"')
 
 

@@ -30,12 +30,12 @@ COLORS = ((220, 30, 40), (30, 180, 60), (40, 60, 210), (128, 128, 128))
 
 @cache
 def sample(format_name: str) -> bytes:
-    """The file of that format; its picture is SIZE pixels, its page SIZE points."""
+    """The file of that format; its image is SIZE pixels, its page SIZE points."""
     return raw_sample(format_name) if format_name in CAMERAS else _MAKERS[format_name]()
 
 
 def quadrants(size: tuple[int, int] = SIZE) -> Image.Image:
-    """The picture itself."""
+    """The image itself."""
     width, height = size
     image = Image.new("RGB", size)
     for index, color in enumerate(COLORS):
@@ -61,9 +61,9 @@ def _jxl() -> bytes:
 def _djvu() -> bytes:
     """A page of 72 dots per inch."""
     with TemporaryDirectory() as folder:
-        picture, page = Path(folder, "in.ppm"), Path(folder, "out.djvu")
-        quadrants().save(picture)
-        subprocess.run(["c44", "-dpi", "72", picture, page], check=True)
+        image, page = Path(folder, "in.ppm"), Path(folder, "out.djvu")
+        quadrants().save(image)
+        subprocess.run(["c44", "-dpi", "72", image, page], check=True)
         return page.read_bytes()
 
 
@@ -74,7 +74,7 @@ def _psd() -> bytes:
 
 
 def boxed(codestream: bytes, *, brand: bytes = b"jp2 ", colors: bytes = SRGB, further: bytes = b"") -> bytes:
-    """A JPEG 2000 file with the codestream of a picture, this content of its box colr, and more boxes in its header."""
+    """A JPEG 2000 file with the codestream of an image, this content of its box colr, and more boxes in its header."""
     width, height = (int.from_bytes(codestream[at : at + 4]) for at in (8, 12))
     channels, depth = codestream[41], codestream[42]
     header = jp2_box(b"ihdr", struct.pack(">2IH4B", height, width, channels, depth, 7, 0, 0)) + jp2_box(b"colr", colors)
@@ -91,7 +91,7 @@ def _jph() -> bytes:
 
 
 def linear(image: Image.Image) -> NDArray[np.float32]:
-    """The light of a picture in sRGB, of which 1 is white."""
+    """The light of an image in sRGB, of which 1 is white."""
     encoded = np.asarray(image) / np.float32(255)
     return np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4).astype(np.float32)
 
@@ -239,7 +239,7 @@ def saved(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
 
 
 def samples_with_traits() -> Iterator[tuple[str, bytes]]:
-    """Files that are not plain 8-bit pictures, by what is special about them."""
+    """Files that are not plain 8-bit images, by what is special about them."""
     drawn = quadrants()
     transparent = drawn.convert("RGBA")
     for center in ((42, 30), (126, 30), (42, 90), (126, 90)):

@@ -68,7 +68,7 @@ def with_property(kind: bytes, content: bytes) -> Callable[[dict[bytes, bytes]],
 
 
 def grid(name: str, side: int, tile_side: int, tiles: int | None = None) -> bytes:
-    """A picture of `side` x `side` pixels in tiles of one color, all with the same data.
+    """An image of `side` x `side` pixels in tiles of one color, all with the same data.
 
     `name` is heic or avif. A grid with another number of `tiles` than it needs is invalid.
     """
@@ -124,9 +124,9 @@ def _counted(entries: list[bytes]) -> bytes:
     return struct.pack(">I", len(entries)) + b"".join(entries)
 
 
-def with_gain_map_of_iphone(picture: Image.Image, gain_map: Image.Image, headroom: str) -> bytes:
-    """A HEIC whose second picture is a hidden auxiliary one, with a headroom in its XMP."""
-    written = pillow_heif.from_pillow(picture)
+def with_gain_map_of_iphone(image: Image.Image, gain_map: Image.Image, headroom: str) -> bytes:
+    """A HEIC whose second image is a hidden auxiliary one, with a headroom in its XMP."""
+    written = pillow_heif.from_pillow(image)
     written.add_from_pillow(gain_map)
     written[1].info["xmp"] = f'<x HDRGainMap:HDRGainMapHeadroom="{headroom}"/>'.encode()
     buffer = BytesIO()
@@ -148,9 +148,9 @@ def with_gain_map_of_iphone(picture: Image.Image, gain_map: Image.Image, headroo
     return _rewritten(file, meta)
 
 
-def with_tone_mapped_item(picture: Image.Image, gain_map: Image.Image, numbers: bytes) -> bytes:
-    """A HEIC whose second picture is hidden: a third item, of the type tmap, applies it to the first one."""
-    written = pillow_heif.from_pillow(picture)
+def with_tone_mapped_item(image: Image.Image, gain_map: Image.Image, numbers: bytes) -> bytes:
+    """A HEIC whose second image is hidden: a third item, of the type tmap, applies it to the first one."""
+    written = pillow_heif.from_pillow(image)
     written.add_from_pillow(gain_map)
     buffer = BytesIO()
     written.save(buffer, quality=95)

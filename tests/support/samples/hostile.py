@@ -87,7 +87,7 @@ def _many_scans() -> bytes:
 
 
 def _lying_isobmff(name: str, side: int) -> bytes:
-    """A picture whose box states 64 x 64 for `side` x `side` pixels."""
+    """An image whose box states 64 x 64 for `side` x `side` pixels."""
     buffer = BytesIO()
     image = Image.new("RGB", (side, side), (9, 99, 200))
     if name == "avif":
@@ -104,7 +104,7 @@ def _grid(name: str, side: int, tile: int, _canary: Canary) -> bytes:
 
 
 def _avif_sequence_claim(side: int) -> bytes:
-    """An animation without primary picture, whose track has this size."""
+    """An animation without primary image, whose track has this size."""
     frames = [Image.new("L", (64, 64), shade) for shade in (0, 255)]
     animation = saved(frames[0], "AVIF", save_all=True, append_images=frames[1:])
     data = bytearray(animation.replace(b"meta", b"free"))
@@ -189,7 +189,7 @@ def _apng(claimed: int) -> bytes:
 
 
 def _webp(side: int) -> bytes:
-    """A few bytes whose header states a lossless picture of this size."""
+    """A few bytes whose header states a lossless image of this size."""
     body = b"\x2f" + struct.pack("<I", (side - 1) | (side - 1) << 14) + bytes(8)
     chunk = b"VP8L" + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2)
     return b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk
@@ -304,8 +304,8 @@ def _too_many() -> Iterator[Hostile]:
     yield Hostile("jpeg_scans_on_a_page", lambda _: _many_scans(), (SCANS,), "pdf")
 
 
-def _picture_on_a_page(side: int) -> bytes:
-    """A page with a picture of few bytes whose header states this size."""
+def _image_on_a_page(side: int) -> bytes:
+    """A page with an image of few bytes whose header states this size."""
     header = f"/Type/XObject/Subtype/Image/Width {side}/Height {side}/BitsPerComponent 8/ColorSpace/DeviceRGB/Length 0"
     return _pdf(b"90 0 0 90 0 0 cm /I Do", f"5 0 obj<<{header}>>stream\n\nendstream endobj\n", "/XObject<</I 5 0 R>>")
 
@@ -328,8 +328,8 @@ def _vector_bombs() -> Iterator[Hostile]:
     yield Hostile("svg_blur", lambda _: svg(blur), (DONE, CORRUPT))
     text = '<text font-size="1e30">a</text><path d="M 1e300 1e300 L -1e300 NaN"/>'
     yield Hostile("svg_huge_figures", lambda _: svg(text), (DONE, CORRUPT))
-    yield Hostile("pdf_picture_claim", lambda _: _picture_on_a_page(60_000), (DONE, CORRUPT, MEMORY))
-    yield Hostile("pdf_picture_claim_to_svg", lambda _: _picture_on_a_page(60_000), (CORRUPT,), "svg")
+    yield Hostile("pdf_picture_claim", lambda _: _image_on_a_page(60_000), (DONE, CORRUPT, MEMORY))
+    yield Hostile("pdf_picture_claim_to_svg", lambda _: _image_on_a_page(60_000), (CORRUPT,), "svg")
     yield Hostile("pdf_unpacks", lambda _: _unpacking_page(), (DONE, CORRUPT, TIMEOUT), long=True)
     yield Hostile("svg_declarations", lambda _: b"<svg/>" + b"<!DOCTYPE[" * 300_000, (CORRUPT,))
     mask = '<mask id="m" mask="url(#m)"><rect width="9" height="9"/></mask><rect width="9" height="9" mask="url(#m)"/>'

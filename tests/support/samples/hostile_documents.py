@@ -1,4 +1,4 @@
-"""Hostile SVGs, PDFs, HTML and pictures of text: deep nesting, wrong encodings, very many elements, open strings."""
+"""Hostile SVGs, PDFs, HTML and images of text: deep nesting, wrong encodings, very many elements, open strings."""
 
 from io import BytesIO
 
@@ -70,7 +70,7 @@ def repeated_page(count: int) -> bytes:
 
 
 def open_texts() -> dict[str, bytes]:
-    """Pictures of text with very many strings, comments or arrays that do not end, by name."""
+    """Images of text with very many strings, comments or arrays that do not end, by name."""
     xbm, xpm = b"#define x_width 8\n#define x_height 8\n", b'/* XPM */\n"2 2 1 1", "a c #000000",'
     return {
         "xbm_open_array": xbm + b"char x[] {" * 100_000,

@@ -192,7 +192,7 @@ def _drawings() -> dict[str, bytes]:
         "many states": pdf(content=b"q " * 200_000 + TEXT),
         "many restored states": pdf(content=b"Q EMC ET EI " * 50_000 + TEXT),
         "nested content": pdf(content=b"[" * 100_000 + b" TJ " + b"<<" * 100_000),
-        "inline picture without end": pdf(content=b"BI /W 999999999 /H 999999999 /BPC 16 /CS/RGB ID " + b"x" * 5000),
+        "inline image without end": pdf(content=b"BI /W 999999999 /H 999999999 /BPC 16 /CS/RGB ID " + b"x" * 5000),
         "contents in a circle": pdf(b"[6 0 R 5 0 R]", page=b"/Contents 6 0 R"),
     }
 
@@ -230,8 +230,8 @@ def _resources() -> dict[str, bytes]:
     }
 
 
-def _pictures() -> dict[str, bytes]:
-    """Pictures whose size or compression is false."""
+def _images() -> dict[str, bytes]:
+    """Images whose size or compression is false."""
     once = bomb(_BOMB)
     twice = zlib.compress(once, 9)
     rows = b"/Filter/FlateDecode/DecodeParms<</Predictor %d/Columns %d/Colors %d/BitsPerComponent 16>>"
@@ -251,7 +251,7 @@ def _pictures() -> dict[str, bytes]:
     }
 
 
-def _coded_pictures() -> dict[str, bytes]:
+def _coded_images() -> dict[str, bytes]:
     """Small data of codecs that state huge sizes."""
     size = struct.pack(">II", 1 << 30, 1 << 30)
     page_segment = struct.pack(">IBBBI", 0, 48, 0, 1, 19) + size + bytes(11)
@@ -334,7 +334,7 @@ def _broken() -> dict[str, bytes]:
 
 _GROUPS = (
     *(_broken, _page_trees, _indexes, _outlines, _fields, _structures, _drawings, _resources),
-    *(_pictures, _coded_pictures, _fonts_and_metadata, _encryptions),
+    *(_images, _coded_images, _fonts_and_metadata, _encryptions),
 )
 
 

@@ -16,7 +16,7 @@ from tests.support.samples.hostile_documents import svg
 from tests.support.samples.office_files import docx, opendocument
 
 COLOR = (200, 30, 230)
-"""The color of the pictures that the files refer to."""
+"""The color of the images that the files refer to."""
 SECRET = "Secretmarker"
 """The text of all other files that they refer to."""
 NOT_FOLLOWED = (
@@ -62,8 +62,8 @@ class _Relation(NamedTuple):
 
 def write_secrets(folder: Path) -> None:
     """Writes the files that others refer to."""
-    picture = f'<rect width="200" height="100" fill="#{bytes(COLOR).hex()}"/><text y="50">{SECRET}</text>'
-    (folder / "secret.svg").write_bytes(svg(picture, 'width="200" height="100"'))
+    image = f'<rect width="200" height="100" fill="#{bytes(COLOR).hex()}"/><text y="50">{SECRET}</text>'
+    (folder / "secret.svg").write_bytes(svg(image, 'width="200" height="100"'))
     Image.new("RGB", (200, 100), COLOR).save(folder / "secret.png")
     for name in ("secret.txt", "secret.csv"):
         (folder / name).write_text(SECRET)
@@ -120,7 +120,7 @@ def _word(body: str, relation: _Relation | None = None, parts: Mapping[str, str 
     return docx(parts={**made, "word/_rels/document.xml.rels": str(relation)} if relation else made)
 
 
-def _picture(attribute: str) -> str:
+def _image(attribute: str) -> str:
     return (
         f'<w:p><w:r><w:drawing><wp:inline><wp:extent {_SIZE}/><wp:docPr id="1" name="a"/><a:graphic><a:graphicData '
         f'uri="{_DRAWING}/picture"><pic:pic><pic:nvPicPr><pic:cNvPr id="1" name="a"/><pic:cNvPicPr/></pic:nvPicPr>'
@@ -139,8 +139,8 @@ def _linked_in_word(folder: Path, port: int) -> Iterator[tuple[str, bytes]]:
         "linked_server": f"http://127.0.0.1:{port}/secret.png",
         "linked_macro": f"vnd.sun.star.expand:{url}/secret.svg",
     }.items():
-        yield name, _word(_picture('r:link="x"'), _Relation(target))
-    yield "linked_as_hyperlink", _word(_picture('r:link="x"'), _Relation(f"{url}/secret.png", "hyperlink"))
+        yield name, _word(_image('r:link="x"'), _Relation(target))
+    yield "linked_as_hyperlink", _word(_image('r:link="x"'), _Relation(f"{url}/secret.png", "hyperlink"))
     shape = '<v:shape id="s" style="width:200pt;height:100pt"><v:imagedata {}/></v:shape>'
     for name, attribute in {"drawn": 'r:href="x"', "drawn_by_id": 'r:id="x"', "src": f'src="{url}/secret.png"'}.items():
         drawn = f"<w:p><w:r><w:pict>{shape.format(attribute)}</w:pict></w:r></w:p>"
@@ -181,21 +181,21 @@ def _parts_of_word(folder: Path) -> Iterator[tuple[str, bytes]]:
         relation = _Relation("media/a.svg", mode="Internal")
         yield (
             f"{name}_of_svg" if name == "include" else name,
-            _word(_picture('r:embed="x"'), relation, {"word/media/a.svg": data}),
+            _word(_image('r:embed="x"'), relation, {"word/media/a.svg": data}),
         )
 
 
 def _rich_texts(folder: Path, port: int) -> Iterator[tuple[str, bytes]]:
     field = r"{\rtf1\ansi {\field{\*\fldinst %s}{\fldrslt old}}\par Text\par}"
-    picture = f'INCLUDEPICTURE "{folder.as_uri()}/secret.png"'
+    image = f'INCLUDEPICTURE "{folder.as_uri()}/secret.png"'
     instructions = {
-        "picture": picture,
-        "formatted": rf"{{\rtlch\f0 INCLUDE}}{{\b PICTURE {picture[14:]}}}",
+        "picture": image,
+        "formatted": rf"{{\rtlch\f0 INCLUDE}}{{\b PICTURE {image[14:]}}}",
         "server": f'INCLUDEPICTURE "http://127.0.0.1:{port}/a.png"',
         "text": f'INCLUDETEXT "{folder}/secret.txt"',
         "program": f'DDEAUTO soffice "{folder}/secret.csv" "A1"',
-        "escaped": rf"\'49NCLUDE\u80?ICTURE{picture[14:]}",
-        "hidden": rf"{{\info a}}{picture}",
+        "escaped": rf"\'49NCLUDE\u80?ICTURE{image[14:]}",
+        "hidden": rf"{{\info a}}{image}",
     }
     for name, instruction in instructions.items():
         yield name, (field % instruction).encode()
@@ -314,19 +314,19 @@ def _slides(folder: Path) -> Iterator[tuple[str, bytes]]:
     url = f"{folder.as_uri()}/secret"
     main, slide = "ppt/presentation.xml", "ppt/slides/slide1.xml"
     named = '<p:cNvPr id="2" name="a"/>'
-    picture = (
+    image = (
         f"<p:pic><p:nvPicPr>{named}<p:cNvPicPr/><p:nvPr>{{}}</p:nvPr></p:nvPicPr><p:blipFill><a:blip {{}}/>{_FILLED}"
     )
-    picture += f"</p:blipFill><p:spPr>{_SHAPE}</p:spPr></p:pic>"
+    image += f"</p:blipFill><p:spPr>{_SHAPE}</p:spPr></p:pic>"
     fill = f'<a:blipFill><a:blip r:link="x"/>{_FILLED}</a:blipFill>'
     filled = f"<p:sp><p:nvSpPr>{named}<p:cNvSpPr/><p:nvPr/></p:nvSpPr><p:spPr>{_SHAPE}{fill}</p:spPr></p:sp>"
     shapes = {
-        "linked": (picture.format("", 'r:link="x"'), _Relation(f"{url}.png"), b""),
-        "video": (picture.format('<a:videoFile r:link="x"/>', ""), _Relation(f"{url}.png", "video"), b""),
+        "linked": (image.format("", 'r:link="x"'), _Relation(f"{url}.png"), b""),
+        "video": (image.format('<a:videoFile r:link="x"/>', ""), _Relation(f"{url}.png", "video"), b""),
         "fill": (filled, _Relation(f"{url}.png"), b""),
         "fill_as_hyperlink": (filled, _Relation(f"{url}.png", "hyperlink"), b""),
     }
-    embedded, relation = picture.format("", 'r:embed="x"'), _Relation("../media/a.svg", mode="Internal")
+    embedded, relation = image.format("", 'r:embed="x"'), _Relation("../media/a.svg", mode="Internal")
     shapes |= {name: (embedded, relation, data) for name, data in svgs(folder).items()}
     for name, (shape, relation, data) in shapes.items():
         tree = f'<p:nvGrpSpPr><p:cNvPr id="1" name=""/><p:cNvGrpSpPr/><p:nvPr/></p:nvGrpSpPr><p:grpSpPr/>{shape}'
@@ -345,9 +345,9 @@ def _sheets(folder: Path) -> Iterator[tuple[str, bytes]]:
     url = f"{folder.as_uri()}/secret"
     book, sheet, link = "xl/workbook.xml", "xl/worksheets/sheet1.xml", "xl/externalLinks/externalLink1.xml"
     connections, relations = "xl/connections.xml", "xl/worksheets/_rels/sheet1.xml.rels"
-    picture = '<xdr:nvPicPr><xdr:cNvPr id="2" name="a"/><xdr:cNvPicPr/></xdr:nvPicPr><xdr:blipFill><a:blip r:link="x"/>'
+    image = '<xdr:nvPicPr><xdr:cNvPr id="2" name="a"/><xdr:cNvPicPr/></xdr:nvPicPr><xdr:blipFill><a:blip r:link="x"/>'
     drawing = (
-        f'<xdr:wsDr {_NAMES}><xdr:absoluteAnchor><xdr:pos x="0" y="0"/><xdr:ext {_SIZE}/><xdr:pic>{picture}{_FILLED}'
+        f'<xdr:wsDr {_NAMES}><xdr:absoluteAnchor><xdr:pos x="0" y="0"/><xdr:ext {_SIZE}/><xdr:pic>{image}{_FILLED}'
         f"</xdr:blipFill><xdr:spPr>{_SHAPE}</xdr:spPr></xdr:pic><xdr:clientData/></xdr:absoluteAnchor></xdr:wsDr>"
     )
     names = '<externalBook r:id="x"><sheetNames><sheetName val="secret"/></sheetNames></externalBook>'

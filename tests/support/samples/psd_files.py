@@ -30,7 +30,7 @@ def build(
     transparency_block: bool = False,
     layer_blocks: bytes = b"",
 ) -> bytes:
-    """A file whose merged picture has these channels as stored: channels x height x width, big-endian.
+    """A file whose merged image has these channels as stored: channels x height x width, big-endian.
 
     `layers` is the number of layers, negative if the first channel after the colors is transparency; the layers are
     empty, with the tagged blocks `layer_blocks`. `width` is given for a bitmap, whose channel holds 8 pixels per byte.

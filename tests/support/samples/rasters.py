@@ -1,4 +1,4 @@
-"""Rasters of generated pictures."""
+"""Rasters of generated images."""
 
 from dataclasses import replace
 from typing import Any

@@ -158,10 +158,10 @@ def _box(kind: bytes, *content: bytes) -> bytes:
 
 
 def _track(shot: Shot, format_box: bytes, size: int, at: int) -> bytes:
-    picture = bytes(24) + struct.pack(">HH", shot.width, shot.height) + bytes(54)
+    image = bytes(24) + struct.pack(">HH", shot.width, shot.height) + bytes(54)
     table = _box(
         b"stbl",
-        _box(b"stsd", struct.pack(">II", 0, 1), _box(b"CRAW", picture, format_box)),
+        _box(b"stsd", struct.pack(">II", 0, 1), _box(b"CRAW", image, format_box)),
         _box(b"stsc", struct.pack(">5I", 0, 1, 1, 1, 1)),
         _box(b"stsz", struct.pack(">4I", 0, 0, 1, size)),
         _box(b"co64", struct.pack(">IIQ", 0, 1, at)),

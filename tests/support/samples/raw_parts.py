@@ -1,4 +1,4 @@
-"""The parts of generated camera RAW files: the picture, its samples and their encodings, and TIFF directories."""
+"""The parts of generated camera RAW files: the image, its samples and their encodings, and TIFF directories."""
 
 import io
 import struct
@@ -17,7 +17,7 @@ EXPOSURE_TIME = (1, 125)
 F_NUMBER = (56, 10)
 SENSITIVITY = 100
 
-# Red, green and blue, row by row of quadrants. Nothing comes near the white level: LibRaw stretches a picture
+# Red, green and blue, row by row of quadrants. Nothing comes near the white level: LibRaw stretches an image
 # whose brightest sample passes three quarters of it.
 QUADRANTS = np.array(
     [[[0.60, 0.06, 0.06], [0.06, 0.55, 0.06]], [[0.06, 0.06, 0.60], [0.35, 0.35, 0.35]]], dtype=np.float64
@@ -43,7 +43,7 @@ Samples = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Camera:
-    """A camera whose pictures LibRaw develops uncropped. Sizes must be multiples of `size_step`."""
+    """A camera whose images LibRaw develops uncropped. Sizes must be multiples of `size_step`."""
 
     make: str
     model: str
@@ -65,15 +65,15 @@ class Shot:
 
 
 def scene(width: int, height: int) -> NDArray[np.uint16]:
-    """Linear RGB of the picture: red, green / blue, gray quadrants, a little darker to the left."""
+    """Linear RGB of the image: red, green / blue, gray quadrants, a little darker to the left."""
     rows = np.arange(height) * 2 // height
     columns = np.arange(width) * 2 // width
     light = np.linspace(LIGHT_FALLOFF, 1.0, width)[:, np.newaxis]
-    picture = QUADRANTS[rows[:, np.newaxis], columns] * light * 0xFFFF
-    return np.rint(picture).astype(np.uint16)
+    image = QUADRANTS[rows[:, np.newaxis], columns] * light * 0xFFFF
+    return np.rint(image).astype(np.uint16)
 
 
-# Picture to samples
+# Image to samples
 
 
 def mosaic(camera: Camera, shot: Shot) -> Samples:

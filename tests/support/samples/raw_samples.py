@@ -1,7 +1,7 @@
-"""Generated, tiny camera RAW files: one picture in the container of each maker.
+"""Generated, tiny camera RAW files: one image in the container of each maker.
 
 Each file is what a camera of that maker would write, reduced to what a decoder needs: sensor samples behind a
-color filter, as-shot white balance, black and white levels, EXIF, and a smaller JPEG preview. The picture is
+color filter, as-shot white balance, black and white levels, EXIF, and a smaller JPEG preview. The image is
 `scene`, in linear camera colors, so a developed file can be compared with it quadrant by quadrant.
 """
 
@@ -275,7 +275,7 @@ def mrw(camera: Camera, shot: Shot) -> bytes:
     """Minolta: blocks with the size, a TIFF for metadata, and the white balance; then packed samples."""
     size = (shot.height, shot.width)
     packed, rggb = 0x59, 1
-    picture = b"27730001" + struct.pack(">4H4B3xB", *size, *size, 12, 12, packed, 0, rggb)
+    image = b"27730001" + struct.pack(">4H4B3xB", *size, *size, 12, 12, packed, 0, rggb)
     gains = bytes([2] * 4) + struct.pack(">4H", *(gain // 4 for gain in GAINS_RGGB))
     jpeg = preview_jpeg(shot)
     notes = [pointer(MakerTag.MINOLTA_PREVIEW_OFFSET, jpeg), longs(MakerTag.MINOLTA_PREVIEW_LENGTH, len(jpeg))]
@@ -283,7 +283,7 @@ def mrw(camera: Camera, shot: Shot) -> bytes:
     metadata = tiff([*identity(camera, shot), exif_ifd(note)], BIG)
     blocks = b"".join(
         name + struct.pack(">I", len(block)) + block
-        for name, block in ((b"\0PRD", picture.ljust(24, b"\0")), (b"\0TTW", metadata), (b"\0WBG", gains))
+        for name, block in ((b"\0PRD", image.ljust(24, b"\0")), (b"\0TTW", metadata), (b"\0WBG", gains))
     )
     values = mosaic(camera, shot).astype(np.int64).ravel()
     return b"\0MRM" + struct.pack(">I", len(blocks)) + blocks + packed_bits(values, np.full_like(values, 12))
@@ -326,7 +326,7 @@ CAMERAS = {
     "arw": Camera("SONY", "ILCE-7M2", black=512, white=16383),
     "sr2": Camera("SONY", "DSC-R1", black=0, white=16383),
     "dng": Camera("Google", "Pixel 6", black=1024, white=16383),
-    # A Fujifilm with Bayer filters: LibRaw develops X-Trans pictures only from 512 x 512 pixels.
+    # A Fujifilm with Bayer filters: LibRaw develops X-Trans images only from 512 x 512 pixels.
     "raf": Camera("FUJIFILM", "X-A1", black=1024, white=16383),
     "orf": Camera("OLYMPUS IMAGING CORP.", "E-410", black=0, white=3946, size_step=(4, 2)),
     "rw2": Camera("Panasonic", "DMC-LX3", black=143, white=4095, filters=BGGR, size_step=(14, 2)),

@@ -1,4 +1,4 @@
-"""Pictures of printed text, as scanners make them."""
+"""Images of printed text, as scanners make them."""
 
 from functools import cache
 
@@ -20,7 +20,7 @@ def place(line: int) -> tuple[int, int]:
 
 @cache
 def scan(format: str = "JPEG", turned: float = 0) -> bytes:
-    """A picture of the lines, turned counterclockwise by so many degrees."""
+    """An image of the lines, turned counterclockwise by so many degrees."""
     document = pymupdf.open()
     page = document.new_page(width=216, height=144)
     for number, line in enumerate(LINES):
@@ -33,5 +33,5 @@ def scan(format: str = "JPEG", turned: float = 0) -> bytes:
 
 @cache
 def scanned_pdf() -> bytes:
-    """A PDF of one page with the picture."""
+    """A PDF of one page with the image."""
     return run_tool("pdf-from-images", scan()).data

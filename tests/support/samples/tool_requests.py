@@ -34,12 +34,12 @@ def tool_requests() -> dict[str, ToolRequest]:
     report = document("A", 3, outline(("One", 0, True, []), ("Two", 1, True, [])))
     one = (report,)
     form = document("A", 2, field(0, "name", String("Ann")), link(0, to=1))
-    pictures = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
+    images = run_tool("pdf-from-images", sample("jpeg"), sample("png")).data
     return {
         "pdf-compress": ToolRequest(one, {"quality": 60}, same_pages=True),
         "pdf-delete-pages": ToolRequest(one, {"pages": "2"}),
         "pdf-extract-pages": ToolRequest(one, {"pages": "1-"}, same_pages=True),
-        "pdf-extract-images": ToolRequest((pictures,), count=2),
+        "pdf-extract-images": ToolRequest((images,), count=2),
         "pdf-flatten": ToolRequest((form,), same_pages=True),
         "pdf-from-images": ToolRequest((sample("jpeg"), sample("png"), sample("gif")), {"page_size": "a4"}),
         "pdf-merge": ToolRequest((report, document("B", 1)), {"outline": True}),

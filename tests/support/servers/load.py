@@ -37,7 +37,7 @@ _SUCCESS_TIMEOUT = 300  # seconds, longer than any outage
 
 @dataclass
 class Clients:
-    """Clients of an account that convert a picture of one color again and again, each until it succeeds.
+    """Clients of an account that convert an image of one color again and again, each until it succeeds.
 
     Repeats have the same idempotency key; after an error that is not retryable, another.
     """
@@ -58,7 +58,7 @@ class Clients:
 
         Raises TimeoutError if a conversion does not succeed.
         """
-        content, numbers = picture(self.size, self.color), count()
+        content, numbers = image(self.size, self.color), count()
         async with httpx.AsyncClient(timeout=_TIMEOUT, verify=self.trust) as client:
 
             async def convert() -> None:
@@ -78,7 +78,7 @@ class Clients:
                 self.succeeded += 1
                 self.most_attempts = max(self.most_attempts, attempt)
                 self.longest = max(self.longest, monotonic() - started)
-                self.wrong_results += not await asyncio.to_thread(is_picture, result, self.size, self.color)
+                self.wrong_results += not await asyncio.to_thread(is_image, result, self.size, self.color)
                 return
             failures += not retryable
             await asyncio.sleep(_RETRY_DELAY)
@@ -105,14 +105,14 @@ async def repeat(count: int, interval: float, action: Callable[[], object]) -> N
         await asyncio.to_thread(action)
 
 
-def picture(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
+def image(size: tuple[int, int], color: Color = (128, 128, 128)) -> bytes:
     """Returns a PNG of one color with noise, which takes codecs longer than flat areas."""
     noise = Image.effect_noise(size, _NOISE)
-    image = ImageChops.add(Image.new("RGB", size, color), Image.merge("RGB", (noise,) * 3), offset=-128)
-    return saved(image, "PNG", compress_level=1)
+    noisy = ImageChops.add(Image.new("RGB", size, color), Image.merge("RGB", (noise,) * 3), offset=-128)
+    return saved(noisy, "PNG", compress_level=1)
 
 
-def is_picture(content: bytes, size: tuple[int, int], color: Color = (128, 128, 128)) -> bool:
+def is_image(content: bytes, size: tuple[int, int], color: Color = (128, 128, 128)) -> bool:
     """Whether the content is a WebP of this size and about this color."""
     with Image.open(BytesIO(content)) as image:
         mean = image.convert("RGB").resize((1, 1), Image.Resampling.BOX).getpixel((0, 0))

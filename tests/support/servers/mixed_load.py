@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.servers.load import is_picture, picture
+from tests.support.servers.load import image, is_image
 
 _SIZE = (300, 200)
 _BATCH = 12  # files, more than an account converts at a time
@@ -54,7 +54,7 @@ class MixedClients:
     def __init__(self, api: str, key: str) -> None:
         self._api = api
         self._authorization = {"Authorization": f"Bearer {key}"}
-        self._content = picture(_SIZE)
+        self._content = image(_SIZE)
         self._keys = count()
         self.answers: list[Answer] = []
         self.converted = 0
@@ -157,7 +157,7 @@ class MixedClients:
         return answer
 
     def _check(self, answer: Answer) -> None:
-        self.wrong_results += not is_picture(answer.content, _SIZE)
+        self.wrong_results += not is_image(answer.content, _SIZE)
 
     def _form(self) -> dict[str, Any]:
         return {"files": {"file": ("a.png", self._content)}, "data": {"output_format": "webp"}}

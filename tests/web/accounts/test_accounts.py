@@ -9,7 +9,7 @@ import pytest
 from storage.field_types import format_timestamp
 from tests.support.requests.account_requests import account_data, bearer, get_account
 from tests.support.requests.checks import dressed, problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 from web.api.errors import InvalidParameter
 from web.api.fields import parse_period
@@ -50,7 +50,7 @@ def test_a_paid_account(server: Running) -> None:
 
 
 def test_usage_after_conversions(server: Running) -> None:
-    key, content = server.account(), picture()
+    key, content = server.account(), image()
     sizes = [len(server.convert(content, target, headers=bearer(key)).content) for target in ("png", "png", "webp")]
     broken = server.convert(content[:300], headers=bearer(key))
     assert broken.json()["error"]["reason"] == "corrupt_input"
@@ -80,7 +80,7 @@ def test_usage_after_conversions(server: Running) -> None:
 
 def test_usage_as_csv(server: Running) -> None:
     key = server.account()
-    assert server.convert(picture(), headers=bearer(key)).is_success
+    assert server.convert(image(), headers=bearer(key)).is_success
     response = get_account(server, "/usage", key, Accept="text/csv")
     assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert response.headers["X-Credits-Remaining"] == "49"

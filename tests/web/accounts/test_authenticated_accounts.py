@@ -203,20 +203,20 @@ async def test_a_use_that_cannot_be_recorded_is_logged(
 class TestOverHttp:
     def test_a_revoked_key_does_not_convert(self, server: Running) -> None:
         key = server.account(50, purchased=1)
-        picture, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
+        image, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
         other = server.request("POST", "/account/keys", key, json={"name": "another"}).json()["data"]
-        assert server.request("POST", "/convert", other["api_key"], files=picture, data=form).status_code == 200
+        assert server.request("POST", "/convert", other["api_key"], files=image, data=form).status_code == 200
         assert server.request("DELETE", f"/account/keys/{other['key_id']}", key).status_code == 200
-        problem(server.request("POST", "/convert", other["api_key"], files=picture, data=form), 401, "invalid_api_key")
+        problem(server.request("POST", "/convert", other["api_key"], files=image, data=form), 401, "invalid_api_key")
 
     def test_every_response_has_the_balance_after_the_request(self, server: Running) -> None:
         key = server.account(50, purchased=1)
         before = server.request("GET", "/account", key).json()["meta"]["credits_remaining"]
-        picture, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
+        image, form = {"file": ("a.png", sample("png"))}, {"output_format": "jpeg"}
         balances = []
         for idempotency in ("first", "second", "first", "second"):  # the last two are replayed
             headers = {"Accept": "application/json", "Idempotency-Key": f"balance-{idempotency}"}
-            answer = server.request("POST", "/convert", key, files=picture, data=form, headers=headers)
+            answer = server.request("POST", "/convert", key, files=image, data=form, headers=headers)
             balances.append(answer.json()["meta"]["credits_remaining"])
         balances.append(server.request("GET", "/account", key).json()["data"]["credits_remaining"])
         assert balances == [before - 1, *[before - 2] * 4]

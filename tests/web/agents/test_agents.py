@@ -63,7 +63,7 @@ class Agent:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a picture, a PDF of three pages, and a link to a file outside of it."""
+    """A folder with an image, a PDF of three pages, and a link to a file outside of it."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "photo.png").write_bytes(sample("png"))
@@ -130,8 +130,8 @@ async def _check_paths(agent: Agent, folder: Path) -> None:
 
 async def _check_data(agent: Agent) -> None:
     """Files in the arguments, inspections and refusals, which are the same everywhere."""
-    picture = _encoded(sample("png"))
-    made = await agent("convert", data=picture, output_format="jpeg", quality=50)
+    image = _encoded(sample("png"))
+    made = await agent("convert", data=image, output_format="jpeg", quality=50)
     (file,) = made["files"]
     assert base64.b64decode(file["data"])[:3] == b"\xff\xd8\xff"
     found = await agent("inspect", data=_encoded(document("pages", 3)), output_format="png", pages="all", width=30)
@@ -141,7 +141,7 @@ async def _check_data(agent: Agent) -> None:
     assert pair["options"]["properties"]["quality"]["maximum"] == 100
 
     def refused(**given: Any) -> Awaitable[str]:
-        return agent.refused("convert", **{"data": picture, "output_format": "webp", **given})
+        return agent.refused("convert", **{"data": image, "output_format": "webp", **given})
 
     assert await refused(quality=101) == "invalid_parameter quality"
     assert await refused(qualty=50) == "invalid_parameter qualty"
@@ -149,10 +149,8 @@ async def _check_data(agent: Agent) -> None:
     assert await refused(data="no base 64") == "invalid_parameter data"
     assert await refused(data=_encoded(b"\0unknown")) == "invalid_file_type"
     assert await refused(data=None) == "invalid_parameter"
-    assert (
-        await agent.refused("run_tool", tool="pdf-rotate", data=picture, options={"angle": 90}) == "invalid_file_type"
-    )
-    assert await agent.refused("run_tool", tool="pdf-mirror", data=picture) == "not_found tool"
+    assert await agent.refused("run_tool", tool="pdf-rotate", data=image, options={"angle": 90}) == "invalid_file_type"
+    assert await agent.refused("run_tool", tool="pdf-mirror", data=image) == "not_found tool"
     assert await agent.refused("get_job", job_id="job_unknown") == "not_found"
 
 

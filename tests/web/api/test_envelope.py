@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
-from tests.support.samples.forms import FILE, FORM, form, part, picture
+from tests.support.samples.forms import FILE, FORM, form, image, part
 from tests.support.servers.in_process import Running
 from web.api import errors
 
@@ -46,7 +46,7 @@ def test_a_target_that_is_no_name(server: Running, target: bytes | None) -> None
 
 @pytest.mark.parametrize("target", ["xyz", "dng"])
 def test_pair(server: Running, target: str) -> None:
-    response = server.convert(picture(), target)
+    response = server.convert(image(), target)
     problem(response, 400, "unsupported_conversion")
     details = response.json()["error"]["details"]
     assert (details["input_format"], details["output_format"]) == ("jpeg", target)

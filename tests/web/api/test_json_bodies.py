@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 
 
@@ -61,7 +61,7 @@ def test_unknown_fields_are_refused(server: Running) -> None:
     problem(
         response, 400, "invalid_parameter", param="nmae", reason="unknown_parameter", details={"available": ["name"]}
     )
-    path = f"{server.api}/files/{server.upload(picture())['file_id']}/convert"
+    path = f"{server.api}/files/{server.upload(image())['file_id']}/convert"
     response = http.post(path, json={"output_format": "png", "qualty": 80}, headers=server.auth)
     problem(response, 400, "invalid_parameter", param="qualty", reason="unknown_parameter")
     assert response.json()["error"]["details"]["available"][0] == "quality"

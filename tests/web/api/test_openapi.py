@@ -15,7 +15,7 @@ from openapi_spec_validator import validate
 from engine.registry import load_registry
 from tests.support.requests import http
 from tests.support.requests.contract import conforms, published
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import LenientRateLimiter, Running, Servers
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.field_types import RequestModel, describe
@@ -245,13 +245,13 @@ class TestHeaders:
             self._all_are_sent(server)
 
     def _all_are_sent(self, server: Running) -> None:
-        made = server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"})
+        made = server.convert(image(), headers={"Accept": "application/json", "Idempotency-Key": "headers"})
         path = made.json()["data"]["download_url"].removeprefix(API)
         answers = [
-            server.convert(picture(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
+            server.convert(image(), headers={"Accept": "application/json", "Idempotency-Key": "headers"}),
             server.request("GET", path, headers={"Range": "bytes=0-9"}),
-            server.convert(picture(), "png", quality="80"),  # with a warning
-            server.convert(picture(), headers={"Prefer": "respond-async"}),
+            server.convert(image(), "png", quality="80"),  # with a warning
+            server.convert(image(), headers={"Prefer": "respond-async"}),
             server.request("GET", "/account", "wrong"),
             server.request("PATCH", "/account"),
             server.request("GET", f"/verify?token={'0' * 64}", headers={"Accept": "text/html"}),

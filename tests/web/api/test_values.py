@@ -10,7 +10,7 @@ from web.api.values import Flat, Inline, to_json
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     width: int | None
     tags: tuple[str, ...]
 
@@ -25,7 +25,7 @@ class Row:
 @dataclass(frozen=True)
 class Resource(Flat):
     row: Inline[Row]
-    picture: Inline[Picture | None]
+    image: Inline[Image | None]
     status: str = "new"
 
 
@@ -40,7 +40,7 @@ _FIELDS = ["id", "created_at", "width", "tags", "status"]
 
 
 def test_inlined_fields_take_the_place_of_their_dataclass() -> None:
-    assert to_json(Resource(_ROW, Picture(3, ("x",)))) == {
+    assert to_json(Resource(_ROW, Image(3, ("x",)))) == {
         "id": "a",
         "created_at": "1970-01-01 00:00:00",
         "width": 3,

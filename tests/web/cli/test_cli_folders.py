@@ -16,7 +16,7 @@ from tests.support.servers.in_process import Running
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder `in` with a picture, a text without format, a WebP and a folder with a picture; and an empty `out`."""
+    """The folder `in` with an image, a text without format, a WebP and a folder with an image; and an empty `out`."""
     write_samples(tmp_path)
     (tmp_path / "in" / "more").mkdir(parents=True)
     for name in ("a.png", "more/c.png", "done.webp"):
@@ -79,7 +79,7 @@ def test_several_output_formats(folder: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [("in/a.png", "photo.heic", "all.pdf"), ("in/a.png", "photo.heic", "-o", "all.pdf")]
 )
-def test_several_pictures_become_one_pdf(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_several_images_become_one_pdf(folder: Path, arguments: tuple[str, ...]) -> None:
     done = invoke(folder, "convert", *arguments, "--page-size", "a5")
 
     assert (done.exit_code, done.stderr) == (0, "")

@@ -69,7 +69,7 @@ def test_wrong_arguments(folder: Path, arguments: tuple[str, ...], code: int, me
     assert not (folder / "x.pdf").exists()
 
 
-def test_the_text_of_a_picture_is_recognized(folder: Path) -> None:
+def test_the_text_of_a_image_is_recognized(folder: Path) -> None:
     (folder / "scan.jpg").write_bytes(scan())
 
     done = invoke(folder, "pdf-ocr", "scan.jpg", "-o", "scan.pdf")

@@ -20,5 +20,5 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "photo.heic").write_bytes(sample("heic"))
     (tmp_path / "page.pdf").write_bytes(sample("pdf"))
     (tmp_path / "bad.png").write_bytes(sample("png")[:100])
-    (tmp_path / "text.png").write_bytes(b"no picture at all")
+    (tmp_path / "text.png").write_bytes(b"no image at all")
     return tmp_path

@@ -17,7 +17,7 @@ from PIL import Image
 from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess
 from storage.ids import new_id
 from tests.support.requests import http
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
 from tests.support.servers.s3_server import S3Server
@@ -117,16 +117,16 @@ def test_a_server_converts_on_a_worker(tmp_path: Path, s3_server: S3Server) -> N
             def ready() -> httpx.Response:
                 return http.get(f"{server.url}/readyz")
 
-            refused = convert(picture(), "webp")
+            refused = convert(image(), "webp")
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "not_ready")
             assert int(refused.headers["Retry-After"]) > 0
             assert ready().json()["error"]["details"]["cluster"]["connected"]
 
             with ConvertdWorker(tmp_path / "worker", scheduler.address, of_worker, 1, "2GiB") as worker:
                 assert eventually(lambda: ready().status_code == 200, 30)
-                small = convert(picture(), "webp")
+                small = convert(image(), "webp")
                 assert (small.status_code, small.content[8:12]) == (200, b"WEBP")
-                large = convert(picture(size=(1500, 1500)), "bmp")
+                large = convert(image(size=(1500, 1500)), "bmp")
                 assert (large.status_code, large.content[:2]) == (200, b"BM")
                 assert ready().json()["cluster"]["usable"] == 1
                 assert "1 of version" in http.get(f"{server.url}/status").text

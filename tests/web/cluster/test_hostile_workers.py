@@ -11,7 +11,7 @@ from benchmarks.processes import ConvertdServer, SchedulerProcess
 from engine.errors import ExecutorUnavailable
 from engine.registry import load_registry
 from tests.support.requests import http
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.cluster import INSTALLATION, Cluster, run_scripted, until
 from tests.support.servers.hostile_worker import HostileRunner, hostile_worker
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
@@ -47,7 +47,7 @@ async def test_a_server_and_a_hostile_worker(tmp_path: Path, runner: HostileRunn
             client = httpx.AsyncClient(base_url=server.api, headers=headers, timeout=_LIMIT, trust_env=False)
 
             async def convert(deed: str, path: str = "/convert") -> httpx.Response:
-                files, data = {"file": (f"{deed}.png", picture())}, {"output_format": "bmp"}
+                files, data = {"file": (f"{deed}.png", image())}, {"output_format": "bmp"}
                 return await client.post(path, files=files, data=data)
 
             async with client, hostile_worker(scheduler.address, runner):

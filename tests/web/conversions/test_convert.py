@@ -11,7 +11,7 @@ from PIL import Image
 from tests.support.executors.fake import RecordingExecutor
 from tests.support.requests import http
 from tests.support.results.conversions import opened
-from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
+from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, image, part
 from tests.support.samples.generated import sample, saved
 from tests.support.servers.in_process import Running, Servers, eventually
 
@@ -19,7 +19,7 @@ JSON = {"Accept": "application/json"}
 
 
 def test_the_response_is_the_converted_file(server: Running) -> None:
-    response = server.convert(picture(), "png")
+    response = server.convert(image(), "png")
     assert response.status_code == 200
     assert response.headers["Content-Type"] == "image/png"
     assert response.headers["Content-Disposition"] == ("attachment; filename=\"photo.png\"; filename*=UTF-8''photo.png")
@@ -37,7 +37,7 @@ def test_responses_name_the_warnings_of_the_result(server: Running) -> None:
     stored = server.convert(transparent, "jpeg", headers=JSON).json()["data"]
     downloaded = server.request("GET", f"/files/{stored['file_id']}/download")
     assert downloaded.headers["X-Warnings"] == "alpha_flattened"
-    assert "X-Warnings" not in server.convert(picture(), "webp").headers
+    assert "X-Warnings" not in server.convert(image(), "webp").headers
 
 
 def test_risky_formats_are_read_in_a_process_of_their_own(servers: Servers, data_dir: Path) -> None:
@@ -54,7 +54,7 @@ def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> 
         for folder in ("jobs", "blobs"):
             (data_dir / folder).rmdir()  # no file can be created there now
         before = set(data_dir.rglob("*"))
-        small, large = picture(), picture("BMP", (1000, 1000))
+        small, large = image(), image("BMP", (1000, 1000))
         assert server.convert(small, "webp").status_code == 200
         assert set(data_dir.rglob("*")) == before
         assert server.convert(large, "webp").status_code == 500
@@ -64,7 +64,7 @@ def test_small_files_are_never_on_the_disk(servers: Servers, data_dir: Path) -> 
 @pytest.mark.parametrize("headers", [{}, {"Accept": "application/json"}, {"Idempotency-Key": "key"}])
 def test_large_files_leave_nothing(servers: Servers, data_dir: Path, headers: dict[str, str]) -> None:
     with servers.running(data_dir) as server:
-        large = picture("BMP", (1000, 1000))
+        large = image("BMP", (1000, 1000))
         assert server.convert(large, "bmp", headers=headers).status_code == 200
         assert server.convert(b"no picture" * 200_000, "bmp").status_code == 400
         assert eventually(lambda: not server.work_files())
@@ -86,16 +86,16 @@ def test_quality_reaches_the_encoder(server: Running) -> None:
 
 @pytest.mark.parametrize("name", ["JPG", "jpeg", "Jpeg"])
 def test_formats_have_aliases_in_any_case(server: Running, name: str) -> None:
-    assert server.convert(picture("PNG"), name).headers["Content-Type"] == "image/jpeg"
+    assert server.convert(image("PNG"), name).headers["Content-Type"] == "image/jpeg"
 
 
 def test_the_content_decides_the_type(server: Running) -> None:
-    response = server.convert(picture("PNG"), "webp", name="really.jpg", headers=JSON)
+    response = server.convert(image("PNG"), "webp", name="really.jpg", headers=JSON)
     assert response.json()["data"]["input_format"] == "png"
 
 
 def test_the_json_response_describes_the_result(server: Running) -> None:
-    content = picture()
+    content = image()
     response = server.convert(content, "TIF", headers=JSON)
     body = response.json()
     assert response.status_code == 200
@@ -149,9 +149,7 @@ async def test_many_at_once(server: Running) -> None:
 
 
 def test_a_disconnect_during_the_download_removes_files(server: Running) -> None:
-    body = form(
-        part(picture("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"')
-    )
+    body = form(part(image("BMP", (3000, 2000)), 'name="file"; filename="a.bmp"'), part(b"bmp", 'name="output_format"'))
     with server.connect() as connection:
         connection.sendall(conversion_request(server.posting, body))
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")

@@ -1,4 +1,4 @@
-"""Every option of pictures has the same effect, however a conversion is asked for."""
+"""Every option of images has the same effect, however a conversion is asked for."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -15,7 +15,7 @@ from tests.support.command_line import invoke
 from tests.support.requests.batches import add, create
 from tests.support.results.conversions import opened
 from tests.support.samples.generated import saved
-from tests.support.samples.option_pictures import convert_example, files_of, source_file
+from tests.support.samples.option_images import convert_example, files_of, source_file
 from tests.support.servers.in_process import Running
 from web.docs.option_examples import OPTION_EXAMPLES, OptionExample
 
@@ -31,7 +31,7 @@ _UNSEEN = (
     OptionExample({"effort": 2}, ""),
     OptionExample({"progressive": True}, "", output_format="jpeg"),
 )
-"""Options whose effect no picture shows."""
+"""Options whose effect no image shows."""
 _TARGETS = ("jpeg", "png", "webp", "avif")
 _NOT_IN_FILES = {"filename"}  # an option that changes no file
 
@@ -158,11 +158,11 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_all_options_of_pictures_are_in_a_case() -> None:
+def test_all_options_of_images_are_in_a_case() -> None:
     registry = load_registry()
     plans = [registry.plan([registry.formats["png"]], target, options={}) for target in _TARGETS]
-    of_pictures = {name for plan in plans for name in plan.options}
-    assert of_pictures - {name for case in _cases() for name in case.options} == _NOT_IN_FILES
+    of_images = {name for plan in plans for name in plan.options}
+    assert of_images - {name for case in _cases() for name in case.options} == _NOT_IN_FILES
     assert {name for case in _cases() for name in case.files} == {
         name for name, option in registry.options.items() if option.file
     }

@@ -9,7 +9,7 @@ from PIL import Image
 
 from tests.support.requests.checks import problem
 from tests.support.results.conversions import opened
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import saved
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running
@@ -52,7 +52,7 @@ def test_the_quality_for_a_size_is_returned(server: Running) -> None:
     data = server.convert(photo, "jpeg", quality="95", max_bytes=str(large // 2), headers=JSON).json()["data"]
     assert data["processed_size"] <= large // 2
     assert 1 <= data["quality_used"] < 95
-    assert server.convert(picture(), "jpeg", headers=JSON).json()["data"]["quality_used"] is None
+    assert server.convert(image(), "jpeg", headers=JSON).json()["data"]["quality_used"] is None
 
 
 def test_options_in_json(server: Running) -> None:
@@ -94,21 +94,21 @@ def test_invalid_options_cost_nothing(server: Running, options: dict[str, str], 
 
 
 def test_an_unknown_color_is_explained(server: Running) -> None:
-    response = server.convert(picture(), "png", background="colorless")
+    response = server.convert(image(), "png", background="colorless")
     problem(response, 400, "invalid_parameter", param="background", reason="malformed")
     assert response.json()["error"]["message"] == "background must be a CSS color such as #fff or white."
 
 
 def test_options_without_effect_are_reported(server: Running) -> None:
-    response = server.convert(picture(), "png", password="secret", quality="70")
+    response = server.convert(image(), "png", password="secret", quality="70")
     assert response.headers["X-Warnings"] == "quality_ignored, option_ignored"
 
 
 def test_defaults_are_as_if_not_given(server: Running) -> None:
     defaults = {"progressive": "false", "raw_mode": "develop", "effort": "5", "lossless": "False", "metadata": "safe"}
     headers = {"Idempotency-Key": "defaults"}
-    plain = server.convert(picture(), "bmp", headers=headers)
-    explicit = server.convert(picture(), "bmp", headers=headers, **defaults)
+    plain = server.convert(image(), "bmp", headers=headers)
+    explicit = server.convert(image(), "bmp", headers=headers, **defaults)
     assert explicit.headers["Idempotency-Replayed"] == "true"
     assert "X-Warnings" not in explicit.headers
     assert explicit.content == plain.content
@@ -116,7 +116,7 @@ def test_defaults_are_as_if_not_given(server: Running) -> None:
 
 def test_a_dry_run_describes_the_conversion(server: Running) -> None:
     before = server.request("GET", "/account").json()["data"]
-    response = server.convert(picture(), "webp", dry_run="true", quality="70")
+    response = server.convert(image(), "webp", dry_run="true", quality="70")
     assert response.headers["Content-Type"] == "application/json"
     data = response.json()["data"]
     assert (data["input_format"], data["output_format"], data["credits"]) == ("jpeg", "webp", 1)
@@ -139,9 +139,9 @@ def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
     form = {"output_format": "webp", "quality": "70"}
     key = server.account(1)
 
-    found = server.request("POST", "/convert/inspect", key, files={"file": ("photo.png", picture())}, data=form)
+    found = server.request("POST", "/convert/inspect", key, files={"file": ("photo.png", image())}, data=form)
 
-    dry = server.convert(picture(), "webp", dry_run="true", quality="70")
+    dry = server.convert(image(), "webp", dry_run="true", quality="70")
     assert found.json()["data"] == dry.json()["data"]
     assert found.json()["meta"]["credits_remaining"] == 1
     problem(
@@ -155,13 +155,13 @@ def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
 
 def test_a_dry_run_of_a_broken_file(server: Running) -> None:
     problem(server.convert(b"words", "png", dry_run="true"), 400, "invalid_file_type")
-    problem(server.convert(picture()[:60], "png", dry_run="true"), 500, "processing_failed", reason="corrupt_input")
-    problem(server.convert(picture(), "xyz", dry_run="true"), 400, "unsupported_conversion")
+    problem(server.convert(image()[:60], "png", dry_run="true"), 500, "processing_failed", reason="corrupt_input")
+    problem(server.convert(image(), "xyz", dry_run="true"), 400, "unsupported_conversion")
 
 
 def test_options_in_the_query_are_refused(server: Running) -> None:
     before = server.request("GET", "/account").json()["data"]["credits_remaining"]
-    form: dict[str, Any] = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    form: dict[str, Any] = {"files": {"file": ("photo.jpg", image())}, "data": {"output_format": "png"}}
     refused = server.request("POST", "/convert?width=20", **form)
     problem(refused, 400, "invalid_parameter", reason="unknown_parameter")
     assert refused.json()["error"]["param"] == "width"
@@ -171,7 +171,7 @@ def test_options_in_the_query_are_refused(server: Running) -> None:
 
 
 def test_an_idempotency_key_covers_a_path_and_its_json_form(server: Running) -> None:
-    form: dict[str, Any] = {"files": {"file": ("photo.jpg", picture())}, "data": {"output_format": "png"}}
+    form: dict[str, Any] = {"files": {"file": ("photo.jpg", image())}, "data": {"output_format": "png"}}
     headers = {"Idempotency-Key": "twins"}
     binary = server.request("POST", "/convert", headers=headers, **form)
     described = server.request("POST", "/convert/json", headers=headers, **form)
@@ -184,14 +184,14 @@ def test_an_idempotency_key_covers_a_path_and_its_json_form(server: Running) -> 
 
 @pytest.mark.parametrize(("text", "enlarged"), [("1", True), ("YES", True), ("on", True), ("0", False), ("off", False)])
 def test_words_for_true_and_false(server: Running, text: str, enlarged: bool) -> None:
-    response = server.convert(picture(), "png", width="128", enlarge=text)
+    response = server.convert(image(), "png", width="128", enlarge=text)
     assert (response.headers["X-Width"], response.headers["X-Height"]) == (("128", "96") if enlarged else ("64", "48"))
     assert response.headers.get("X-Warnings") == (None if enlarged else "not_enlarged")
 
 
 def test_a_side_beyond_what_the_target_holds_is_invalid(server: Running) -> None:
     for options in ({"width": "16384"}, {"height": "16384", "enlarge": "true"}):
-        refused = server.convert(picture(), "webp", **options)
+        refused = server.convert(image(), "webp", **options)
         problem(refused, 400, "invalid_parameter", reason="out_of_range")
         assert refused.json()["error"]["details"]["max"] == 16_383
     tall = io.BytesIO()

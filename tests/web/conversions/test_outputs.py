@@ -15,18 +15,18 @@ from storage.tables.models import File
 from tests.support.requests import http
 from tests.support.requests.batches import add, create
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running
 
-PHOTO = picture(size=(64, 48))
+PHOTO = image(size=(64, 48))
 NOISE = saved(Image.effect_noise((300, 300), 90), "PNG")
 TWO = [{"output_format": "webp", "width": 32, "name": "small"}, {"output_format": "png"}]
 JSON = {"Accept": "application/json"}
 
 
 def _files(content: bytes) -> dict[str, tuple[str, tuple[int, int]]]:
-    """The pictures of a ZIP by name: format and size."""
+    """The images of a ZIP by name: format and size."""
     with ZipFile(io.BytesIO(content)) as archive:
         opened = {name: Image.open(archive.open(name)) for name in archive.namelist()}
         return {name: (str(image.format), image.size) for name, image in opened.items()}
@@ -176,7 +176,7 @@ def test_outputs_of_a_stored_file_and_as_a_job(server: Running) -> None:
 def test_outputs_of_a_batch(server: Running, prefer: dict[str, str]) -> None:
     key = server.account(credits=5)
     batch = create(server, key)
-    ids = add(server, batch, key, PHOTO, picture("PNG"))
+    ids = add(server, batch, key, PHOTO, image("PNG"))
     body = {"file_ids": ids, "outputs": TWO}
     response = server.request("POST", f"/batch/{batch}/convert", key, json=body, headers=prefer)
     data = response.json()["data"]
@@ -382,14 +382,14 @@ def test_auto_in_other_requests(server: Running) -> None:
 
 
 def test_all_results_have_the_file_of_an_option(server: Running) -> None:
-    mark, key = {"watermark": ("mark.png", picture("PNG", (8, 8)))}, server.account()
+    mark, key = {"watermark": ("mark.png", image("PNG", (8, 8)))}, server.account()
     two = json.dumps([{"output_format": "png"}, {"output_format": "bmp"}])
     sent = {"file": ("photo.jpg", PHOTO), **mark}
     several = server.request("POST", "/convert", key, files=sent, data={"outputs": two})
     single = server.request("POST", "/convert", key, files=sent, data={"output_format": "png"})
     with ZipFile(io.BytesIO(several.content)) as archive:
         assert archive.read("photo-01.png") == single.content
-    stored = {"watermark": server.upload(picture("PNG", (8, 8)), "mark.png", key=key)["file_id"], "outputs": two}
+    stored = {"watermark": server.upload(image("PNG", (8, 8)), "mark.png", key=key)["file_id"], "outputs": two}
     named = _convert(server, key, **stored)
     with ZipFile(io.BytesIO(named.content)) as archive:
         assert archive.read("photo-01.png") == single.content

@@ -10,9 +10,9 @@ from pikepdf import Name
 
 from storage.tables import ledger_audit
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import saved
-from tests.support.samples.pdf_pictures import PHOTO, flate, picture_document, pictures
+from tests.support.samples.pdf_images import PHOTO, flate, image_document, images
 from tests.support.servers.in_process import Running
 
 JSON = {"Accept": "application/json"}
@@ -104,7 +104,7 @@ def test_too_few_or_too_many(server: Running, count: int) -> None:
 
 
 def test_other_content_is_not_a_document(server: Running) -> None:
-    for broken in (picture(), b"words"):
+    for broken in (image(), b"words"):
         response = merge(server, document(1), document(1), broken)
         problem(response, 400, "invalid_file_type", reason="not_a_pdf")
         assert response.json()["error"]["details"]["index"] == 2
@@ -147,10 +147,10 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
 
 
 def test_a_document_is_compressed(server: Running) -> None:
-    content = picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB))
+    content = image_document(lambda made: flate(made, PHOTO, Name.DeviceRGB))
     response = server.request("POST", "/pdf/compress", files={"file": ("my.pdf", content)}, data={"quality": 60})
     assert (response.status_code, response.headers["Content-Type"]) == (200, "application/pdf")
-    assert [one.width for one in pictures(response.content)] == [50]
+    assert [one.width for one in images(response.content)] == [50]
     request: dict[str, Any] = {"files": {"file": ("my.pdf", response.content)}, "data": {"max_bytes": 100_000}}
     data = server.request("POST", "/tools/pdf-compress/json", **request).json()["data"]
     assert (data["processed_size"], data["page_count"], data["quality_used"]) == (len(response.content), 1, 75)

@@ -17,7 +17,7 @@ from storage.descriptors import BLOCK
 from storage.tables import models
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import FORM, TARGET, conversion_request, form, part, picture
+from tests.support.samples.forms import FORM, TARGET, conversion_request, form, image, part
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from web.http.timeouts import ConnectionTimeouts
 
@@ -47,13 +47,13 @@ def send_a_part(server: Running, closing: ExitStack, size: int) -> socket.socket
 @cache
 def large_result() -> bytes:
     """A form whose result has 36 MB."""
-    return form(part(picture("PNG", (4000, 3000)), 'name="file"'), TARGET.replace(b"png", b"bmp"))
+    return form(part(image("PNG", (4000, 3000)), 'name="file"'), TARGET.replace(b"png", b"bmp"))
 
 
 def upload(server: Running, size: int) -> int:
     """The status of an upload of another account."""
     headers = {"Authorization": f"Bearer {server.account(purchased=1)}"}
-    files = {"file": picture("BMP") + bytes(size)}
+    files = {"file": image("BMP") + bytes(size)}
     return http.post(f"{server.api}/files/upload", files=files, headers=headers, timeout=60).status_code
 
 
@@ -128,10 +128,10 @@ def test_a_large_result_is_deleted_if_the_client_disconnects_meanwhile(server: R
 
 def test_a_large_result_needs_free_storage(server: Running) -> None:
     key, most = server.account(), TIERS["free"].max_stored
-    file = server.upload(picture(), key=key)["file_id"]
+    file = server.upload(image(), key=key)["file_id"]
     full = models.File.update({"original_size": most}).where(models.File.file_id == file)
     server.database.run_blocking(Transaction.execute, full)
     response = parsed(server.raw(conversion_request(posting(key), large_result())))
     problem(response, 413, "file_too_large", reason="storage")
     assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 50
-    assert server.convert(picture(), headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    assert server.convert(image(), headers={"Authorization": f"Bearer {key}"}).status_code == 200

@@ -21,7 +21,7 @@ from tests.support.executors.fake import EndlessExecutor, RecordingExecutor, Swi
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
-from tests.support.samples.generated import saved as saved_picture
+from tests.support.samples.generated import saved as saved_image
 from tests.support.samples.pdf_documents import document, opened, saved
 from tests.support.samples.storage import read_totals
 from tests.support.servers.in_process import Running, Servers, eventually
@@ -112,14 +112,14 @@ class TestSamples:
     """What options make of a small PNG."""
 
     def test_quality_of_a_sample(self, site: Running) -> None:
-        content = saved_picture(Image.effect_noise((320, 240), 60), "PNG")
+        content = saved_image(Image.effect_noise((320, 240), 60), "PNG")
         low, high = (previewed(site, content, output_format="jpeg", quality=quality) for quality in ("5", "95"))
         assert low.headers["Content-Type"] == high.headers["Content-Type"] == "image/jpeg"
         assert len(low.content) < len(high.content) / 3
         assert audited(site).credits_used_total == 0
 
     def test_a_sample_is_small_and_nothing_but_encoded(self, site: Running) -> None:
-        content = saved_picture(Image.effect_noise((2000, 1000), 60), "PNG")
+        content = saved_image(Image.effect_noise((2000, 1000), 60), "PNG")
         options = {"dpr": "4", "pad": "500", "width": "2000", "rotate": "90", "crop": "0,0,10,10", "max_bytes": "1000"}
         made = previewed(site, content, output_format="webp", **options)
         assert Image.open(io.BytesIO(made.content)).size == (320, 160)
@@ -134,7 +134,7 @@ class TestIdentification:
     """Of a file by its beginning, before it is sent."""
 
     def test_beginnings(self, site: Running) -> None:
-        bmp = saved_picture(Image.effect_noise((400, 300), 60), "BMP")
+        bmp = saved_image(Image.effect_noise((400, 300), 60), "BMP")
         for content, name in ((bmp, "bmp"), (sample("heic") + bytes(100_000), "heic"), (b"text " * 30_000, "txt")):
             answer = identified(site, content[:65_536], f"photo.{name}")
             assert answer.json()["data"] == {"input_format": name}
@@ -257,11 +257,11 @@ class TestPreviews:
     def test_formats(self, server: Running, name: str) -> None:
         response = previewed(server, sample(name))
         assert response.status_code == 200, response.text
-        picture = Image.open(io.BytesIO(response.content))
-        assert picture.format == "WEBP"
-        assert max(picture.size) <= 640
+        image = Image.open(io.BytesIO(response.content))
+        assert image.format == "WEBP"
+        assert max(image.size) <= 640
 
-    def test_large_pictures_are_made_small(self, server: Running) -> None:
+    def test_large_images_are_made_small(self, server: Running) -> None:
         large = io.BytesIO()
         Image.new("L", (3000, 1500)).save(large, "TIFF", compression="tiff_lzw")
         assert Image.open(io.BytesIO(previewed(server, large.getvalue()).content)).size == (640, 320)

@@ -14,7 +14,7 @@ from storage.tables import ledger_audit, models
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, picture
+from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, image
 from tests.support.samples.storage import OWNER, Clock, open_account
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.api.errors import IdempotencyConflict
@@ -73,26 +73,26 @@ def test_failed_authentications_are_limited(servers: Servers, data_dir: Path) ->
         answers = [http.post(f"{server.api}/convert") for _ in range(31)]
         assert [response.status_code for response in answers] == [401] * 30 + [429]
         assert int(answers[-1].headers["Retry-After"]) >= 1
-        assert server.convert(picture()).status_code == 200
+        assert server.convert(image()).status_code == 200
 
 
 def test_a_conversion_costs_a_credit(paying: Running) -> None:
     key = paying.account(credits=2)
-    first = paying.convert(picture(), headers=bearer(key))
-    second = paying.convert(picture(), headers=bearer(key, **JSON))
+    first = paying.convert(image(), headers=bearer(key))
+    second = paying.convert(image(), headers=bearer(key, **JSON))
     assert first.headers["X-Credits-Remaining"] == "1"
     assert second.json()["meta"]["credits_remaining"] == 0
-    third = paying.convert(picture(), headers=bearer(key))
+    third = paying.convert(image(), headers=bearer(key))
     problem(third, 402, "no_credits", details={"credits_remaining": 0, "credits_required": 1})
     assert sound(paying)
 
 
 def test_a_failure_costs_nothing(paying: Running) -> None:
     key = paying.account(credits=1)
-    problem(paying.convert(picture("PNG")[:60], headers=bearer(key)), 500, "processing_failed", reason="corrupt_input")
+    problem(paying.convert(image("PNG")[:60], headers=bearer(key)), 500, "processing_failed", reason="corrupt_input")
     problem(paying.convert(b"words", headers=bearer(key)), 400, "invalid_file_type")
-    problem(paying.convert(picture(), "svg", headers=bearer(key)), 400, "unsupported_conversion")
-    problem(paying.convert(picture(), quality="0", headers=bearer(key)), 400, "invalid_parameter")
+    problem(paying.convert(image(), "svg", headers=bearer(key)), 400, "unsupported_conversion")
+    problem(paying.convert(image(), quality="0", headers=bearer(key)), 400, "invalid_parameter")
     assert remaining(paying, key) == 1
     assert sound(paying)
 
@@ -101,7 +101,7 @@ def test_a_conversion_without_a_process_costs_nothing(servers: Servers, data_dir
     executor = FailingExecutor(ExecutorUnavailable("No process can be started for the conversion."))
     with servers.running(data_dir, executor) as server:
         key = server.account(credits=5)
-        response = server.convert(picture(), headers=bearer(key))
+        response = server.convert(image(), headers=bearer(key))
         problem(response, 503, "not_ready", retryable=True)
         assert int(response.headers["Retry-After"]) > 0
         assert server.request("GET", "/account", key).json()["data"]["credits_remaining"] == 5
@@ -120,7 +120,7 @@ def test_the_last_credit_is_spent_once(paying: Running, request: pytest.FixtureR
     for _ in range(request.config.getoption("rounds")):
         key = paying.account(credits=1)
         with ThreadPoolExecutor(25) as pool:
-            racing = [pool.submit(paying.convert, picture(), headers=bearer(key)) for _ in range(50)]
+            racing = [pool.submit(paying.convert, image(), headers=bearer(key)) for _ in range(50)]
         answers = [one.result() for one in racing]
         assert sorted(response.status_code for response in answers) == [200] + [402] * 49
         assert remaining(paying, key) == 0
@@ -154,8 +154,8 @@ def _settled(server: Running, key: str) -> bool:
 def test_a_repeated_request_gets_the_same_response(paying: Running) -> None:
     key = paying.account(credits=5)
     once = bearer(key, **{"Idempotency-Key": "order 1"})
-    first, again = (paying.convert(picture(), headers=once) for _ in range(2))
-    described = paying.convert(picture(), headers={**once, **JSON})
+    first, again = (paying.convert(image(), headers=once) for _ in range(2))
+    described = paying.convert(image(), headers={**once, **JSON})
     assert again.headers["Idempotency-Replayed"] == "true"
     assert "Idempotency-Replayed" not in first.headers
     assert (again.status_code, again.content) == (200, first.content)
@@ -166,21 +166,21 @@ def test_a_repeated_request_gets_the_same_response(paying: Running) -> None:
 def test_an_idempotency_key_of_another_request_is_refused(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "order"})
-    assert paying.convert(picture(), headers=once).status_code == 200
-    problem(paying.convert(picture(), "webp", headers=once), 422, "idempotency_key_reused", param="Idempotency-Key")
-    problem(paying.convert(picture("BMP"), headers=once), 422, "idempotency_key_reused")
-    problem(paying.convert(picture(), width="20", headers=once), 422, "idempotency_key_reused")
-    problem(paying.convert(picture(), headers=bearer(key, **{"Idempotency-Key": "x" * 256})), 400, "invalid_parameter")
+    assert paying.convert(image(), headers=once).status_code == 200
+    problem(paying.convert(image(), "webp", headers=once), 422, "idempotency_key_reused", param="Idempotency-Key")
+    problem(paying.convert(image("BMP"), headers=once), 422, "idempotency_key_reused")
+    problem(paying.convert(image(), width="20", headers=once), 422, "idempotency_key_reused")
+    problem(paying.convert(image(), headers=bearer(key, **{"Idempotency-Key": "x" * 256})), 400, "invalid_parameter")
     other = bearer(paying.account(), **{"Idempotency-Key": "order"})
-    assert "Idempotency-Replayed" not in paying.convert(picture(), headers=other).headers
+    assert "Idempotency-Replayed" not in paying.convert(image(), headers=other).headers
 
 
 def test_a_permanent_failure_is_replayed(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "broken"})
-    assert "Idempotency-Replayed" not in paying.convert(picture("PNG")[:60], headers=once).headers
+    assert "Idempotency-Replayed" not in paying.convert(image("PNG")[:60], headers=once).headers
     for _ in range(2):
-        response = paying.convert(picture("PNG")[:60], headers=once)
+        response = paying.convert(image("PNG")[:60], headers=once)
         problem(response, 500, "processing_failed", reason="corrupt_input")
     assert response.headers["Idempotency-Replayed"] == "true"
     assert remaining(paying, key) == 50
@@ -189,10 +189,10 @@ def test_a_permanent_failure_is_replayed(paying: Running) -> None:
 def test_refusals_are_not_replayed(paying: Running) -> None:
     key = paying.account(credits=1)
     once = bearer(key, **{"Idempotency-Key": "one"})
-    problem(paying.convert(picture(), quality="0", headers=once), 400, "invalid_parameter")
-    assert paying.convert(picture(), headers=once).status_code == 200
+    problem(paying.convert(image(), quality="0", headers=once), 400, "invalid_parameter")
+    assert paying.convert(image(), headers=once).status_code == 200
     other = bearer(key, **{"Idempotency-Key": "two"})
-    problem(paying.convert(picture(), headers=other), 402, "no_credits")
+    problem(paying.convert(image(), headers=other), 402, "no_credits")
 
 
 async def test_a_conflict_is_retried_after_as_long_as_the_request_has_run(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_a_conflict_is_retried_after_as_long_as_the_request_has_run(tmp_pa
 def test_a_repeat_of_a_running_request_is_a_conflict(paying: Running) -> None:
     key = paying.account()
     once = bearer(key, **{"Idempotency-Key": "slow"})
-    large = picture("PNG", (1200, 1200))
+    large = image("PNG", (1200, 1200))
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(lambda _: paying.convert(large, "avif", headers=once), range(3)))
     (done,) = [response for response in answers if response.status_code == 200 and not response.headers.get(_REPLAYED)]
@@ -231,7 +231,7 @@ def test_a_failure_that_may_pass_is_not_repeated(servers: Servers, data_dir: Pat
     failures = WorkerCrashed("Once."), CorruptInput("For good.")
     with servers.running(data_dir, FailingExecutor(*failures)) as server:
         headers = {"Idempotency-Key": "k"}
-        answers = [server.convert(picture(), headers=headers) for _ in range(3)]
+        answers = [server.convert(image(), headers=headers) for _ in range(3)]
         assert [answer.json()["error"]["reason"] for answer in answers] == [
             "worker_crashed",
             "corrupt_input",

@@ -19,7 +19,7 @@ from storage.ids import new_id
 from storage.tables import files, models
 from tests.support.requests import batches
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running, Servers
 from web.http.timeouts import ConnectionTimeouts
 
@@ -29,9 +29,7 @@ TESTERS = {"unzip": ["unzip", "-tq"], "7z": ["7z", "t"]}
 
 def store(server: Running, key: str, *names: str, target: str = "png") -> list[str]:
     """Uploads and converts a file for each name. Returns the ids."""
-    ids = [
-        server.upload(picture(size=(40 + number, 30)), name, key=key)["file_id"] for number, name in enumerate(names)
-    ]
+    ids = [server.upload(image(size=(40 + number, 30)), name, key=key)["file_id"] for number, name in enumerate(names)]
     for file_id in ids:
         assert server.request("POST", f"/files/{file_id}/convert", key, json={"output_format": target}).is_success
     return ids
@@ -48,7 +46,7 @@ def zip_of(server: Running, key: str, ids: list[Any]) -> httpx.Response:
 def test_a_batch_as_a_zip(either: Running) -> None:
     key = either.account()
     batch = batches.create(either, key)
-    ids = batches.add(either, batch, key, picture(), picture(size=(20, 10)), picture("PNG")[:60], picture())
+    ids = batches.add(either, batch, key, image(), image(size=(20, 10)), image("PNG")[:60], image())
     batches.convert(either, batch, key, ids[:3])
     response = either.request("GET", f"/batch/{batch}/download", key)
     assert (response.status_code, response.headers["Content-Type"]) == (200, "application/zip")
@@ -87,13 +85,13 @@ def test_all_readers_open_it(server: Running, tmp_path: Path) -> None:
 def test_nothing_is_sent_without_all_results(either: Running) -> None:
     key = either.account()
     done = store(either, key, "a.jpg")
-    pending = either.upload(picture(), key=key)["file_id"]
+    pending = either.upload(image(), key=key)["file_id"]
     for unknown in ("file_0123456789ABCDEFGHIJKL", "x", "file_\0", store(either, either.account(), "a.jpg")[0]):
         problem(zip_of(either, key, [*done, unknown]), 404, "not_found")
     problem(zip_of(either, key, [*done, pending]), 404, "not_found", reason="not_processed")
     batch = batches.create(either, key)
     problem(either.request("GET", f"/batch/{batch}/download", key), 404, "not_found", reason="not_processed")
-    batches.add(either, batch, key, picture())
+    batches.add(either, batch, key, image())
     problem(either.request("GET", f"/batch/{batch}/download", key), 404, "not_found", reason="not_processed")
 
 
@@ -147,14 +145,14 @@ def test_http_1_0(server: Running) -> None:
 def test_slow_readers_delay_nobody(servers: Servers, data_dir: Path) -> None:
     """More than there are threads that read blobs."""
     with servers.running(data_dir, timeouts=PATIENT, rate_limit_paid=1000) as server, ExitStack() as stack:
-        ids = [server.convert(picture(size=(2000, 1500)), "bmp", headers={"Accept": "application/json"}).json()]
+        ids = [server.convert(image(size=(2000, 1500)), "bmp", headers={"Accept": "application/json"}).json()]
         path = f"/api/v1/files/zip HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {server.key}"
         body = b'{"file_ids": ["%s"]}' % ids[0]["data"]["file_id"].encode()
         readers = [stack.enter_context(server.connect()) for _ in range(40)]
         for reader in readers:
             reader.sendall(f"POST {path}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
             assert reader.recv(100).startswith(b"HTTP/1.1 200 ")
-        assert server.convert(picture()).status_code == 200
+        assert server.convert(image()).status_code == 200
         assert len(zip_of(server, "", [ids[0]["data"]["file_id"]]).content) > 9_000_000
         assert server.work_files() == []
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.processes import ConvertdServer
 from tests.support.requests import http
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import charged, create_accounts, sqlite_url
 
@@ -39,7 +39,7 @@ def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
     server = ConvertdServer(tmp_path)
     with server, http.Client(base_url=server.api, headers=headers) as api:
         batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-        large = picture("JPEG", (700, 500))
+        large = image("JPEG", (700, 500))
         files = [api.post(f"/batch/{batch}/files", files={"file": large}).json()["data"] for _ in range(_FILES)]
         body = {"output_format": "png", "file_ids": [file["file_id"] for file in files]}
         client_thread = threading.Thread(target=_convert_until_killed, args=(api, batch, body))

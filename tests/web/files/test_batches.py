@@ -12,11 +12,11 @@ from storage.tables import ledger_audit, models
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
 from tests.support.requests.batches import add, convert, counts, create, known
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
 
-BROKEN = picture("PNG")[:60]
+BROKEN = image("PNG")[:60]
 
 
 def test_a_new_batch_is_empty(either: Running) -> None:
@@ -31,7 +31,7 @@ def test_a_new_batch_is_empty(either: Running) -> None:
 def test_added_files_are_not_converted(either: Running) -> None:
     key = either.account(credits=0)
     batch = create(either, key)
-    data = either.upload(picture(), "a.jpg", f"/batch/{batch}/files", key)
+    data = either.upload(image(), "a.jpg", f"/batch/{batch}/files", key)
     assert (data["batch_id"], data["total"], data["status"], data["extension"]) == (batch, 1, "pending", "jpg")
     assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
     file = either.request("GET", f"/files/{data['file_id']}", key).json()["data"]
@@ -41,7 +41,7 @@ def test_added_files_are_not_converted(either: Running) -> None:
 def test_converting_all_files(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
-    ids = add(either, batch, key, picture(), picture("BMP"), picture("TIFF"))
+    ids = add(either, batch, key, image(), image("BMP"), image("TIFF"))
     response = convert(either, batch, key, [ids[2], ids[0], ids[1], ids[0]], "webp")
     data, meta = response.json()["data"], response.json()["meta"]
     assert response.status_code == 200
@@ -59,7 +59,7 @@ def test_converting_all_files(either: Running) -> None:
 def test_converting_some_files_and_then_the_rest(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
-    ids = add(either, batch, key, picture(), BROKEN, picture())
+    ids = add(either, batch, key, image(), BROKEN, image())
     data = convert(either, batch, key, ids[:2]).json()["data"]
     assert (data["successful"], data["failed"]) == (1, 1)
     failed = data["results"][1]
@@ -86,7 +86,7 @@ def test_only_failures(either: Running) -> None:
 def test_a_refusal_leaves_it_created(either: Running) -> None:
     key = either.account(credits=0)
     batch = create(either, key)
-    ids = add(either, batch, key, picture())
+    ids = add(either, batch, key, image())
     problem(convert(either, batch, key, ids), 402, "no_credits")
     assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
     assert known(either, batch, key)["files"][0]["error"] is None
@@ -95,8 +95,8 @@ def test_a_refusal_leaves_it_created(either: Running) -> None:
 def test_unknown_ids_alone_change_no_state(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
-    add(either, batch, key, picture())
-    outside = either.upload(picture(), key=key)["file_id"]
+    add(either, batch, key, image())
+    outside = either.upload(image(), key=key)["file_id"]
     assert convert(either, batch, key, ["no id", outside]).json()["data"]["failed"] == 2
     assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
     assert either.request("GET", f"/files/{outside}", key).json()["data"]["error"] is None
@@ -105,7 +105,7 @@ def test_unknown_ids_alone_change_no_state(either: Running) -> None:
 def test_failures_of_every_reason_are_counted(either: Running) -> None:
     key = either.account(credits=1)
     batch = create(either, key)
-    ids = add(either, batch, key, picture("BMP"), sample("pdf"), sample("pdf"))
+    ids = add(either, batch, key, image("BMP"), sample("pdf"), sample("pdf"))
     convert(either, batch, key, ids, "svg")
     data = known(either, batch, key)
     assert counts(data) == ("partial", 3, 0, 1, 2)
@@ -117,7 +117,7 @@ def test_failures_of_every_reason_are_counted(either: Running) -> None:
 def test_a_second_conversion_creates_another_file(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
-    ids = add(either, batch, key, picture())
+    ids = add(either, batch, key, image())
     first, second = (convert(either, batch, key, ids, target).json()["data"]["results"][0] for target in ("png", "gif"))
     assert first["file_id"] == second["file_id"] == first["result_file_id"] == ids[0]
     assert second["download_url"] == f"/api/v1/files/{second['result_file_id']}/download" != first["download_url"]
@@ -127,7 +127,7 @@ def test_a_second_conversion_creates_another_file(either: Running) -> None:
 def test_credits_run_out_midway(either: Running) -> None:
     key = either.account(credits=2)
     batch = create(either, key)
-    ids = add(either, batch, key, *[picture()] * 4)
+    ids = add(either, batch, key, *[image()] * 4)
     response = convert(either, batch, key, ids)
     data = response.json()["data"]
     assert (data["successful"], data["failed"], response.json()["meta"]["credits_remaining"]) == (2, 2, 0)
@@ -139,7 +139,7 @@ def test_credits_run_out_midway(either: Running) -> None:
 def test_a_repeat_is_charged_once(either: Running) -> None:
     key = either.account()
     batch = create(either, key)
-    ids = add(either, batch, key, picture(), BROKEN)
+    ids = add(either, batch, key, image(), BROKEN)
     once: dict[str, Any] = {"headers": {"Idempotency-Key": "once"}}
     first, again = (convert(either, batch, key, ids, **once) for _ in range(2))
     assert "Idempotency-Replayed" not in first.headers
@@ -152,8 +152,8 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
 def test_a_batch_has_a_maximum_size(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, max_batch_files=2, rate_limit_paid=1000) as server:
         batch = create(server)
-        add(server, batch, "", picture(), picture())
-        third = server.request("POST", f"/batch/{batch}/files", files={"file": picture()})
+        add(server, batch, "", image(), image())
+        third = server.request("POST", f"/batch/{batch}/files", files={"file": image()})
         problem(third, 400, "invalid_parameter", param="file")
         problem(convert(server, batch, "", ["a", "b", "c"]), 400, "invalid_parameter", param="file_ids")
         assert server.request("GET", "/account").json()["data"]["limits"]["max_batch_files"] == 2
@@ -182,7 +182,7 @@ def test_refusals(server: Running) -> None:
     problem(server.request("POST", "/batch", json={"output_format": "xyz"}), 400, "unsupported_conversion")
     problem(server.request("POST", "/batch", json={"output_format": "cr2"}), 400, "unsupported_conversion")
     problem(server.request("GET", "/batch/batch_x"), 404, "not_found")
-    for content in (picture(), b"\0words"):
+    for content in (image(), b"\0words"):
         problem(server.request("POST", "/batch/batch_x/files", files={"file": content}), 404, "not_found")
     problem(convert(server, "batch_x", "", ["a"]), 404, "not_found")
     problem(convert(server, create(server), "", ["a"], "xyz"), 400, "unsupported_conversion")
@@ -196,7 +196,7 @@ def test_a_run_keeps_its_idempotency_key(servers: Servers, data_dir: Path, monke
     monkeypatch.setattr("web.services.jobs.batches.RENEW_INTERVAL", 0.05)
     with servers.running(data_dir, executor=EndlessExecutor()) as server:
         batch = create(server)
-        body = json.dumps({"file_ids": add(server, batch, "", picture()), "output_format": "webp"})
+        body = json.dumps({"file_ids": add(server, batch, "", image()), "output_format": "webp"})
         head = f"POST /api/v1/batch/{batch}/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {server.key}\r\n"
         with server.connect() as connection:
             connection.sendall(f"{head}Idempotency-Key: k\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -217,6 +217,6 @@ def test_files_that_wait_fail_with_what_all_need(servers: Servers, data_dir: Pat
     with servers.running(data_dir, lost) as server:
         key = server.account()
         batch = create(server, key)
-        data = convert(server, batch, key, add(server, batch, key, *[picture()] * 5), "webp").json()["data"]
+        data = convert(server, batch, key, add(server, batch, key, *[image()] * 5), "webp").json()["data"]
         assert [entry["error"]["code"] for entry in data["results"]] == ["not_ready"] * 5
         assert server.request("GET", "/account", key).json()["meta"]["credits_remaining"] == 50

@@ -3,14 +3,14 @@
 import pytest
 
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 
 
 @pytest.fixture(scope="module")
 def stored(either: Running) -> tuple[Running, str, bytes]:
     """A server, the path of a download, and its content."""
-    made = either.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
+    made = either.convert(image(), headers={"Accept": "application/json"}).json()["data"]
     path = f"/files/{made['file_id']}/download"
     return either, path, either.request("GET", path).content
 

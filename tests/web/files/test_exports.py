@@ -11,7 +11,7 @@ import pytest
 
 from storage.blobs.s3 import S3BlobStore
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.receiver import Received, Receiver, Send, reply
@@ -29,7 +29,7 @@ def place() -> Iterator[Receiver]:
 
 def convert(server: Running, key: str, url: str, headers: Any = None, **form: Any) -> httpx.Response:
     data = {"output_format": "png", "export_url": url, **form}
-    return server.request("POST", "/convert", key, files={"file": picture()}, data=data, headers=headers or {})
+    return server.request("POST", "/convert", key, files={"file": image()}, data=data, headers=headers or {})
 
 
 def credits(server: Running, key: str) -> int:
@@ -51,7 +51,7 @@ def test_a_result_is_sent_and_returned(server: Running, place: Receiver) -> None
 
 def test_results_of_stored_files_and_tools_are_sent(server: Running, place: Receiver) -> None:
     key = server.account()
-    file_id = server.upload(picture(), key=key)["file_id"]
+    file_id = server.upload(image(), key=key)["file_id"]
     body = {"output_format": "webp", "export_url": place.url, "export_headers": {"X-Own": "1"}}
     made = server.request("POST", f"/files/{file_id}/convert", key, json=body).json()["data"]
     tool = {"angle": "90", "export_url": place.url}
@@ -67,7 +67,7 @@ def test_results_of_stored_files_and_tools_are_sent(server: Running, place: Rece
 def test_three_tries_fail(server: Running, place: Receiver) -> None:
     key = server.account()
     place.respond = reply(403, b"<Error/>")
-    file_id = server.upload(picture(), key=key)["file_id"]
+    file_id = server.upload(image(), key=key)["file_id"]
     body = {"output_format": "webp", "export_url": place.url}
     response = server.request("POST", f"/files/{file_id}/convert", key, json=body)
     problem(response, 500, "processing_failed", reason="export_failed", retryable=False, details={"status": 403})

@@ -12,7 +12,7 @@ from config.pricing import TIERS
 from storage.database import Transaction
 from storage.tables import accounts, ledger_audit, models
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 
 KNOWN_AT_ONCE = {
@@ -49,7 +49,7 @@ def credits(server: Running, key: str) -> int:
 
 def test_an_upload_is_pending(either: Running) -> None:
     key = either.account()
-    content = picture()
+    content = image()
     response = either.request("POST", "/files/upload", key, files={"file": ("photo.JPG", content)})
     data, meta = response.json()["data"], response.json()["meta"]
     assert response.status_code == 200
@@ -64,7 +64,7 @@ def test_an_upload_is_pending(either: Running) -> None:
 
 def test_a_conversion_makes_it_processed(either: Running) -> None:
     key = either.account()
-    file_id = either.upload(picture(), key=key)["file_id"]
+    file_id = either.upload(image(), key=key)["file_id"]
     response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "PNG"})
     data = response.json()["data"]
     assert response.json()["meta"]["credits_remaining"] == 49
@@ -86,7 +86,7 @@ def test_a_conversion_makes_it_processed(either: Running) -> None:
 
 def test_converted_again_it_is_another_file(either: Running) -> None:
     key = either.account()
-    first = either.upload(picture(), key=key)["file_id"]
+    first = either.upload(image(), key=key)["file_id"]
     convert(either, first, key=key)
     before = either.request("GET", f"/files/{first}/download", key).content
     second = convert(either, first, "webp", key, quality=50)["file_id"]
@@ -103,7 +103,7 @@ def test_converted_again_it_is_another_file(either: Running) -> None:
 
 def test_a_failure_leaves_it_pending(either: Running) -> None:
     key = either.account()
-    file_id = either.upload(picture("PNG")[:60], "cut.png", key=key)["file_id"]
+    file_id = either.upload(image("PNG")[:60], "cut.png", key=key)["file_id"]
     response = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "jpeg"})
     problem(response, 500, "processing_failed", reason="corrupt_input")
     known = status(either, file_id, key)
@@ -114,7 +114,7 @@ def test_a_failure_leaves_it_pending(either: Running) -> None:
 
 def test_two_conversions_at_once_are_two_files(either: Running) -> None:
     key = either.account()
-    file_id = either.upload(picture(), key=key)["file_id"]
+    file_id = either.upload(image(), key=key)["file_id"]
     with ThreadPoolExecutor(2) as pool:
         made = list(pool.map(lambda target: convert(either, file_id, target, key), ["png", "webp"]))
     assert len({one["file_id"] for one in made}) == 2
@@ -125,7 +125,7 @@ def test_two_conversions_at_once_are_two_files(either: Running) -> None:
 
 def test_deleted_it_is_gone(either: Running) -> None:
     key = either.account()
-    file_id = either.upload(picture(), key=key)["file_id"]
+    file_id = either.upload(image(), key=key)["file_id"]
     convert(either, file_id, key=key)
     assert either.request("DELETE", f"/files/{file_id}", key).json()["data"] == {"file_id": file_id, "deleted": True}
     for method, path in (("GET", ""), ("GET", "/download"), ("DELETE", ""), ("POST", "/convert")):
@@ -134,7 +134,7 @@ def test_deleted_it_is_gone(either: Running) -> None:
 
 
 def test_results_of_one_request_are_stored(either: Running) -> None:
-    made = either.convert(picture(), headers={"Accept": "application/json"}).json()["data"]
+    made = either.convert(image(), headers={"Accept": "application/json"}).json()["data"]
     known = status(either, made["file_id"])
     assert known["status"] == "processed"
     assert made.items() <= known.items()
@@ -143,7 +143,7 @@ def test_results_of_one_request_are_stored(either: Running) -> None:
 
 def test_a_repeat_is_charged_once(either: Running) -> None:
     key = either.account()
-    file_id = either.upload(picture(), key=key)["file_id"]
+    file_id = either.upload(image(), key=key)["file_id"]
     request = {"json": {"output_format": "png"}, "headers": {"Idempotency-Key": "once"}}
     first, again = (either.request("POST", f"/files/{file_id}/convert", key, **request) for _ in range(2))
     assert again.headers["Idempotency-Replayed"] == "true"
@@ -164,13 +164,13 @@ def test_a_repeat_is_charged_once(either: Running) -> None:
     ],
 )
 def test_parameters(server: Running, body: dict[str, object], param: str) -> None:
-    file_id = server.upload(picture())["file_id"]
+    file_id = server.upload(image())["file_id"]
     problem(server.request("POST", f"/files/{file_id}/convert", json=body), 400, "invalid_parameter", param=param)
 
 
 def test_refusals(either: Running) -> None:
     key = either.account(credits=0)
-    file_id = either.upload(picture(), key=key)["file_id"]
+    file_id = either.upload(image(), key=key)["file_id"]
     body = {"json": {"output_format": "png"}}
     problem(either.request("POST", f"/files/{file_id}/convert", key, **body), 402, "no_credits")
     unknown = either.request("POST", f"/files/{file_id}/convert", key, json={"output_format": "xyz"})
@@ -187,7 +187,7 @@ def test_refusals(either: Running) -> None:
 
 
 def test_a_format_whose_plugin_is_gone(server: Running) -> None:
-    file_id = server.upload(picture())["file_id"]
+    file_id = server.upload(image())["file_id"]
     gone = models.File.update(input_format="gone").where(models.File.file_id == file_id)
     server.database.run_blocking(Transaction.execute, gone)
     response = server.request("POST", f"/files/{file_id}/convert", json={"output_format": "png"})
@@ -195,9 +195,9 @@ def test_a_format_whose_plugin_is_gone(server: Running) -> None:
 
 
 def test_extensions_tell_the_content(server: Running) -> None:
-    assert server.upload(picture("PNG"), "photo.jpg")["extension"] == "png"
-    assert server.upload(picture("TIFF"), "scan.TIF")["extension"] == "tif"
-    assert server.upload(picture(), "../../etc/passwd")["original_name"] == "passwd"
+    assert server.upload(image("PNG"), "photo.jpg")["extension"] == "png"
+    assert server.upload(image("TIFF"), "scan.TIF")["extension"] == "tif"
+    assert server.upload(image(), "../../etc/passwd")["original_name"] == "passwd"
 
 
 def _grown(server: Running, file_id: str, size: int, column: str = "original_size") -> None:
@@ -207,7 +207,7 @@ def _grown(server: Running, file_id: str, size: int, column: str = "original_siz
 
 
 def test_stored_uploads_have_a_quota(either: Running) -> None:
-    key, most, content = either.account(), TIERS["free"].max_stored, picture("JPEG")
+    key, most, content = either.account(), TIERS["free"].max_stored, image("JPEG")
     first = either.upload(content, key=key)["file_id"]
     _grown(either, first, most - len(content))
     last = either.upload(content, key=key)["file_id"]
@@ -227,7 +227,7 @@ def test_stored_uploads_have_a_quota(either: Running) -> None:
 
 def test_expired_files_take_no_space(either: Running) -> None:
     """Also before they are deleted."""
-    key, content = either.account(), picture("JPEG")
+    key, content = either.account(), image("JPEG")
     file = either.upload(content, key=key)["file_id"]
     _grown(either, file, TIERS["free"].max_stored)
     refused = either.request("POST", "/files/upload", key, files={"file": ("a.jpg", content)})
@@ -238,7 +238,7 @@ def test_expired_files_take_no_space(either: Running) -> None:
 
 
 def test_jobs_are_not_accepted_without_space(either: Running) -> None:
-    key, content = either.account(), picture("JPEG")
+    key, content = either.account(), image("JPEG")
     details = {"max_stored_bytes": TIERS["free"].max_stored, "stored_bytes": TIERS["free"].max_stored - 1}
     _grown(either, either.upload(content, key=key)["file_id"], details["stored_bytes"])
     form: dict[str, Any] = {"files": {"file": ("a.jpg", content)}, "data": {"output_format": "png"}}
@@ -250,7 +250,7 @@ def test_jobs_are_not_accepted_without_space(either: Running) -> None:
 
 def test_the_size_of_stored_files_is_not_summed(either: Running, caplog: pytest.LogCaptureFixture) -> None:
     """An upload, a conversion and a job must not take longer, the more files the account has."""
-    key, content = either.account(credits=9), picture("JPEG")
+    key, content = either.account(credits=9), image("JPEG")
     either.upload(content, key=key)
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
     with caplog.at_level(logging.DEBUG, "peewee"):
@@ -268,7 +268,7 @@ def test_the_size_of_stored_files_is_not_summed(either: Running, caplog: pytest.
 
 
 def test_results_count_towards_the_quota(either: Running) -> None:
-    key, most, content = either.account(credits=9), TIERS["free"].max_stored, picture("JPEG")
+    key, most, content = either.account(credits=9), TIERS["free"].max_stored, image("JPEG")
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
     first = either.convert(content, "bmp", headers=headers).json()["data"]
     assert _storage(either, key) == {"stored_bytes": first["processed_size"], "max_stored_bytes": most}
@@ -288,9 +288,9 @@ def test_results_count_towards_the_quota(either: Running) -> None:
 def test_a_repeat_of_a_stored_response_needs_no_space(server: Running) -> None:
     key, most = server.account(credits=9), TIERS["free"].max_stored
     headers = {"Authorization": f"Bearer {key}", "Accept": "application/json", "Idempotency-Key": "one"}
-    first = server.convert(picture("JPEG"), "bmp", headers=headers).json()["data"]
+    first = server.convert(image("JPEG"), "bmp", headers=headers).json()["data"]
     _grown(server, first["file_id"], most, "result_size")
-    repeated = server.convert(picture("JPEG"), "bmp", headers=headers)
+    repeated = server.convert(image("JPEG"), "bmp", headers=headers)
     assert (repeated.status_code, repeated.headers["Idempotency-Replayed"]) == (200, "true")
 
 

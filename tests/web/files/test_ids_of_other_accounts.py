@@ -7,7 +7,7 @@ import pytest
 
 from engine.registry import load_registry
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 from web.api.values import API
 from web.routes import api_routes
@@ -16,7 +16,7 @@ FORMAT = {"json": {"output_format": "png"}}
 BODIES: dict[str, dict[str, Any]] = {
     "/files/{file}/convert": FORMAT,
     "/files/{file}/links": {"json": {}},
-    "/batch/{batch}/files": {"files": {"file": picture()}},
+    "/batch/{batch}/files": {"files": {"file": image()}},
     "/batch/{batch}/convert": {"json": {"output_format": "png", "file_ids": ["x"]}},
     "/account/keys/{key}/rotate": {"json": {}},
 }
@@ -51,7 +51,7 @@ def owned(either: Running) -> dict[str, str]:
     """A processed file, a batch, a job and a key of one account."""
     owner = either.account()
     batch = either.request("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
-    file = either.upload(picture(), key=owner)["file_id"]
+    file = either.upload(image(), key=owner)["file_id"]
     either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
     key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
     path, headers = f"/files/{file}/convert", {"Prefer": "respond-async"}
@@ -83,7 +83,7 @@ def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, 
 def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:
     stranger = either.account()
     batch = either.request("POST", "/batch", stranger, **FORMAT).json()["data"]["batch_id"]
-    own = either.upload(picture(), path=f"/batch/{batch}/files", key=stranger)["file_id"]
+    own = either.upload(image(), path=f"/batch/{batch}/files", key=stranger)["file_id"]
     body = {"output_format": "png", "file_ids": [owned["file"], own]}
     results = either.request("POST", f"/batch/{batch}/convert", stranger, json=body).json()["data"]["results"]
     assert [entry["status"] for entry in results] == ["failed", "success"]

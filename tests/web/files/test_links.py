@@ -13,7 +13,7 @@ from storage.tables import models
 from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.requests.contract import conforms
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers
 
@@ -46,8 +46,8 @@ def get(url: str, method: str = "GET", **headers: str) -> httpx.Response:
 
 @pytest.fixture(scope="module")
 def linked(either: Running) -> tuple[Running, str, str]:
-    """A server, the id of a stored picture, and a link to it."""
-    file_id = store(either, picture(), "webp")
+    """A server, the id of a stored image, and a link to it."""
+    file_id = store(either, image(), "webp")
     return either, file_id, link_to(either, file_id)
 
 
@@ -91,7 +91,7 @@ def test_a_changed_link_is_not_found(linked: tuple[Running, str, str]) -> None:
 
 
 def test_a_link_ends_with_its_file(either: Running) -> None:
-    first, second = store(either, picture(), "png"), store(either, picture(), "png")
+    first, second = store(either, image(), "png"), store(either, image(), "png")
     deleted, expired = link_to(either, first), link_to(either, second)
     either.request("DELETE", f"/files/{first}")
     problem(get(deleted), 404, "not_found")
@@ -105,7 +105,7 @@ def test_a_link_ends_with_its_file(either: Running) -> None:
 
 
 def test_a_link_lasts_as_long_as_asked_for_and_as_the_file(either: Running) -> None:
-    file_id = store(either, picture(), "png")
+    file_id = store(either, image(), "png")
     stored = either.request("GET", f"/files/{file_id}").json()["data"]
     assert create(either, file_id, expires_in=604_800).json()["data"]["expires_at"] == stored["expires_at"]
     for seconds, body in ((60, {"expires_in": 60}), (3600, dict[str, Any]())):
@@ -116,12 +116,12 @@ def test_a_link_lasts_as_long_as_asked_for_and_as_the_file(either: Running) -> N
 
 
 def test_there_is_no_link_to_a_file_without_a_result(either: Running) -> None:
-    uploaded = either.upload(picture())["file_id"]
+    uploaded = either.upload(image())["file_id"]
     problem(create(either, uploaded), 404, "not_found", reason="not_processed")
 
 
-@pytest.mark.parametrize(("content", "target"), [(picture(), "png"), (picture(), "pdf")])
-def test_pictures_and_pdfs_may_be_shown(server: Running, content: bytes, target: str) -> None:
+@pytest.mark.parametrize(("content", "target"), [(image(), "png"), (image(), "pdf")])
+def test_images_and_pdfs_may_be_shown(server: Running, content: bytes, target: str) -> None:
     url = link_to(server, store(server, content, target))
     shown, saved = get(f"{url}?disposition=inline"), get(f"{url}?disposition=attachment")
     assert shown.content == saved.content == get(url).content
@@ -148,13 +148,13 @@ def test_the_query_of_a_link(linked: tuple[Running, str, str]) -> None:
 
 def test_links_have_the_rate_limit_of_addresses(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_anonymous=3) as server:
-        url = link_to(server, store(server, picture(), "png"))
+        url = link_to(server, store(server, image(), "png"))
         assert [get(one).status_code for one in (url, url + "A", url, url)] == [200, 404, 200, 429]
         assert get(url).headers["X-RateLimit-Limit"] == "3"
 
 
 def test_links_outlive_the_server(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir) as server:
-        path = link_to(server, store(server, picture(), "png")).removeprefix(server.url)
+        path = link_to(server, store(server, image(), "png")).removeprefix(server.url)
     with servers.running(data_dir) as server:
         assert get(server.url + path).status_code == 200

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
 
 
@@ -18,7 +18,7 @@ def listed(server: Running, key: str, **query: Any) -> Any:
 def test_newest_first_page_by_page(either: Running) -> None:
     key = either.account()
     assert listed(either, key) == {"files": [], "next_cursor": None}
-    ids = {either.upload(picture(), key=key)["file_id"] for _ in range(5)}
+    ids = {either.upload(image(), key=key)["file_id"] for _ in range(5)}
     whole = listed(either, key)
     assert (whole["next_cursor"], {file["file_id"] for file in whole["files"]}) == (None, ids)
     assert whole["files"][0] == either.request("GET", f"/files/{whole['files'][0]['file_id']}", key).json()["data"]
@@ -38,7 +38,7 @@ def test_newest_first_page_by_page(either: Running) -> None:
 
 def test_by_status(either: Running) -> None:
     key = either.account()
-    pending, processed = (either.upload(picture(), key=key)["file_id"] for _ in range(2))
+    pending, processed = (either.upload(image(), key=key)["file_id"] for _ in range(2))
     either.request("POST", f"/files/{processed}/convert", key, json={"output_format": "png"})
     found = {
         status: [file["file_id"] for file in listed(either, key, status=status)["files"]]
@@ -49,7 +49,7 @@ def test_by_status(either: Running) -> None:
 
 def test_files_of_others_are_not_listed(either: Running) -> None:
     key = either.account()
-    either.upload(picture(), key=key)
+    either.upload(image(), key=key)
     page = listed(either, key, limit=1)
     assert listed(either, either.account()) == {"files": [], "next_cursor": None}
     cursor = f"{'9' * 19}-{page['files'][0]['file_id']}"

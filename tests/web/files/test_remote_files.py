@@ -17,7 +17,7 @@ from config.pricing import TIERS
 from engine.outcome import Outcome
 from tests.support.requests.batches import create
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import TARGET, conversion_request, form, part, picture
+from tests.support.samples.forms import TARGET, conversion_request, form, image, part
 from tests.support.samples.pdf_documents import document, page_texts
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
@@ -46,8 +46,8 @@ def place() -> Iterator[Receiver]:
 
 @pytest.fixture(autouse=True)
 def empty(place: Receiver, server: Running) -> Iterator[None]:
-    """The server of the files has a picture. After each test, no uploads are left."""
-    place.respond = reply(200, picture())
+    """The server of the files has an image. After each test, no uploads are left."""
+    place.respond = reply(200, image())
     place.requests.clear()
     place.connections = 0
     yield
@@ -74,12 +74,12 @@ def test_every_endpoint_with_a_file_fetches_it(server: Running, place: Receiver)
     assert (converted.status_code, converted.headers["Content-Type"]) == (200, "image/png")
     assert 'filename="a photo.png"' in converted.headers["Content-Disposition"]
     stored = upload(server, url, key).json()["data"]
-    assert (stored["original_name"], stored["extension"], stored["size"]) == ("a photo.JPG", "jpg", len(picture()))
+    assert (stored["original_name"], stored["extension"], stored["size"]) == ("a photo.JPG", "jpg", len(image()))
     batch = create(server, key)
     added = send(server, f"/batch/{batch}/files", key, url=url).json()["data"]
     assert (added["batch_id"], added["total"]) == (batch, 1)
     made = send(server, "/convert/json", key, url=url, output_format="png").json()["data"]
-    assert made["original_size"] == len(picture())
+    assert made["original_size"] == len(image())
     planned = send(server, "/convert", key, url=url, output_format="png", dry_run=True).json()["data"]
     assert planned["input_format"] == "jpeg"
     assert credits(server, key) == 49
@@ -98,7 +98,7 @@ def test_tools_fetch_one_file_or_several(server: Running, place: Receiver) -> No
     stamped = server.request(
         "POST",
         "/pdf/watermark",
-        files={"url": (None, urls[0]), "stamp": ("stamp.png", picture("PNG"))},
+        files={"url": (None, urls[0]), "stamp": ("stamp.png", image("PNG"))},
     )
     assert stamped.status_code == 200
     problem(send(server, "/pdf/merge", urls=urls[:1]), 400, "invalid_parameter", param="urls", reason="out_of_range")
@@ -141,19 +141,19 @@ def test_the_name_is_that_of_the_server(server: Running, place: Receiver) -> Non
         "": "a.jpg",
     }
     for header, name in names.items():
-        place.respond = reply(200, picture(), content_disposition=header)
+        place.respond = reply(200, image(), content_disposition=header)
         assert upload(server, f"{place.url}/x/a.jpg").json()["data"]["original_name"] == name
-    place.respond = reply(200, picture())
+    place.respond = reply(200, image())
     for path, name in (("", "file"), ("/", "file"), ("/x/", "file"), ("/%2e%2e%2fb.jpg", "b.jpg"), ("/ä.jpg", "ä.jpg")):
         assert upload(server, place.url + path).json()["data"]["original_name"] == name
 
 
 def test_headers_are_for_the_first_host(server: Running, place: Receiver) -> None:
-    with Receiver(reply(200, picture()), ALLOWED) as other:
+    with Receiver(reply(200, image()), ALLOWED) as other:
         headers = {"Authorization": "Bearer secret", "X-Own": "1"}
         place.respond = reply(302, location=other.url)
         assert upload(server, place.url, url_headers=headers).status_code == 200
-        place.respond = reply(200, picture("PNG"))
+        place.respond = reply(200, image("PNG"))
         both = [place.url, other.url]
         assert send(server, "/pdf/from-images", urls=both, url_headers=headers).status_code == 200
         assert [request.headers.get("authorization") for request in place.requests] == ["Bearer secret"] * 2
@@ -173,7 +173,7 @@ def test_headers_are_for_the_first_host(server: Running, place: Receiver) -> Non
 
 
 def test_a_file_or_a_url(server: Running, place: Receiver) -> None:
-    files = {"file": ("a.jpg", picture()), "url": (None, place.url)}
+    files = {"file": ("a.jpg", image()), "url": (None, place.url)}
     problem(server.request("POST", "/files/upload", files=files), 400, "invalid_parameter", reason="exclusive")
     problem(send(server, "/files/upload", url_headers={}), 400, "invalid_parameter", param="file", reason="missing")
     assert place.connections == 0
@@ -204,7 +204,7 @@ INVALID = (
 @pytest.fixture(scope="module")
 def inside() -> Iterator[tuple[Receiver, Receiver]]:
     """Servers that must not be reached, by IPv4 and by IPv6."""
-    with Receiver(reply(200, picture())) as first, Receiver(reply(200, picture()), "::1") as second:
+    with Receiver(reply(200, image())) as first, Receiver(reply(200, image()), "::1") as second:
         yield first, second
 
 
@@ -301,7 +301,7 @@ def test_a_repeated_request_fetches_nothing(server: Running, place: Receiver) ->
     problem(other, 422, "idempotency_key_reused")
     fields["url"] = f"{place.url}/c.jpg"
     problem(send(server, "/convert", key, **fields, headers={"Idempotency-Key": "x"}), 400, "invalid_parameter")
-    place.respond = reply(200, picture())
+    place.respond = reply(200, image())
     assert send(server, "/convert", key, **fields, headers={"Idempotency-Key": "x"}).status_code == 200
 
 
@@ -323,7 +323,7 @@ async def test_transfers_are_counted_by_outcome(servers: Servers, place: Receive
     registry, work_files = CollectorRegistry(), WorkFiles(tmp_path)
     outgoing = Outgoing(REACHABLE)
     files = RemoteFiles(outgoing, work_files, servers.detector, RemoteFileMetrics(registry), try_seconds=5)
-    place.respond = reply(200, picture())
+    place.respond = reply(200, image())
     async with files.fetch(ACCOUNT, [RemoteFile(place.url)] * 2) as (first, _):
         await files.send(RemoteFile(place.url), first.file, Outcome("png", first.size))
     place.respond = reply(404)

@@ -7,7 +7,7 @@ from pathlib import Path
 from storage.database import Transaction
 from storage.tables import models
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Servers, eventually
 
 
@@ -27,8 +27,8 @@ def _expire(transaction: Transaction) -> None:
 def test_nothing_is_left(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_paid=1000) as server:
         batch = server.request("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-        file = server.upload(picture(), path=f"/batch/{batch}/files")["file_id"]
-        made = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
+        file = server.upload(image(), path=f"/batch/{batch}/files")["file_id"]
+        made = server.convert(image(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
         server.request("POST", f"/batch/{batch}/convert", json={"output_format": "png", "file_ids": [file]})
         assert len(blobs(data_dir)) == 3
         assert server.request("GET", f"/files/{made}/download").status_code == 200
@@ -47,7 +47,7 @@ def test_orphaned_blobs_are_deleted(servers: Servers, data_dir: Path) -> None:
         (folder / name).write_bytes(b"half")
         os.utime(folder / name, (time.time() - age,) * 2)
     with servers.running(data_dir) as server:
-        kept = server.convert(picture(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
+        kept = server.convert(image(), headers={"Accept": "application/json"}).json()["data"]["file_id"]
         assert eventually(lambda: len(blobs(data_dir)) == 2)
         assert (folder / "blob_young").exists()
         assert server.request("GET", f"/files/{kept}/download").status_code == 200

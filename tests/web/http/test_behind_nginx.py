@@ -18,7 +18,7 @@ from benchmarks.processes import free_port
 from config.pricing import MIB
 from tests.support.requests import http
 from tests.support.requests.log_lines import captured_log
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers import nginx_server
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from tests.support.servers.nginx_server import NginxServer
@@ -70,7 +70,7 @@ def test_nginx_takes_the_configuration(proxied: Proxied) -> None:
 
 
 def test_large_files_are_uploaded_and_downloaded(proxied: Proxied) -> None:
-    content = picture("BMP", _LARGE)
+    content = image("BMP", _LARGE)
 
     with proxied.client(**proxied.server.auth) as client:
         small = client.post("/convert", files={"file": content}, data={"output_format": "png"})
@@ -174,7 +174,7 @@ def test_text_is_compressed_and_secrets_are_not(proxied: Proxied) -> None:
         assert (kept.status_code, kept.content) == (304, b"")
         page = client.get(f"{root}/dashboard")
         result = client.post(
-            "/convert", files={"file": picture("BMP")}, data={"output_format": "bmp"}, headers=proxied.server.auth
+            "/convert", files={"file": image("BMP")}, data={"output_format": "bmp"}, headers=proxied.server.auth
         )
         for response in (page, result):
             assert response.status_code == 200

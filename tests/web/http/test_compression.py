@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.requests import http
-from tests.support.samples.forms import BROWSER_HEADERS, picture
+from tests.support.samples.forms import BROWSER_HEADERS, image
 from tests.support.servers.in_process import Running
 from web.http.responses import accepts_gzip
 
@@ -63,7 +63,7 @@ def test_ranges_are_of_the_uncompressed_file(server: Running) -> None:
 
 @pytest.mark.parametrize("target", ["bmp", "svg"])
 def test_results_are_not_compressed(server: Running, target: str) -> None:
-    document = server.convert(picture(), "pdf").content if target == "svg" else picture()
+    document = server.convert(image(), "pdf").content if target == "svg" else image()
     response = server.convert(document, target, headers=GZIP)
     assert response.status_code == 200
     assert "Content-Encoding" not in response.headers

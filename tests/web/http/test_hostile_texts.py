@@ -12,7 +12,7 @@ from engine.options import validate_options
 from engine.registry import load_registry
 from tests.support.growth import SEPARATORS, is_linear
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running, Servers
 from web.api import fields, job_fields, url_fields
 from web.api.errors import ApiError
@@ -113,4 +113,4 @@ def test_headers_of_requests_with_all_pieces(servers: Servers, server: Running) 
 
 @pytest.mark.parametrize("option", ["formats", "pages", "outputs"])
 def test_nested_json_is_an_invalid_option(server: Running, option: str) -> None:
-    problem(server.convert(picture(), "png", **{option: "[" * 60_000}), 400, "invalid_parameter", param=option)
+    problem(server.convert(image(), "png", **{option: "[" * 60_000}), 400, "invalid_parameter", param=option)

@@ -17,7 +17,7 @@ from engine.executor.local import SingleWorker
 from engine.registry import load_registry
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import BOUNDARY, FILE, FORM, TARGET, form, part, picture
+from tests.support.samples.forms import BOUNDARY, FILE, FORM, TARGET, form, image, part
 from tests.support.servers.in_process import Running, eventually
 from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.operations import FileField
@@ -68,8 +68,8 @@ def read(folder: Path, body: bytes, step: int = 1 << 16) -> Iterator[Form]:
     [
         form(FILE, TARGET),
         form(TARGET, FILE),
-        form(part(picture(), 'name="file"'), TARGET),
-        form(part(picture(), 'name="file"; filename=""'), TARGET),
+        form(part(image(), 'name="file"'), TARGET),
+        form(part(image(), 'name="file"; filename=""'), TARGET),
         b"\r\n" + form(FILE, TARGET) + b"an epilogue",
     ],
 )
@@ -130,7 +130,7 @@ def test_other_content_types(server: Running, content_type: str | None) -> None:
 def test_a_disconnect_removes_uploaded_files(server: Running, share: float) -> None:
     descriptors = Path("/proc/self/fd")
     before = len(list(descriptors.iterdir()))
-    body = form(part(picture("BMP", (1200, 900)), 'name="file"; filename="a.bmp"'), TARGET)
+    body = form(part(image("BMP", (1200, 900)), 'name="file"; filename="a.bmp"'), TARGET)
     head = f"{server.posting}Content-Type: {FORM['Content-Type']}\r\n"
     with server.connect() as connection:
         connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
@@ -151,7 +151,7 @@ async def test_one_byte_more_is_not(tmp_path: Path) -> None:
 
 
 def test_uploads_are_identified(tmp_path: Path) -> None:
-    body = form(part(picture(), 'name="file"; filename="a.bin"'), part(b"\0", 'name="file"'), part(b"", 'name="file"'))
+    body = form(part(image(), 'name="file"; filename="a.bin"'), part(b"\0", 'name="file"'), part(b"", 'name="file"'))
     with read(tmp_path, body) as read_form:
         first, *others = read_form.uploads("file")
     assert first.format.name == "jpeg"
@@ -162,7 +162,7 @@ def test_uploads_are_identified(tmp_path: Path) -> None:
 
 
 async def test_a_large_file_is_identified(tmp_path: Path) -> None:
-    large = picture("BMP", (1000, 1000))
+    large = image("BMP", (1000, 1000))
     with reader(work_files(tmp_path), max_file_size=4 << 20) as found:
         await found.write(form(part(large, 'name="file"; filename="a.bin"')))
         upload = found.form.file("file")
@@ -224,5 +224,5 @@ def test_noise_is_refused_or_read_but_never_crashes(
 
 def test_options_with_a_body(server: Running) -> None:
     url = f"{server.api}/convert"
-    assert http.request("OPTIONS", url, files={"file": ("photo.jpg", picture())}).status_code == 204
+    assert http.request("OPTIONS", url, files={"file": ("photo.jpg", image())}).status_code == 204
     problem(http.request("OPTIONS", url, content=bytes(70_000)), 413, "file_too_large")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Servers
 
 
@@ -17,13 +17,13 @@ def test_rate_limit(servers: Servers, data_dir: Path) -> None:
         problem(http.get(f"{server.url}/nothing"), 404, "not_found")
         assert http.options(f"{server.api}/formats").status_code == 204
         assert http.get(f"{server.url}/healthz").status_code == 200
-        assert server.convert(picture()).headers["X-RateLimit-Remaining"] == "299"
+        assert server.convert(image()).headers["X-RateLimit-Remaining"] == "299"
 
 
 def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_paid=1) as server:
-        assert server.convert(picture()).status_code == 200
-        problem(server.convert(picture()), 429, "rate_limit_exceeded")
+        assert server.convert(image()).status_code == 200
+        problem(server.convert(image()), 429, "rate_limit_exceeded")
         problem(
             http.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
             429,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.requests.jobs import ASYNC, Site
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 
 
@@ -14,7 +14,7 @@ def test_a_request_is_processed_in_the_background(site: Site) -> None:
     response = site.send(
         "POST",
         "/convert",
-        files={"file": ("photo.jpg", picture())},
+        files={"file": ("photo.jpg", image())},
         data={"output_format": "JPG", "tag": "mine", "quality": "30"},
         headers=ASYNC,
     )
@@ -30,7 +30,7 @@ def test_a_request_is_processed_in_the_background(site: Site) -> None:
     content = site.send("GET", ended["result"]["download_url"].removeprefix("/api/v1")).content
     assert (len(content), ended["result"]["filename"]) == (ended["result"]["processed_size"], "photo.jpg")
     same = site.send(
-        "POST", "/convert", files={"file": ("photo.jpg", picture())}, data={"output_format": "jpeg", "quality": "30"}
+        "POST", "/convert", files={"file": ("photo.jpg", image())}, data={"output_format": "jpeg", "quality": "30"}
     )
     assert content == same.content
     assert site.credits() == (48, 0)
@@ -52,7 +52,7 @@ def test_a_client_waits_for_the_end(site: Site, path: str) -> None:
 
 @pytest.mark.parametrize(("height", "blobs"), [(48, 0), (96, 1)])
 def test_small_files_need_no_blob(site: Site, height: int, blobs: int) -> None:
-    form: Any = {"files": {"file": ("a.bmp", picture("BMP", (64, height)))}, "data": {"output_format": "png"}}
+    form: Any = {"files": {"file": ("a.bmp", image("BMP", (64, height)))}, "data": {"output_format": "png"}}
     site.executor.executor = EndlessExecutor()
     waiting = site.send("POST", "/convert", **form, headers=ASYNC).json()["data"]
     assert len([blob for blob in site.blobs() if blob.startswith(waiting["job_id"])]) == blobs
@@ -69,7 +69,7 @@ def test_only_requests_that_ask_for_it_are_jobs(site: Site) -> None:
         response = site.send(
             "POST",
             "/convert",
-            files={"file": ("photo.jpg", picture())},
+            files={"file": ("photo.jpg", image())},
             data={"output_format": "png", "tag": "x"},
             headers={"Prefer": preference},
         )
@@ -84,7 +84,7 @@ def test_a_webhook_makes_a_job(site: Site) -> None:
     response = site.send(
         "POST",
         "/convert",
-        files={"file": ("photo.jpg", picture())},
+        files={"file": ("photo.jpg", image())},
         data={"output_format": "png", "webhook_url": "https://app.example/hook?a=b"},
     )
     assert (response.status_code, "Preference-Applied" in response.headers) == (202, False)
@@ -100,7 +100,7 @@ def test_a_webhook_makes_a_job(site: Site) -> None:
     ],
 )
 def test_malformed_and_forbidden_webhook_urls_are_refused(site: Site, url: object) -> None:
-    stored = site.server.upload(picture(), key=site.key)
+    stored = site.server.upload(image(), key=site.key)
     body = {"output_format": "png", "webhook_url": url}
     refused = site.send("POST", f"/files/{stored['file_id']}/convert", json=body)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "webhook_url")
@@ -111,7 +111,7 @@ def test_malformed_tags_are_refused(site: Site, tag: str) -> None:
     refused = site.send(
         "POST",
         "/convert",
-        files={"file": ("photo.jpg", picture())},
+        files={"file": ("photo.jpg", image())},
         data={"output_format": "png", "tag": tag},
         headers=ASYNC,
     )
@@ -120,7 +120,7 @@ def test_malformed_tags_are_refused(site: Site, tag: str) -> None:
 
 def test_everything_is_checked_before_a_job_is_accepted(site: Site) -> None:
     def refused(**changes: Any) -> tuple[int, str]:
-        request = {"files": {"file": ("a.jpg", picture())}, "data": {"output_format": "png"}, **changes}
+        request = {"files": {"file": ("a.jpg", image())}, "data": {"output_format": "png"}, **changes}
         response = site.send("POST", "/convert", headers=ASYNC, **request)
         return response.status_code, response.json()["error"]["code"]
 
@@ -144,7 +144,7 @@ def test_tools_stored_files_and_json_twins_make_jobs(site: Site) -> None:
         "merged.pdf",
     )
 
-    stored = site.server.upload(picture(), key=site.key)
+    stored = site.server.upload(image(), key=site.key)
     for again in (False, True):
         path = f"/files/{stored['file_id']}/convert"
         accepted = site.send("POST", path, json={"output_format": "webp", "tag": "t"}, headers=ASYNC)
@@ -162,7 +162,7 @@ def test_the_same_request_gets_the_same_job(site: Site) -> None:
     response = site.send(
         "POST",
         "/convert",
-        files={"file": ("photo.jpg", picture())},
+        files={"file": ("photo.jpg", image())},
         data={"output_format": "png"},
         headers={**headers, **ASYNC},
     )
@@ -174,7 +174,7 @@ def test_the_same_request_gets_the_same_job(site: Site) -> None:
             site.send(
                 "POST",
                 "/convert",
-                files={"file": ("photo.jpg", picture())},
+                files={"file": ("photo.jpg", image())},
                 data={"output_format": "png", **changes},
                 headers={**headers, **ASYNC},
             ).status_code

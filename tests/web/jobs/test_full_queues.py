@@ -17,7 +17,7 @@ from engine.executor import Job, JobResult
 from storage.tables import models
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.requests.jobs import ASYNC, Site
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually
 
 CLIENTS = 200
@@ -88,7 +88,7 @@ def crowded(site: Site) -> Iterator[Site]:
     """A site where another account has 100,000 queued jobs, which use all slots."""
     other = Site(site.server, site.executor)
     other.key = site.server.account(50, purchased=1)
-    file = site.server.upload(picture(), key=other.key)["file_id"]
+    file = site.server.upload(image(), key=other.key)["file_id"]
     slow = site.executor.executor = SlowExecutor()
     accepted = other.send("POST", f"/files/{file}/convert", json={"output_format": "png"}, headers=ASYNC)
     first, account, database = accepted.json()["data"]["job_id"], other.account_id(), site.server.database

@@ -20,7 +20,7 @@ from tests.support.executors.fake import EndlessExecutor, FailingExecutor, Switc
 from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
 from tests.support.requests.jobs import ASYNC, Site
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Servers, eventually
 
@@ -122,7 +122,7 @@ def test_jobs_are_listed(site: Site) -> None:
 
 
 def test_a_failed_job_is_not_charged(site: Site) -> None:
-    site.executor.executor = FailingExecutor(CorruptInput("The picture is broken."))
+    site.executor.executor = FailingExecutor(CorruptInput("The image is broken."))
     ended = site.get(site.submit(), wait=60)
     error = ended["error"]
     assert (ended["status"], ended["attempts"], ended["result"]) == ("failed", 1, None)
@@ -200,10 +200,10 @@ def test_a_lost_run_that_fails_leaves_the_files_to_the_next_one(site: Site) -> N
         async def run(self, *args: Any, **kwargs: Any) -> Any:
             site.executor.executor = usual
             assert await asyncio.to_thread(lambda: accepted.wait(60) and change(site, job, server="another", fence=9))
-            raise CorruptInput("The picture is broken.")
+            raise CorruptInput("The image is broken.")
 
     site.executor.executor = LosesFirstRun(usual)
-    files = {"file": ("large.bmp", picture("BMP", (200, 100)))}  # not saved in the row
+    files = {"file": ("large.bmp", image("BMP", (200, 100)))}  # not saved in the row
     job = site.send("POST", "/convert", files=files, data={"output_format": "png"}, headers=ASYNC).json()["data"]
     accepted.set()
     assert eventually(lambda: site.executor.executor is usual)
@@ -246,7 +246,7 @@ def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
         response = site.send(
             "POST",
             "/convert",
-            files={"file": ("a.jpg", picture())},
+            files={"file": ("a.jpg", image())},
             data={"output_format": "png"},
             headers=ASYNC,
         )
@@ -259,7 +259,7 @@ def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
 
 def test_a_batch_is_a_job_with_progress(site: Site) -> None:
     batch = site.send("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-    files = [site.server.upload(picture(), path=f"/batch/{batch}/files", key=site.key)["file_id"] for _ in range(3)]
+    files = [site.server.upload(image(), path=f"/batch/{batch}/files", key=site.key)["file_id"] for _ in range(3)]
     body = {"output_format": "webp", "file_ids": [*files, "file_unknown"], "tag": "all"}
     accepted = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC)
     job = accepted.json()["data"]
@@ -276,7 +276,7 @@ def test_a_batch_is_a_job_with_progress(site: Site) -> None:
 def test_a_batch_is_converted_for_the_credits_there_are(site: Site) -> None:
     site.key = site.server.account(2)
     batch = site.send("POST", "/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
-    contents = [sample("png")[:100], *[picture()] * 4]  # the first one is damaged
+    contents = [sample("png")[:100], *[image()] * 4]  # the first one is damaged
     path = f"/batch/{batch}/files"
     files = [site.server.upload(content, path=path, key=site.key)["file_id"] for content in contents]
     body = {"output_format": "webp", "file_ids": ["file_unknown", *files]}

@@ -8,7 +8,7 @@ import pytest
 
 from storage.tables import ledger_audit
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Receiver, reply
@@ -27,7 +27,7 @@ def running(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def place() -> Iterator[Receiver]:
-    with Receiver(reply(200, picture()), "127.0.0.2") as server:
+    with Receiver(reply(200, image()), "127.0.0.2") as server:
         yield server
 
 
@@ -75,7 +75,7 @@ def test_a_job_fails_as_the_request_would(running: Running, place: Receiver) -> 
     assert ended(running, key, submit(running, key, url=place.url))["error"]["code"] == "file_too_large"
     place.respond = reply(200, b"\0words")
     assert ended(running, key, submit(running, key, url=place.url))["error"]["code"] == "invalid_file_type"
-    place.respond = reply(200, picture())
+    place.respond = reply(200, image())
     pair = ended(running, key, submit(running, key, url=place.url, output_format="txt"))
     assert pair["error"]["code"] == "unsupported_conversion"
     assert credits(running, key) == 50
@@ -99,7 +99,7 @@ def test_a_slow_file_delays_no_other_job(running: Running, place: Receiver) -> N
     place.respond = place.hang
     slow = submit(running, key, url=place.url)
     assert eventually(lambda: len(place.requests) == 1)
-    files = {"file": ("photo.jpg", picture()), "output_format": (None, "png")}
+    files = {"file": ("photo.jpg", image()), "output_format": (None, "png")}
     quick = running.request("POST", "/convert", other, files=files, headers=ASYNC).json()["data"]
     assert ended(running, other, quick)["status"] == "completed"
     assert running.request("DELETE", f"/jobs/{slow['job_id']}", key).json()["data"]["status"] == "cancelled"
@@ -113,7 +113,7 @@ def test_the_result_of_a_job_is_sent(running: Running, place: Receiver) -> None:
     result = running.request("GET", f"/files/{done['result']['file_id']}/download", key).content
     assert (place.requests[1].method, place.requests[1].path, place.requests[1].body) == ("PUT", "/out", result)
     place.respond = reply(403)
-    content = {"file": ("photo.jpg", picture()), "output_format": (None, "png"), "export_url": (None, place.url)}
+    content = {"file": ("photo.jpg", image()), "output_format": (None, "png"), "export_url": (None, place.url)}
     job = running.request("POST", "/convert", key, files=content, headers=ASYNC).json()["data"]
     error = ended(running, key, job)["error"]
     assert (error["code"], error["reason"], error["details"]) == ("processing_failed", "export_failed", {"status": 403})

@@ -15,7 +15,7 @@ from tests.support.requests import http
 from tests.support.requests.account_requests import posted, signed_in
 from tests.support.requests.checks import problem
 from tests.support.requests.log_lines import captured_log, entry_of
-from tests.support.samples.forms import BROWSER_HEADERS, picture
+from tests.support.samples.forms import BROWSER_HEADERS, image
 from tests.support.servers.in_process import Running, Servers
 
 
@@ -272,7 +272,7 @@ class TestJobs:
     def test_the_result_of_a_batch_is_a_zip(self, server: Running) -> None:
         key = server.account()
         batch = server.request("POST", "/batch", key, json={"output_format": "webp"}).json()["data"]["batch_id"]
-        file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
+        file = server.upload(image(), path=f"/batch/{batch}/files", key=key)["file_id"]
         body, headers = {"output_format": "webp", "file_ids": [file]}, {"Prefer": "respond-async, wait=60"}
         response = server.request("POST", f"/batch/{batch}/convert", key, json=body, headers=headers)
         assert response.status_code == 200, response.text
@@ -283,7 +283,7 @@ class TestJobs:
 
 def submitted(server: Running, key: str, **fields: str) -> Any:
     """A job that has ended."""
-    files, data = {"file": ("a.jpg", picture())}, {"output_format": "webp", **fields}
+    files, data = {"file": ("a.jpg", image())}, {"output_format": "webp", **fields}
     headers = {"Prefer": "respond-async, wait=60"}
     response = server.request("POST", "/convert", key, files=files, data=data, headers=headers)
     assert response.status_code == 200, response.text

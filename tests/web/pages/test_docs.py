@@ -98,9 +98,9 @@ def test_the_drawing_of_fit_has_the_sizes_of_results(server: Running, texts: dic
         r'<figcaption><code>(\w+)</code><span class="result-size">(\d+) \S (\d+)</span>', texts["/docs/options/size"]
     )
     assert {name for name, _, _ in drawn} == {"inside", "outside", "cover", "contain", "fill"}
-    picture = saved(Image.new("RGB", (1200, 800), "navy"), "PNG")
+    image = saved(Image.new("RGB", (1200, 800), "navy"), "PNG")
     for name, width, height in drawn:
-        result = server.convert(picture, "png", width="600", height="600", fit=name).content
+        result = server.convert(image, "png", width="600", height="600", fit=name).content
         assert opened(result).size == (int(width), int(height))
 
 

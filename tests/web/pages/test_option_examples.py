@@ -1,4 +1,4 @@
-"""The examples of options on the pages of the documentation: their pictures are what conversions make."""
+"""The examples of options on the pages of the documentation: their images are what conversions make."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from engine import RASTER
 from engine.registry import Registry
 from tests.support.requests import http
 from tests.support.results.conversions import opened
-from tests.support.samples.option_pictures import option_pictures, sizes_of
+from tests.support.samples.option_images import option_images, sizes_of
 from tests.support.servers.in_process import Running, Servers
 from web.docs.option_examples import EXAMPLES_FOLDER, OPTION_EXAMPLES, SIZES, SOURCES
 from web.docs.option_groups import OPTION_GROUPS
@@ -22,15 +22,15 @@ _TOLERANCE = 2.0  # mean difference in 8-bit levels
 
 
 def _transform_options(registry: Registry) -> set[str]:
-    """The options of changes of pixels in memory, which all formats of pictures have."""
+    """The options of changes of pixels in memory, which all formats of images have."""
     plan = registry.plan([registry.formats["png"]], registry.formats["webp"], options={})
     return {name for step in plan.transforms if step.format == RASTER for name in step.options}
 
 
-def _frames(picture: Image.Image) -> list[tuple[int, NDArray[np.float64]]]:
+def _frames(image: Image.Image) -> list[tuple[int, NDArray[np.float64]]]:
     return [
         (frame.info.get("duration", 0), np.asarray(frame.convert("RGBA"), float))
-        for frame in ImageSequence.Iterator(picture)
+        for frame in ImageSequence.Iterator(image)
     ]
 
 
@@ -41,17 +41,17 @@ def test_options_that_are_seen_have_an_example(servers: Servers) -> None:
     assert {*examples} <= {name for group in OPTION_GROUPS for name in group.labels}
 
 
-def test_pictures_are_what_conversions_make() -> None:
-    made = option_pictures()
+def test_images_are_what_conversions_make() -> None:
+    made = option_images()
     assert {path.name for path in EXAMPLES_FOLDER.iterdir()} == {*made, SIZES, "scene.svg"}
     assert sum(path.stat().st_size for path in EXAMPLES_FOLDER.iterdir()) <= _MAX_TOTAL
     sizes = json.loads((EXAMPLES_FOLDER / SIZES).read_text())
     for name, data in made.items():
         kept = (EXAMPLES_FOLDER / name).read_bytes()
-        picture, now = opened(kept), opened(data)
+        image, now = opened(kept), opened(data)
         assert sizes[name] == sizes_of(kept), name
-        assert (picture.format, picture.size, picture.info.get("loop")) == (now.format, now.size, now.info.get("loop"))
-        for (duration, frame), (duration_now, frame_now) in zip(_frames(picture), _frames(now), strict=True):
+        assert (image.format, image.size, image.info.get("loop")) == (now.format, now.size, now.info.get("loop"))
+        for (duration, frame), (duration_now, frame_now) in zip(_frames(image), _frames(now), strict=True):
             assert duration == duration_now, name
             assert np.abs(frame - frame_now).mean() <= _TOLERANCE, name
 
@@ -72,7 +72,7 @@ def test_pages_show_the_examples_of_their_options(server: Running) -> None:
         stills = [one for one in examples if one.source == "film" and one.option == "pages"]
         films = [one for one in examples if one.source == "film"]
         assert text.count("<summary>Play") == len(films) - len(stills) + bool(films)
-    names = {one.picture for one in OPTION_EXAMPLES} | {one.picture(name) for name, one in SOURCES.items()}
+    names = {one.image for one in OPTION_EXAMPLES} | {one.image(name) for name, one in SOURCES.items()}
     assert shown == {f"/static/examples/{name}" for name in names}
     response = http.get(f"{server.url}/static/examples/scene.webp")
     assert response.headers["Content-Type"] == "image/webp"

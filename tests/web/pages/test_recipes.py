@@ -33,28 +33,28 @@ Check: TypeAlias = Callable[[Path, Running], None]
 
 
 def _photo(size: tuple[int, int] = (900, 600)) -> Image.Image:
-    """A gray picture with noise, which compresses badly, and a saturated square at the right."""
+    """A gray image with noise, which compresses badly, and a saturated square at the right."""
     noise = Image.effect_noise(size, 60).convert("RGB")
     noise.paste((230, 20, 20), (size[0] * 7 // 9, size[1] // 4, size[0] * 8 // 9, size[1] // 2))
     return noise
 
 
 def _tagged() -> bytes:
-    picture, exif = _photo(), Image.Exif()
+    image, exif = _photo(), Image.Exif()
     exif[Base.Make] = "A maker"
     exif.get_ifd(IFD.GPSInfo)[GPS.GPSLatitude] = (48.0, 8.0, 0.0)
     exif.get_ifd(IFD.Exif).update(dict.fromkeys(_PRIVATE, "of one person"))
-    return saved(picture, "JPEG", exif=exif)
+    return saved(image, "JPEG", exif=exif)
 
 
 def _scanned() -> bytes:
-    """A PDF of two pages with text, the first with a large picture."""
+    """A PDF of two pages with text, the first with a large image."""
     with pikepdf.open(io.BytesIO(document("scan", 2))) as made:
-        picture = made.make_stream(_photo((2000, 2000)).tobytes())
-        picture.Type, picture.Subtype = pikepdf.Name.XObject, pikepdf.Name.Image
-        picture.Width, picture.Height, picture.BitsPerComponent = 2000, 2000, 8
-        picture.ColorSpace = pikepdf.Name.DeviceRGB
-        made.pages[0].add_resource(picture, pikepdf.Name.XObject, pikepdf.Name.Large)
+        image = made.make_stream(_photo((2000, 2000)).tobytes())
+        image.Type, image.Subtype = pikepdf.Name.XObject, pikepdf.Name.Image
+        image.Width, image.Height, image.BitsPerComponent = 2000, 2000, 8
+        image.ColorSpace = pikepdf.Name.DeviceRGB
+        made.pages[0].add_resource(image, pikepdf.Name.XObject, pikepdf.Name.Large)
         made.pages[0].contents_add(b"q 200 0 0 200 100 100 cm /Large Do Q")
         target = io.BytesIO()
         made.save(target)
@@ -108,9 +108,9 @@ def _run_request(recipe: Recipe, here: Path, server: Running) -> str:
     return done.stdout
 
 
-def _picture(page: pikepdf.Page) -> pikepdf.Object:
-    (picture,) = page.get_images().values()
-    return picture
+def _image(page: pikepdf.Page) -> pikepdf.Object:
+    (image,) = page.get_images().values()
+    return image
 
 
 def _both(folder: Path, recipe: str, name: str) -> list[bytes]:
@@ -162,14 +162,14 @@ def _no_metadata(folder: Path, _server: Running) -> None:
         assert dict(opened(content).getexif()) == {}
 
 
-def _pages_are_pictures(folder: Path, _server: Running) -> None:
+def _pages_are_images(folder: Path, _server: Running) -> None:
     with pikepdf.open(folder / "pages" / "document.pdf") as read:
         widths = [round(float(page.mediabox[2]) / 72 * 200) for page in read.pages]
     with ZipFile(folder / "api" / "pages" / "pages.zip") as pages:
         assert [opened(pages.read(name)).width for name in pages.namelist()] == pytest.approx(widths, abs=1)
 
 
-def _archive_or_picture(folder: Path, server: Running) -> None:
+def _archive_or_image(folder: Path, server: Running) -> None:
     with ZipFile(folder / "api" / "pages" / "pages.zip") as pages:
         assert len(pages.namelist()) == 2
     one = server.convert(document("one", 1), "png", pages="all", dpi="200")
@@ -185,24 +185,24 @@ def _numbered_or_archive(folder: Path, _server: Running) -> None:
 
 
 def _pages_in_order(folder: Path, _server: Running) -> None:
-    for content in _both(folder, "document", "pictures.pdf"):
+    for content in _both(folder, "document", "images.pdf"):
         with pikepdf.open(io.BytesIO(content)) as made:
-            assert [int(_picture(page).Width) for page in made.pages] == [900, 300]
+            assert [int(_image(page).Width) for page in made.pages] == [900, 300]
 
 
 def _same_jpeg(folder: Path, _server: Running) -> None:
-    for content in _both(folder, "document", "pictures.pdf"):
+    for content in _both(folder, "document", "images.pdf"):
         with pikepdf.open(io.BytesIO(content)) as made:
-            embedded = opened(_picture(made.pages[0]).read_raw_bytes())
+            embedded = opened(_image(made.pages[0]).read_raw_bytes())
             assert embedded.tobytes() == Image.open(folder / "document" / "first.jpg").tobytes()
 
 
-def _pictures_are_small(folder: Path, _server: Running) -> None:
+def _images_are_small(folder: Path, _server: Running) -> None:
     before = (folder / "small-pdf" / "document.pdf").stat().st_size
     for content in _both(folder, "small-pdf", "small.pdf"):
         assert len(content) < before / 10
         with pikepdf.open(io.BytesIO(content)) as made:
-            assert int(_picture(made.pages[0]).Width) <= 150 * 200 / 72 + 1
+            assert int(_image(made.pages[0]).Width) <= 150 * 200 / 72 + 1
 
 
 def _text_stays(folder: Path, _server: Running) -> None:
@@ -224,25 +224,25 @@ def _lines_of_skipped(folder: Path, _server: Running) -> None:
 
 CHECKS: Mapping[str, Check] = MappingProxyType(
     {
-        "The picture becomes 300 pixels wide, and keeps its aspect ratio.": _has_size(
+        "The image becomes 300 pixels wide, and keeps its aspect ratio.": _has_size(
             "thumbnail.webp", "thumbnail", 300, 200
         ),
-        "A picture that is narrower stays as it is, with the warning `not_enlarged`.": _narrow_stays,
-        "The picture fills a square of 256 pixels.": _has_size("avatar.jpg", "avatar", 256, 256),
+        "An image that is narrower stays as it is, with the warning `not_enlarged`.": _narrow_stays,
+        "The image fills a square of 256 pixels.": _has_size("avatar.jpg", "avatar", 256, 256),
         "`gravity=attention` keeps the part that draws attention, such as a face.": _keeps_the_square,
         "The file has at most 200,000 bytes, at the best quality at which it has.": _largest_quality,
         "JSON responses have that quality as `quality_used`.": _has_the_quality,
         "By default, results have no position, serial number or owner.": _no_location,
         "`metadata=none` removes all other metadata, too.": _no_metadata,
-        "Every page becomes a picture with 200 pixels per inch.": _pages_are_pictures,
-        "The response is a ZIP archive; with one page, it is the picture.": _archive_or_picture,
+        "Every page becomes an image with 200 pixels per inch.": _pages_are_images,
+        "The response is a ZIP archive; with one page, it is the image.": _archive_or_image,
         "The command writes a file for each page, or with `--to png -o pages.zip` a ZIP archive.": _numbered_or_archive,
-        "Each picture becomes a page, in the order of the request.": _pages_in_order,
+        "Each image becomes a page, in the order of the request.": _pages_in_order,
         "JPEG data is not compressed again.": _same_jpeg,
-        "Pictures get at most 150 pixels per inch, recompressed where that makes them smaller.": _pictures_are_small,
+        "Images get at most 150 pixels per inch, recompressed where that makes them smaller.": _images_are_small,
         "Text stays text.": _text_stays,
         "Every photo below the folder gets a JPEG beside it.": _jpegs_beside,
-        "Files that are no pictures are skipped, with a line for each.": _lines_of_skipped,
+        "Files that are no images are skipped, with a line for each.": _lines_of_skipped,
     }
 )
 

@@ -15,7 +15,7 @@ from tests.conftest import MakeUrl
 from tests.support.requests import http
 from tests.support.requests.account_requests import posted, signed_in
 from tests.support.requests.log_lines import captured_log
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.outbox import email_to, emails_to
@@ -180,7 +180,7 @@ class TestPages:
         key, _ = account(server)
         headers = {"Authorization": f"Bearer {key}"}
         form = {"fit": "cover", "width": "10", "height": "10", "half_size": "true"}
-        assert server.convert(picture(), "webp", headers=headers, **form).status_code == 200
+        assert server.convert(image(), "webp", headers=headers, **form).status_code == 200
         assert server.convert(b"no file", "webp", headers=headers).status_code == 400
         server.request("GET", "/account", key)
         with signed_in(server, key) as client:

@@ -16,7 +16,7 @@ from tests.support.browser import add_file, convert, download, state, use_key, v
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import sample
-from tests.support.samples.generated import saved as saved_picture
+from tests.support.samples.generated import saved as saved_image
 from tests.support.samples.pdf_documents import document, opened, saved
 from tests.support.servers.in_process import Running, Servers, eventually
 
@@ -52,7 +52,7 @@ def photo() -> bytes:
 
 
 def translucent_png() -> bytes:
-    return saved_picture(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
+    return saved_image(Image.new("RGBA", (40, 30), (200, 80, 0, 100)), "PNG")
 
 
 def drop(page: Page, *names: str) -> None:
@@ -197,14 +197,14 @@ def test_a_file_without_a_format_is_refused_before_its_upload(page: Page, site: 
     use_key(page, site.account(credits=1))
     sent: list[Request] = []
     page.on("request", lambda request: sent.append(request))
-    unknown = add_file(page, b"\0no picture at all" * 20_000, "photo.jpg", "png")
+    unknown = add_file(page, b"\0no image at all" * 20_000, "photo.jpg", "png")
     expect(unknown.locator(".error")).to_contain_text("invalid_file_type")
     expect(page.locator("#convert")).to_have_text("Nothing to convert")
     assert [request.url.partition("/try/")[2] for request in sent if request.method == "POST"] == ["identify"]
     beginning = next(request for request in sent if request.method == "POST")
     expect(unknown.get_by_text("Only for this file")).to_be_hidden()
     assert 65_536 < int(beginning.all_headers()["content-length"]) < 70_000
-    named = add_file(page, saved_picture(Image.effect_noise((640, 480), 60), "PNG"), "photo.jpg")
+    named = add_file(page, saved_image(Image.effect_noise((640, 480), 60), "PNG"), "photo.jpg")
     expect(named.locator(".sizes")).to_contain_text("png, ")
     expect(page.locator("#convert")).to_have_text("Convert 1 file")
 
@@ -216,7 +216,7 @@ def test_errors(page: Page, site: Running, keep: Save, tmp_path: Path) -> None:
     expect(page.get_by_label("API key")).to_be_focused()
     use_key(page, site.account(credits=0))
     expect(page.locator("#balance")).to_have_text("0 credits")
-    broken = add_file(page, b"no picture at all", "photo.png", "jpeg")
+    broken = add_file(page, b"no image at all", "photo.png", "jpeg")
     expect(broken.locator(".error")).to_contain_text("invalid_file_type")
     expect(broken.get_by_role("link", name="About this error")).to_have_attribute(
         "href", "/docs/errors#invalid_file_type"

@@ -19,7 +19,7 @@ from engine.executor import Executor, Job, JobLimits, JobResult
 from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, part, picture
+from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, image, part
 from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.services.admission import tenant_records
@@ -77,7 +77,7 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
             for upload in uploads:
                 upload.sendall(_chunk(bytes(100)) if chunked else bytes(100))
             for key in (other, slow):
-                response = _convert(server, key, picture("PNG", (8, 8)))
+                response = _convert(server, key, image("PNG", (8, 8)))
                 assert response.status_code == 200, response.text
         refused, _, _ = select.select(uploads, [], [], 0)
         assert not refused
@@ -95,7 +95,7 @@ def test_accounts_with_endless_jobs_share_one_slot(
             assert eventually(lambda: sum(count >= 4 for count in executor.overruns.values()) == _ATTACKERS, 60)
             executor.accounts, executor.most_together = set(executor.overruns), 0
             before = executor.ended.total()
-            responses = [_convert(server, server.key, picture("PNG", (8, 8))) for _ in range(10)]
+            responses = [_convert(server, server.key, image("PNG", (8, 8))) for _ in range(10)]
             assert [response.status_code for response in responses] == [200] * 10
             assert eventually(lambda: executor.ended.total() >= before + len(responses) + _ATTACKERS, 60)
     assert executor.most_together == 1
@@ -112,9 +112,9 @@ def test_charged_conversions_open_the_kept_slot(servers: Servers, tmp_path: Path
     with servers.running(tmp_path, executor=executor, **settings) as server:
         account = server.account()
         for _ in range(PROVING_JOBS):
-            assert server.convert(picture("PNG", (8, 8)), "jpeg").status_code == 200
+            assert server.convert(image("PNG", (8, 8)), "jpeg").status_code == 200
             auth = {"Authorization": f"Bearer {account}"}
-            assert server.convert(picture("PNG", (8, 8)), "jpeg", headers=auth, dry_run=dry_run).status_code == 200
+            assert server.convert(image("PNG", (8, 8)), "jpeg", headers=auth, dry_run=dry_run).status_code == 200
         executor.executor = endless
         with ExitStack() as stack:
             head = server.posting.replace(server.key, account)

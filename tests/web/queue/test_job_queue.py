@@ -309,12 +309,12 @@ def cpu_limit(job_queue: JobQueue, tenant: Tenant, plan: Plan, seconds: float | 
 def test_new_tenants_have_a_short_deadline() -> None:
     """In requests and in jobs, and beside what a plan needs."""
     registry, new = load_registry(), Tenant("a", 2, is_new=True)
-    picture = registry.plan([registry.formats["jpeg"]], "png")
+    image = registry.plan([registry.formats["jpeg"]], "png")
     document = registry.plan([registry.formats["docx"]], "pdf")
     for seconds in (None, 900.0):
-        assert cpu_limit(JobQueue(2), new, picture, seconds) == pytest.approx(SHORT_DEADLINE, abs=0.1)
+        assert cpu_limit(JobQueue(2), new, image, seconds) == pytest.approx(SHORT_DEADLINE, abs=0.1)
         assert cpu_limit(JobQueue(2), new, document, seconds) >= SHORT_DEADLINE + 3
-    assert cpu_limit(JobQueue(2), Tenant("a", 2), picture, 900) == 1800
+    assert cpu_limit(JobQueue(2), Tenant("a", 2), image, 900) == 1800
 
 
 async def test_jobs_in_the_background_count_as_requests_do(clock: Clock) -> None:

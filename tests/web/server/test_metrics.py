@@ -119,7 +119,7 @@ def test_a_conversion_with_an_external_program(scraped: Scraped) -> None:
 @pytest.mark.parametrize(
     ("content", "source", "code", "reason"),
     [
-        (b"no picture at all", "other", "invalid_file_type", "unrecognized"),
+        (b"no image at all", "other", "invalid_file_type", "unrecognized"),
         (sample("png")[:100], "png", "processing_failed", "corrupt_input"),
     ],
     ids=["no picture", "half a picture"],
@@ -302,7 +302,7 @@ def test_the_readme_lists_all_metrics(scraped: Scraped) -> None:
     rows = re.findall(r"^\| `(convertd_\w+)` \| (.*?) ?\| ", _README, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     scraped.server.convert(sample("png"), "jpeg")
-    scraped.server.convert(b"no picture at all")
+    scraped.server.convert(b"no image at all")
     alone = Metrics([], cluster=True)
     alone.installation.set_sandbox_layers({"landlock": True})  # only set by `serve`
     assert alone.cluster is not None

@@ -18,7 +18,7 @@ from config.pricing import TIERS
 from storage.database import Database
 from storage.tables import jobs
 from tests.support.requests import http
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually, parsed, read_response
 from tests.support.servers.load import charged, create_accounts, sqlite_url
 from tests.support.servers.poison import PoisonedServer
@@ -92,7 +92,7 @@ def test_an_account_has_its_rate_limit_over_all_processes(server: ServerOfProces
 
 def test_an_account_has_its_limit_of_running_jobs_over_all_processes(server: ServerOfProcesses) -> None:
     (key,) = create_accounts(sqlite_url(server.folder), 1, paid=False)
-    content, most = picture("BMP", (800, 800)), 0
+    content, most = image("BMP", (800, 800)), 0
     with ThreadPoolExecutor(5) as pool:
         sent = [pool.submit(convert, server, key, content, "avif") for _ in range(5)]
         while not all(one.done() for one in sent):
@@ -105,7 +105,7 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
     """Its metrics stay, and a request that it served can be repeated, and is charged once."""
     (key,) = create_accounts(sqlite_url(server.folder), 1)
     charged_before = charged(sqlite_url(server.folder))
-    content, headers = picture("BMP", (1600, 1200)), {"Idempotency-Key": "one"}
+    content, headers = image("BMP", (1600, 1200)), {"Idempotency-Key": "one"}
     requests_before = requests(server)
     with server.connections() as connections, ThreadPoolExecutor(1) as pool:
         assert [ask(connection) for connection in connections.values()] == [200] * _PROCESSES
@@ -144,7 +144,7 @@ def _check_poison(server: ServerOfProcesses, url: str) -> None:
     headers = {"Authorization": f"Bearer {key}", "Prefer": "respond-async"}
 
     def submit(name: str) -> str:
-        form: dict[str, Any] = {"files": {"file": (name, picture())}, "data": {"output_format": "webp"}}
+        form: dict[str, Any] = {"files": {"file": (name, image())}, "data": {"output_format": "webp"}}
         keyed = {**headers, "Idempotency-Key": name}
         for _ in range(5):
             with suppress(httpx.TransportError):  # of a process that the poison has ended
@@ -172,7 +172,7 @@ def _check_poison(server: ServerOfProcesses, url: str) -> None:
 
 def test_sigterm_stops_the_processes_in_turn_and_waits_for_requests(server: ServerOfProcesses) -> None:
     (key,) = create_accounts(sqlite_url(server.folder), 1)
-    content = picture("BMP", (1200, 1000))
+    content = image("BMP", (1200, 1000))
     folder = server.metrics_folder()
     assert folder.is_dir()
     with ThreadPoolExecutor(2) as pool:

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.processes import ConvertdServer, child_processes
 from tests.support.requests import http
 from tests.support.samples.forms import FORM, TARGET, conversion_request, form, part
-from tests.support.samples.forms import picture as picture_of
+from tests.support.samples.forms import image as image_of
 from tests.support.servers.in_process import eventually, open_work_files
 from tests.support.servers.load import create_accounts, sqlite_url
 
@@ -36,7 +36,7 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
     notified = {"NOTIFY_SOCKET": f"@{tmp_path}"[:100]}
     with systemd, ConvertdServer(tmp_path, {**_ONE_WORKER, **notified}) as server:
         assert [systemd.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
-        body = form(part(picture_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
+        body = form(part(image_of("BMP", (2500, 2000)), 'name="file"; filename="private.bmp"'), TARGET)
         responses: list[httpx.Response] = []
         url = f"{server.api}/convert"
         headers = {**FORM, "Authorization": f"Bearer {key}"}
@@ -62,7 +62,7 @@ def test_sigterm_waits_for_running_requests(tmp_path: Path) -> None:
 
 def test_a_stopped_fork_server_is_replaced_and_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     keys = create_accounts(sqlite_url(tmp_path), 6)  # each needs a process of its own
-    body = form(part(picture_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
+    body = form(part(image_of("PNG"), 'name="file"; filename="a.png"'), TARGET)
     with ConvertdServer(tmp_path, _ONE_WORKER) as server:
         responses: list[httpx.Response] = []
 
@@ -126,7 +126,7 @@ def test_a_killed_server_leaves_no_upload_and_the_next_removes_its_folders(monke
 @contextmanager
 def _large_upload(data_dir: Path, server: ConvertdServer, key: str) -> Iterator[None]:
     """An upload to the server that is not complete, but so large that it is on the disk, in files without names."""
-    body = form(part(picture_of("BMP", (1500, 1000)), 'name="file"; filename="a.bmp"'), TARGET)
+    body = form(part(image_of("BMP", (1500, 1000)), 'name="file"; filename="a.bmp"'), TARGET)
     posting = f"POST /api/v1/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
         connection.sendall(conversion_request(posting, body)[:-10])

@@ -10,7 +10,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Received, Receiver
 from tests.support.servers.webhook_sender import LOOPBACK
@@ -30,7 +30,7 @@ def receiver() -> Iterator[Receiver]:
         yield running
 
 
-def submit(server: Running, key: str, content: bytes = picture(), **fields: str) -> Any:
+def submit(server: Running, key: str, content: bytes = image(), **fields: str) -> Any:
     response = server.request(
         "POST",
         "/convert",
@@ -79,9 +79,9 @@ def test_the_end_of_a_job_is_told_at_once(server: Running, receiver: Receiver, m
     key = server.account()
     server.request("POST", "/webhooks", key, json={"url": receiver.url})
     batch = server.request("POST", "/batch", key, json=PNG).json()["data"]["batch_id"]
-    file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
+    file = server.upload(image(), path=f"/batch/{batch}/files", key=key)["file_id"]
     monkeypatch.setattr("web.services.webhooks.deliveries.POLL_INTERVAL", 1e9)
-    for number, content in enumerate((picture(), picture(), picture("PNG")[:60])):
+    for number, content in enumerate((image(), image(), image("PNG")[:60])):
         submit(server, key, content)
         in_order(receiver, number + 1)
     body = {**PNG, "file_ids": [file]}
@@ -97,7 +97,7 @@ def test_a_failed_job_is_told_with_its_error(server: Running, receiver: Receiver
     key = server.account()
     server.request("POST", "/webhooks", key, json={"url": receiver.url, "events": ["job.failed", "job.cancelled"]})
     submit(server, key)
-    submit(server, key, picture("PNG")[:60])
+    submit(server, key, image("PNG")[:60])
     body = json.loads(messages(receiver, 1)["/"].body)
     assert (body["type"], body["data"]["status"], body["data"]["error"]["reason"]) == (
         "job.failed",
@@ -109,7 +109,7 @@ def test_a_failed_job_is_told_with_its_error(server: Running, receiver: Receiver
 def test_a_cancelled_job_is_told(server: Running, receiver: Receiver) -> None:
     key = server.account()
     server.request("POST", "/webhooks", key, json={"url": receiver.url, "events": ["job.cancelled"]})
-    jobs = [submit(server, key, picture(size=(2000, 2000))) for _ in range(4)]
+    jobs = [submit(server, key, image(size=(2000, 2000))) for _ in range(4)]
     cancelled = server.request("DELETE", f"/jobs/{jobs[-1]['job_id']}", key).json()["data"]
     assert cancelled["status"] == "cancelled"
     body = json.loads(messages(receiver, 1)["/"].body)
@@ -128,12 +128,12 @@ def test_a_cancelled_job_is_told(server: Running, receiver: Receiver) -> None:
 def test_a_url_that_cannot_be_sent_to_is_refused(server: Running, path: str, url: str, reason: str) -> None:
     key = server.account()
     batch = server.request("POST", "/batch", key, json=PNG).json()["data"]["batch_id"]
-    file = server.upload(picture(), path=f"/batch/{batch}/files", key=key)["file_id"]
+    file = server.upload(image(), path=f"/batch/{batch}/files", key=key)["file_id"]
     form: dict[str, Any]
     if path == "/convert":
-        form = {"files": {"file": picture()}, "data": {**PNG, "webhook_url": url}}
+        form = {"files": {"file": image()}, "data": {**PNG, "webhook_url": url}}
     elif path == "/pdf/merge":
-        form = {"files": [("files[]", picture("PDF"))] * 2, "data": {"webhook_url": url}}
+        form = {"files": [("files[]", image("PDF"))] * 2, "data": {"webhook_url": url}}
     else:
         own = {"file_ids": [file]} if "batch" in path else {}
         form = {"json": {**PNG, **own, "webhook_url": url}}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.requests.checks import problem
 from tests.support.requests.outgoing import LOOPBACK, fetch, get, names, refusal
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Servers
 from tests.support.servers.network import add_address, own_network
 from tests.support.servers.receiver import Receiver, make_certificate, reply
@@ -143,7 +143,7 @@ def test_what_the_operator_refuses(servers: Servers, data_dir: Path) -> None:
     refused = {"8.8.8.8": "forbidden_address", "9.9.9.9": "forbidden_address", "name.example:81": "forbidden_port"}
     with (
         Receiver() as proxy,
-        Receiver(reply(200, picture())) as outside,
+        Receiver(reply(200, image())) as outside,
         servers.running(data_dir, egress_proxy=proxy.url, **settings) as server,
     ):
         key, proxy.tunnels["name.example:80"] = server.account(), outside.port

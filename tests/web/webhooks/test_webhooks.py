@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 from storage.tables import deliveries
 from storage.tables.webhooks import EVENTS
 from tests.support.requests.checks import problem
-from tests.support.samples.forms import picture
+from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running, Servers, eventually
 from tests.support.servers.receiver import Receiver, reply
 from tests.support.servers.webhook_sender import LOOPBACK
@@ -172,7 +172,7 @@ def test_low_credits_are_told(server: Running) -> None:
     with Receiver() as receiver:
         key = server.account(0, purchased=1)
         made = create(server, key, receiver.url)
-        converted = server.convert(picture(), headers={"Authorization": f"Bearer {key}"})
+        converted = server.convert(image(), headers={"Authorization": f"Bearer {key}"})
         assert converted.status_code == 200
         assert eventually(lambda: bool(receiver.requests))
         body = Webhook(made["secret"]).verify(receiver.requests[0].body, dict(receiver.requests[0].headers))

@@ -18,7 +18,7 @@ class Failure:
     """The error of a file's last conversion, which was not charged."""
 
     code: Annotated[str, Field(examples=["processing_failed"])]
-    message: Annotated[Message, Field(examples=["The picture data cannot be decoded."])]
+    message: Annotated[Message, Field(examples=["The image data cannot be decoded."])]
     reason: Annotated[str | None, Field(examples=["corrupt_input"])]
     retryable: bool
 

@@ -31,7 +31,7 @@ class ConvertOptions(TypedDict, total=False):
     speed: float  # Factor by which an animation plays faster.
     loop: int  # How often an animation plays; 0: forever.
     pages: str  # Pages or frames from 1, such as 1, 2-5,8 or all; pages in the order given.
-    hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes a picture brighter on screens with HDR.
+    hdr: Literal["keep", "drop"]  # Whether the gain map stays, which makes an image brighter on screens with HDR.
     quality: int  # Quality of a lossy encoder; higher is better and larger.
     lossless: bool  # Keeps every pixel exactly.
     effort: int  # Higher is slower and smaller, at the same quality.
@@ -50,7 +50,7 @@ class ConvertOptions(TypedDict, total=False):
     # How colors that the new profile lacks are changed; relative keeps all others.
     intent: Literal["perceptual", "relative", "saturation", "absolute"]
     bit_depth: Literal[8, 10, 12, 16]  # Bits per sample of the result.
-    exposure: float  # Brightens or darkens pictures with linear light, in stops.
+    exposure: float  # Brightens or darkens images with linear light, in stops.
     # Size of the pages on which text is laid out.
     page_size: Literal["a3", "a4", "a5", "a6", "letter", "legal", "tabloid"]
     landscape: bool  # Whether the pages are wider than high.
@@ -70,20 +70,20 @@ class ConvertOptions(TypedDict, total=False):
     # What `cover` and a `crop` by ratio keep, and the position in `contain`: center, north, northeast and so on; …
     gravity: str
     rotate: Literal[0, 90, 180, 270]  # Degrees clockwise.
-    flip: Literal["horizontal", "vertical"]  # Mirrors the picture.
+    flip: Literal["horizontal", "vertical"]  # Mirrors the image.
     width: int  # Width in pixels; without `height`, the aspect ratio is kept.
     height: int  # Height in pixels; without `width`, the aspect ratio is kept.
-    # How the picture fits `width` and `height`; as object-fit of CSS.
+    # How the image fits `width` and `height`; as object-fit of CSS.
     fit: Literal["inside", "outside", "cover", "contain", "fill"]
-    enlarge: bool  # Whether a picture may become larger than its source.
-    scale: str  # Size in percent of the picture, 1% to 1000%, where no `width` or `height` is given.
+    enlarge: bool  # Whether an image may become larger than its source.
+    scale: str  # Size in percent of the image, 1% to 1000%, where no `width` or `height` is given.
     dpr: float  # Device pixel ratio, which multiplies `width` and `height`.
-    max_pixels: int  # Most pixels of the resized picture, width x height.
+    max_pixels: int  # Most pixels of the resized image, width x height.
     sizes: str  # 1 to 256, with commas between: sides in pixels of the squares in an icon.
     # Removes the border that has the color of the corner, or is transparent, up to this difference in percent; …
     trim: float
-    progressive: bool  # Lets viewers show the picture before it is complete.
-    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into pictures.
+    progressive: bool  # Lets viewers show the image before it is complete.
+    dpi: int  # Resolution at which pages and vectors become pixels, and which is written into images.
     password: str  # Opens an encrypted PDF.
     sanitize: bool  # Removes scripts, embedded programs and other active content from the PDF.
     compression: Literal["none", "lzw", "deflate", "jpeg"]  # Compression of TIFF.
@@ -94,13 +94,13 @@ class ConvertOptions(TypedDict, total=False):
     raw_mode: Literal["develop", "preview"]
     white_balance: str  # camera, auto, or the color temperature of the light, 2000 to 12000 kelvin.
     half_size: bool  # Makes one pixel of each 2 x 2 of the sensor: four times faster, without interpolation.
-    # A picture to draw on the result, before `radius` and `pad`; of several pages or frames the first.
+    # An image to draw on the result, before `radius` and `pad`; of several pages or frames the first.
     watermark: str | PathLike[str] | bytes | BinaryIO
-    watermark_text: str  # A text to draw on the result instead of a picture, in one line and in any script.
+    watermark_text: str  # A text to draw on the result instead of an image, in one line and in any script.
     # Where the watermark is: center, north, northeast and so on; around the point x,y (0 to 1) as far as the …
     watermark_position: str
     watermark_opacity: float  # Opacity of the watermark; 1 hides what is below.
-    # Width of the watermark, before it is turned, in percent of the width of the picture; less where it would not …
+    # Width of the watermark, before it is turned, in percent of the width of the image; less where it would not …
     watermark_size: float
     # Distance of the watermark to the edges, in a tile to the next one, in percent of the width.
     watermark_margin: float
@@ -235,8 +235,8 @@ class BatchEntry:
     warnings: tuple[FidelityWarning, ...] = ()  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int | None = None  # Files in the `container`; without one, files that were sent.
-    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
-    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    width: int | None = None  # Width of the first image in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first image in pixels; null for vectors and documents.
     pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.
@@ -297,8 +297,8 @@ class ConversionResult:
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int  # Files in the `container`; without one, files that were sent.
-    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
-    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    width: int | None = None  # Width of the first image in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first image in pixels; null for vectors and documents.
     pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.
@@ -567,8 +567,8 @@ class StoredFile:
     warnings: tuple[FidelityWarning, ...]  # What the target format cannot hold.
     container: str | None = None  # Set if the result is an archive of the files.
     file_count: int | None = None  # Files in the `container`; without one, files that were sent.
-    width: int | None = None  # Width of the first picture in pixels; null for vectors and documents.
-    height: int | None = None  # Height of the first picture in pixels; null for vectors and documents.
+    width: int | None = None  # Width of the first image in pixels; null for vectors and documents.
+    height: int | None = None  # Height of the first image in pixels; null for vectors and documents.
     pages: int | None = None  # Pages or frames, of all files.
     quality_used: int | None = None  # The quality that `max_bytes` led to.
     page_count: int | None = None  # Pages of the result of a tool.

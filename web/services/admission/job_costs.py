@@ -85,7 +85,7 @@ def estimate_memory(plan: Plan, size: int, options: OptionValues = NO_OPTIONS) -
 def cpu_limit(plan: Plan, size: int) -> float:
     """The seconds of CPU time that a job of the plan with `size` bytes of input may use while a client waits.
 
-    The time for pictures is bounded by the limits on pixels and frames. Isolated plans read drawings and programs: a
+    The time for images is bounded by the limits on pixels and frames. Isolated plans read drawings and programs: a
     small file that takes long is more likely to be an attack than a large one.
     """
     longest = JobLimits().cpu

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
-SUCCEEDED, REFUSED = "red", "green"  # colors of the decoded picture
+SUCCEEDED, REFUSED = "red", "green"  # colors of the decoded image
 _PTRACE_SEIZE = 0x4206
 _CONNECTION = 3  # the descriptor of the connection to the server
 _FIOSETOWN, _FIOASYNC = 0x8901, 0x5452

@@ -100,11 +100,11 @@ launch = conversion(LAUNCHER, RASTER, programs=eps.PROGRAMS)(decode.run)
 
 @tool("trouble-row", RASTER, title="Row", sources=(TROUBLE,), count=lambda raster: raster.count, inputs=range(2, 4))
 def row(rasters: list[Raster]) -> Raster:
-    """The pictures side by side."""
-    picture = Image.new("RGB", (8 * len(rasters), 8))
+    """The images side by side."""
+    image = Image.new("RGB", (8 * len(rasters), 8))
     for number, raster in enumerate(rasters):
-        picture.paste(next(iter(raster.frames)).image, (8 * number, 0))
-    return Raster([Frame(picture)])
+        image.paste(next(iter(raster.frames)).image, (8 * number, 0))
+    return Raster([Frame(image)])
 
 
 class Panic(BaseException):
@@ -144,7 +144,7 @@ def _failing() -> Iterator[Frame]:
 
 
 def _hungry(size: int) -> Iterator[Frame]:
-    """Decodes a picture with a peak of `size` bytes of memory."""
+    """Decodes an image with a peak of `size` bytes of memory."""
     memory = bytes(size)
     yield Frame(Image.new("RGB", (8, 8), "red"))
     del memory

@@ -1,4 +1,4 @@
-// Pictures of files: shown by the browser if it can, else a preview that the server makes.
+// Images of files: shown by the browser if it can, else a preview that the server makes.
 
 import { Queue, createForm, send } from "./try_requests.js";
 
@@ -15,7 +15,7 @@ function loadImage(blob, alt) {
 
 // Resolves to an image of the file, which can be a small preview that the server makes, or rejects if there is none.
 // `limit` is the largest file, in bytes, of which the server makes one.
-export async function loadPicture(blob, { alt, limit, key, password, signal }) {
+export async function loadImage(blob, { alt, limit, key, password, signal }) {
   try {
     return await loadImage(blob, alt);
   } catch (error) {
@@ -31,13 +31,13 @@ export function showText(frame, text) {
   frame.replaceChildren(Object.assign(document.createElement("p"), { textContent: text }));
 }
 
-// Shows a picture of the blob in the frame, unless the frame has been given another one in the meantime.
-export async function showPicture(frame, blob, options) {
+// Shows an image of the blob in the frame, unless the frame has been given another one in the meantime.
+export async function showImage(frame, blob, options) {
   const isCurrent = () => frame.shown === blob && !options.signal.aborted;
   showText(frame, "…");
   frame.shown = blob;
   try {
-    const image = await loadPicture(blob, options);
+    const image = await loadImage(blob, options);
     if (isCurrent()) frame.replaceChildren(image);
     return image;
   } catch {
@@ -55,10 +55,10 @@ export function copyMiddle(image, size = Infinity) {
   return canvas;
 }
 
-// What an encoding of a small picture looks like: resolves to { image, size }. Free of charge; the server limits previews.
+// What an encoding of a small image looks like: resolves to { image, size }. Free of charge; the server limits previews.
 export async function encodeSample(canvas, options, { key, signal }) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
   const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
   const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
-  return { image: await loadPicture(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
+  return { image: await loadImage(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
 }

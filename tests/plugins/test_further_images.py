@@ -1,4 +1,4 @@
-"""Pictures beside the one that is converted: gain maps of JPEG, HEIC and AVIF, and those of multi-picture JPEG."""
+"""Images beside the one that is converted: gain maps of JPEG, HEIC and AVIF, and those of multi-picture JPEG."""
 
 import struct
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def _xmp(packet: bytes) -> tuple[int, bytes]:
     return 0xE1, _XMP + packet
 
 
-def _multi_picture(first: bytes, *others: tuple[int, bytes], order: str = ">", indexed: int | None = None) -> bytes:
+def _multi_image(first: bytes, *others: tuple[int, bytes], order: str = ">", indexed: int | None = None) -> bytes:
     """A JPEG with others after it, each with its kind, and an index of them, or of the first `indexed` ones."""
     entries = [(_PRIMARY, b""), *others][:indexed]
     directory = struct.pack(
@@ -60,9 +60,9 @@ def test_gain_maps_of_jpeg_are_told(target: str, order: str) -> None:
     plain = _jpeg()
     for segment in (_xmp(_ADOBE), _xmp(_APPLE), (0xE2, _ISO)):
         gain_map = _UNDEFINED, _jpeg(segment, mode="L")
-        assert _told(_multi_picture(plain, gain_map, order=order), target) == {"hdr_reduced"}
+        assert _told(_multi_image(plain, gain_map, order=order), target) == {"hdr_reduced"}
         preview, depth = (_VGA, plain), (_UNDEFINED, _jpeg(_xmp(_DEPTH)))
-        assert _told(_multi_picture(plain, preview, depth, gain_map, order=order), target) == {"hdr_reduced"}
+        assert _told(_multi_image(plain, preview, depth, gain_map, order=order), target) == {"hdr_reduced"}
 
 
 @pytest.mark.parametrize("target", _TARGETS)
@@ -74,40 +74,40 @@ def test_gain_maps_of_jpeg_without_index_are_told(target: str) -> None:
 
 @pytest.mark.parametrize("target", _TARGETS)
 @pytest.mark.parametrize("kind", [_UNDEFINED, _PANORAMA, _DISPARITY])
-def test_further_pictures_of_jpeg_are_told(target: str, kind: int) -> None:
-    picture = _jpeg()
+def test_further_images_of_jpeg_are_told(target: str, kind: int) -> None:
+    image = _jpeg()
 
-    assert _told(_multi_picture(picture, (kind, picture)), target) == {"pictures_dropped"}
-    assert _told(_multi_picture(picture, (_VGA, picture), (kind, picture)), target) == {"pictures_dropped"}
+    assert _told(_multi_image(image, (kind, image)), target) == {"pictures_dropped"}
+    assert _told(_multi_image(image, (_VGA, image), (kind, image)), target) == {"pictures_dropped"}
 
 
 @pytest.mark.parametrize("target", _TARGETS)
 def test_previews_damaged_indexes_and_other_data_are_no_loss(target: str) -> None:
-    picture = _jpeg()
-    damaged = bytearray(_multi_picture(picture, (_DISPARITY, picture)))
+    image = _jpeg()
+    damaged = bytearray(_multi_image(image, (_DISPARITY, image)))
     damaged[10:14] = b"\xff" * 4
     lossless = [
-        _multi_picture(picture, (_VGA, picture), (_FULL_HD, picture)),
-        _multi_picture(picture, (_DISPARITY, b"no picture")),
+        _multi_image(image, (_VGA, image), (_FULL_HD, image)),
+        _multi_image(image, (_DISPARITY, b"no picture")),
         bytes(damaged),
-        picture + picture,
-        picture + box(b"ftyp", b"mp42"),
+        image + image,
+        image + box(b"ftyp", b"mp42"),
     ]
 
     assert [_told(data, target) for data in lossless] == [set()] * len(lossless)
 
 
-def test_pictures_of_another_program_are_told() -> None:
+def test_images_of_another_program_are_told() -> None:
     stereo = saved(photo((60, 40)), "MPO", save_all=True, append_images=[photo((60, 40)).rotate(90)])
 
     told = [one for one in convert(stereo, "webp").outcome.warnings if one.code == "pictures_dropped"]
 
-    assert [one.message for one in told] == ["Only the first of 2 pictures in the file was converted."]
+    assert [one.message for one in told] == ["Only the first of 2 images in the file was converted."]
 
 
-def test_a_stream_of_a_pdf_with_all_metadata_keeps_the_pictures() -> None:
-    picture = _jpeg()
-    data = _multi_picture(picture, (_DISPARITY, picture))
+def test_a_stream_of_a_pdf_with_all_metadata_keeps_the_images() -> None:
+    image = _jpeg()
+    data = _multi_image(image, (_DISPARITY, image))
 
     result = convert(data, "pdf", metadata="all")
 
@@ -169,7 +169,7 @@ def test_results_announce_no_gain_map(target: str, version: bytes) -> None:
     packet = b'<x xmlns:hdrgm="http://ns.adobe.com/hdr-gain-map/1.0/"' + version + b"</x>"
     gain_map = _UNDEFINED, _jpeg(_xmp(_ADOBE), mode="L")
 
-    result = convert(_multi_picture(_jpeg(_xmp(packet)), gain_map), target, metadata="all")
+    result = convert(_multi_image(_jpeg(_xmp(packet)), gain_map), target, metadata="all")
 
     assert codes(result) == {"hdr_reduced"}
     assert b"xmlns:hdrgm" in result.data

@@ -1,4 +1,4 @@
-"""Options and pictures of the try-it form in a real browser. Screenshots are saved in the folder of --screenshots."""
+"""Options and images of the try-it form in a real browser. Screenshots are saved in the folder of --screenshots."""
 
 import io
 import re
@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, FilePayload, Locator, Page, Route, expe
 
 from tests.support.browser import add_file, convert, download, state, use_key, violations
 from tests.support.samples.generated import sample
-from tests.support.samples.generated import saved as saved_picture
+from tests.support.samples.generated import saved as saved_image
 from tests.support.servers.in_process import Running, eventually
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def test_twenty_photos_are_one_setting(page: Page, site: Running, keep: Save) ->
     """One width for all; one file is an exception. All results are saved as one ZIP."""
     page.goto("/")
     use_key(page, site.account(credits=20))
-    content = saved_picture(Image.new("RGB", (1200, 900), (200, 80, 0)), "JPEG")
+    content = saved_image(Image.new("RGB", (1200, 900), (200, 80, 0)), "JPEG")
     photos = [FilePayload(name=f"{number:02}.jpg", mimeType="", buffer=content) for number in range(20)]
     page.locator("#file").set_input_files(photos)
     entries = page.locator("#files > li")
@@ -99,15 +99,15 @@ def test_no_phone_scrolls_far_to_the_result(page: Page, site: Running) -> None:
 
 
 def photographed() -> bytes:
-    """A picture of 640 x 480 pixels with a gradient and noise."""
-    picture = Image.merge(
+    """An image of 640 x 480 pixels with a gradient and noise."""
+    image = Image.merge(
         "RGB", [Image.linear_gradient("L").resize((640, 480)), *[Image.effect_noise((640, 480), 40)] * 2]
     )
-    return saved_picture(picture, "PNG")
+    return saved_image(image, "PNG")
 
 
 def test_the_quality_shows_its_effect(page: Page, site: Running, keep: Save) -> None:
-    """On a part of the first picture, free of charge."""
+    """On a part of the first image, free of charge."""
     page.goto("/")
     key = site.account(credits=1)
     use_key(page, key)
@@ -133,9 +133,9 @@ def test_the_quality_shows_its_effect(page: Page, site: Running, keep: Save) -> 
 def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> None:
     page.goto("/")
     use_key(page, site.account(credits=2))
-    picture = Image.new("RGB", (400, 200), "white")
-    picture.paste("red", (100, 50, 300, 150))
-    entry = add_file(page, saved_picture(picture, "PNG"), "drawing.png", "bmp")
+    image = Image.new("RGB", (400, 200), "white")
+    image.paste("red", (100, 50, 300, 150))
+    entry = add_file(page, saved_image(image, "PNG"), "drawing.png", "bmp")
     entry.get_by_role("button", name="Crop").click()
     entry.locator(".cropper").scroll_into_view_if_needed()
     box = entry.locator(".cropper .pair").bounding_box()
@@ -155,7 +155,7 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
     assert made.getcolors() == [(20_000, (255, 0, 0))]
     entry.get_by_role("button", name="Crop").click()
     expect(entry.locator(".chosen")).to_have_attribute("style", re.compile("left: 25%; top: 25%; width: 50%"))
-    entry.get_by_role("button", name="Keep the whole picture").click()
+    entry.get_by_role("button", name="Keep the whole image").click()
     expect(page.locator("#convert")).to_have_text("Convert 1 changed file")
     expect(entry.locator(".chosen")).to_be_hidden()
 
@@ -163,9 +163,9 @@ def test_a_part_is_chosen_by_dragging(page: Page, site: Running, keep: Save) -> 
 def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
     page.goto("/")
     use_key(page, site.account(credits=2))
-    entry = add_file(page, saved_picture(Image.new("RGB", (400, 200), "white"), "PNG"), "drawing.png", "bmp")
+    entry = add_file(page, saved_image(Image.new("RGB", (400, 200), "white"), "PNG"), "drawing.png", "bmp")
     page.locator('[data-name="watermark"] > summary').click()
-    logo = saved_picture(Image.new("RGB", (100, 100), "red"), "PNG")
+    logo = saved_image(Image.new("RGB", (100, 100), "red"), "PNG")
     mark = page.locator("#all-watermark")
     mark.set_input_files(FilePayload(name="logo.png", mimeType="", buffer=logo))
     convert(page)
@@ -179,10 +179,10 @@ def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
 
 
 def compared(page: Page, site: Running) -> Locator:
-    """Before and after of a red picture of 2000 x 1000 pixels, which becomes gray."""
+    """Before and after of a red image of 2000 x 1000 pixels, which becomes gray."""
     page.goto("/")
     use_key(page, site.account(credits=1))
-    entry = add_file(page, saved_picture(Image.new("RGB", (2000, 1000), "red"), "PNG"), "wide.png", "webp")
+    entry = add_file(page, saved_image(Image.new("RGB", (2000, 1000), "red"), "PNG"), "wide.png", "webp")
     page.locator('[data-name="color"] > summary').click()
     page.locator("#all-color_space").select_option("gray")
     convert(page)
@@ -226,9 +226,9 @@ def test_comparison_by_mouse_keyboard_and_zoom(page: Page, site: Running, keep: 
 
 
 def test_a_portrait_is_compared_in_its_shape(page: Page, site: Running, keep: Save) -> None:
-    """A picture that is higher than the window is shown smaller, and not stretched."""
+    """An image that is higher than the window is shown smaller, and not stretched."""
     page.goto("/")
-    entry = add_file(page, saved_picture(Image.new("RGB", (900, 1800), "red"), "PNG"), "high.png", "webp")
+    entry = add_file(page, saved_image(Image.new("RGB", (900, 1800), "red"), "PNG"), "high.png", "webp")
     convert(page)
     pair = entry.locator(".comparison .pair")
     expect(pair).to_be_visible()
@@ -347,6 +347,6 @@ def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
     page.goto("/")
     for name in ("heic", "cr2", "pdf", "psd", "tiff"):
         entry = add_file(page, sample(name), f"picture.{name}")
-        picture = entry.get_by_role("img", name=f"Preview of picture.{name}")
-        expect(picture).to_be_visible()
-        assert picture.evaluate("image => image.naturalWidth") > 0
+        image = entry.get_by_role("img", name=f"Preview of image.{name}")
+        expect(image).to_be_visible()
+        assert image.evaluate("image => image.naturalWidth") > 0

@@ -1,4 +1,4 @@
-"""The tool pdf-compress on pictures of all kinds: they are reduced, look the same, and damaged ones stay."""
+"""The tool pdf-compress on images of all kinds: they are reduced, look the same, and damaged ones stay."""
 
 import zlib
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from PIL import Image, ImageCms
 from tests.support.results.conversions import codes
 from tests.support.samples.generated import saved as encoded
 from tests.support.samples.pdf_documents import compress, saved
-from tests.support.samples.pdf_pictures import (
+from tests.support.samples.pdf_images import (
     BILEVEL,
     GRAY,
     PHOTO,
@@ -22,10 +22,10 @@ from tests.support.samples.pdf_pictures import (
     drawn,
     flate,
     group4,
+    image_document,
+    image_stream,
+    images,
     jbig2,
-    picture,
-    picture_document,
-    pictures,
     plain,
 )
 
@@ -52,29 +52,30 @@ def _palette(document: Pdf, bits: int) -> Stream:
     packed = sum((samples[:, start :: len(shifts)] << shift for start, shift in enumerate(shifts)), np.uint8(0))
     lookup = String(bytes(image.getpalette() or ())[: 3 << bits])
     space = Array([Name.Indexed, Name.DeviceRGB, (1 << bits) - 1, lookup])
-    return picture(document, zlib.compress(packed.astype(np.uint8).tobytes()), space, bits, Filter=Name.FlateDecode)
+    data = zlib.compress(packed.astype(np.uint8).tobytes())
+    return image_stream(document, data, space, bits, Filter=Name.FlateDecode)
 
 
 def _jpeg(document: Pdf, mode: str, space: Name, **entries: Any) -> Stream:
     data = encoded(PHOTO.convert(mode), "JPEG", quality=95)
-    return picture(document, data, space, Filter=Name.DCTDecode, **entries)
+    return image_stream(document, data, space, Filter=Name.DCTDecode, **entries)
 
 
 def _fax(document: Pdf) -> Stream:
     parameters = Dictionary(K=-1, Columns=SIDE, Rows=SIDE)
     data = group4(BILEVEL.point(lambda value: 255 - value))
-    return picture(document, data, Name.DeviceGray, 1, Filter=Name.CCITTFaxDecode, DecodeParms=parameters)
+    return image_stream(document, data, Name.DeviceGray, 1, Filter=Name.CCITTFaxDecode, DecodeParms=parameters)
 
 
 def _jbig2(document: Pdf) -> Stream:
-    return picture(document, jbig2(BILEVEL), Name.DeviceGray, 1, Filter=Name.JBIG2Decode)
+    return image_stream(document, jbig2(BILEVEL), Name.DeviceGray, 1, Filter=Name.JBIG2Decode)
 
 
 _SPOT = b"{ dup 0.3 mul exch 0.9 mul 0 0 }"
 _DEEP = b"".join(bytes((level, 7)) for level in GRAY.tobytes())
 _HALF = Image.linear_gradient("L").resize((SIDE, SIDE))
 
-# Each picture with the bits per sample and the color space of the result.
+# Each image with the bits per sample and the color space of the result.
 _KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
     "gray": (lambda made: flate(made, GRAY, Name.DeviceGray), 8, "/DeviceGray"),
     "RGB": (lambda made: flate(made, PHOTO, Name.DeviceRGB), 8, "/DeviceRGB"),
@@ -109,7 +110,7 @@ _KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
     "palette of 16": (lambda made: _palette(made, 4), 8, "/DeviceRGB"),
     "palette of 2": (lambda made: _palette(made, 1), 1, "/Indexed"),
     "16 bits": (
-        lambda made: picture(made, zlib.compress(_DEEP), Name.DeviceGray, 16, Filter=Name.FlateDecode),
+        lambda made: image_stream(made, zlib.compress(_DEEP), Name.DeviceGray, 16, Filter=Name.FlateDecode),
         8,
         "/DeviceGray",
     ),
@@ -123,12 +124,12 @@ _KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
     "gray JPEG": (lambda made: _jpeg(made, "L", Name.DeviceGray, Decode=[1, 0]), 8, "/DeviceGray"),
     "CMYK JPEG": (lambda made: _jpeg(made, "CMYK", Name.DeviceCMYK, Decode=[1, 0] * 4), 8, "/DeviceCMYK"),
     "JPEG 2000": (
-        lambda made: picture(made, encoded(PHOTO, "JPEG2000"), None, Filter=Name.JPXDecode),
+        lambda made: image_stream(made, encoded(PHOTO, "JPEG2000"), None, Filter=Name.JPXDecode),
         8,
         "/DeviceRGB",
     ),
     "compressed JPEG": (
-        lambda made: picture(
+        lambda made: image_stream(
             made,
             zlib.compress(encoded(PHOTO, "JPEG", quality=95)),
             Name.DeviceRGB,
@@ -141,16 +142,16 @@ _KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
 
 
 @pytest.mark.parametrize("name", _KINDS)
-def test_pictures_are_reduced_and_look_the_same(name: str) -> None:
+def test_images_are_reduced_and_look_the_same(name: str) -> None:
     make, bits, space = _KINDS[name]
-    data = picture_document(make)
+    data = image_document(make)
     result = compress(data)
     assert codes(result) == set()
-    (picture,) = pictures(result.data)
-    assert picture.entries.get("/ColorSpace", "None") == space
-    assert int(picture.entries.get("/BitsPerComponent", 1)) == bits
+    (image,) = images(result.data)
+    assert image.entries.get("/ColorSpace", "None") == space
+    assert int(image.entries.get("/BitsPerComponent", 1)) == bits
     side = POINTS * 300 // 72 if bits == 1 else POINTS * 150 // 72
-    assert picture.size == (side, side)
+    assert image.size == (side, side)
     assert np.abs(drawn(result.data) - drawn(data)).mean() < 2.5
     assert len(result.data) < len(data)
 
@@ -176,11 +177,11 @@ _MASKS: dict[str, tuple[Callable[[Pdf], Stream], int, int]] = {
 
 
 @pytest.mark.parametrize("name", _MASKS)
-def test_masks_are_reduced_with_their_picture(name: str) -> None:
+def test_masks_are_reduced_with_their_image(name: str) -> None:
     make, side, mask_side = _MASKS[name]
-    data = picture_document(make)
+    data = image_document(make)
     result = compress(data).data
-    sides = {("/SMask" in one.entries or "/Mask" in one.entries): one.width for one in pictures(result)}
+    sides = {("/SMask" in one.entries or "/Mask" in one.entries): one.width for one in images(result)}
     assert sides == {True: side, False: mask_side}
     assert np.abs(drawn(result) - drawn(data)).mean() < 2.5
 
@@ -190,27 +191,25 @@ def test_transparent_pixels_do_not_bleed_into_others() -> None:
     visible.paste(255, (0, 0, 101, SIDE))
     color = Image.new("RGB", (SIDE, SIDE), "#00ff00")
     color.paste("#ffffff", (0, 0, 101, SIDE))
-    data = picture_document(
-        lambda made: flate(made, color, Name.DeviceRGB, SMask=flate(made, visible, Name.DeviceGray))
-    )
-    (picture,) = (one for one in pictures(compress(data, quality=100).data) if "/SMask" in one.entries)
-    pixels = np.asarray(picture.image)
+    data = image_document(lambda made: flate(made, color, Name.DeviceRGB, SMask=flate(made, visible, Name.DeviceGray)))
+    (image,) = (one for one in images(compress(data, quality=100).data) if "/SMask" in one.entries)
+    pixels = np.asarray(image.image)
     assert pixels[:, 25].min() > 230
 
 
 def test_transparent_colors_stay_exact() -> None:
-    data = picture_document(lambda made: flate(made, PHOTO, Name.DeviceRGB, Mask=[250, 255, 250, 255, 250, 255]))
-    (before,), (after,) = pictures(data), pictures(compress(data).data)
+    data = image_document(lambda made: flate(made, PHOTO, Name.DeviceRGB, Mask=[250, 255, 250, 255, 250, 255]))
+    (before,), (after,) = images(data), images(compress(data).data)
     assert zlib.decompress(after.raw) == zlib.decompress(before.raw)
 
 
 @pytest.mark.parametrize(("space", "name"), [("gray", "/DeviceGray"), ("srgb", "/DeviceRGB")])
 @pytest.mark.parametrize("kind", ["CMYK", "inverted gray", "spot color", "palette", "profile", "JPEG 2000"])
 def test_a_color_space(kind: str, space: str, name: str) -> None:
-    data = picture_document(_KINDS[kind][0])
+    data = image_document(_KINDS[kind][0])
     result = compress(data, color_space=space)
-    (picture,) = pictures(result.data)
-    assert picture.entries["/ColorSpace"] == name
+    (image,) = images(result.data)
+    assert image.entries["/ColorSpace"] == name
     expected = drawn(data)
     found = drawn(result.data)
     difference = np.abs(found - expected) if space == "srgb" else np.abs(found.mean(2) - expected @ [0.3, 0.59, 0.11])
@@ -220,33 +219,33 @@ def test_a_color_space(kind: str, space: str, name: str) -> None:
 _BROKEN: dict[str, Callable[[Pdf], Stream]] = {
     "no size": lambda made: flate(made, GRAY, Name.DeviceGray, Width=0),
     "huge": lambda made: flate(made, GRAY, Name.DeviceGray, Width=1 << 30, Height=1 << 30),
-    "short": lambda made: picture(made, zlib.compress(b"abc" * 999), Name.DeviceRGB, Filter=Name.FlateDecode),
-    "damaged": lambda made: picture(made, b"\0" * 999, Name.DeviceRGB, Filter=Name.FlateDecode),
-    "damaged JPEG": lambda made: picture(made, b"\xff\xd8\xff" + bytes(999), Name.DeviceRGB, Filter=Name.DCTDecode),
-    "damaged JPEG 2000": lambda made: picture(made, bytes(999), None, Filter=Name.JPXDecode),
-    "damaged JBIG2": lambda made: picture(made, bytes(999), Name.DeviceGray, 1, Filter=Name.JBIG2Decode),
+    "short": lambda made: image_stream(made, zlib.compress(b"abc" * 999), Name.DeviceRGB, Filter=Name.FlateDecode),
+    "damaged": lambda made: image_stream(made, b"\0" * 999, Name.DeviceRGB, Filter=Name.FlateDecode),
+    "damaged JPEG": lambda made: image_stream(made, b"\xff\xd8\xff" + bytes(99), Name.DeviceRGB, Filter=Name.DCTDecode),
+    "damaged JPEG 2000": lambda made: image_stream(made, bytes(999), None, Filter=Name.JPXDecode),
+    "damaged JBIG2": lambda made: image_stream(made, bytes(999), Name.DeviceGray, 1, Filter=Name.JBIG2Decode),
     "unknown space": lambda made: flate(made, GRAY, Name.Unknown),
     "space of itself": lambda made: flate(made, GRAY, Array([Name.Indexed, Array([Name.Indexed]), 1, String("a")])),
     "wrong profile": lambda made: flate(made, GRAY, Array([Name.ICCBased, Array([])])),
     "wrong types": lambda made: flate(made, GRAY, Dictionary(), Decode=Name.A, SMask=Name.B, Mask=Dictionary()),
-    "unknown filter": lambda made: picture(made, bytes(999), Name.DeviceGray, Filter=Name.Unknown),
+    "unknown filter": lambda made: image_stream(made, bytes(999), Name.DeviceGray, Filter=Name.Unknown),
 }
 
 
 @pytest.mark.parametrize("name", _BROKEN)
-def test_broken_pictures_stay(name: str) -> None:
+def test_broken_images_stay(name: str) -> None:
     document = Pdf.new()
     broken = _BROKEN[name](document)
     before = broken.read_raw_bytes()
     add_page(document, broken, b"40 0 0 40 0 0 cm /P Do")
-    (after,) = pictures(compress(saved(document)).data)
+    (after,) = images(compress(saved(document)).data)
     assert plain(after.raw) == plain(before)
 
 
 @pytest.mark.parametrize(
     "content", [b"1 /x cm /P Do", b"Q Q Q 9 0 0 9 0 0 cm /P Do (", b"/P Do /P", b"[ /P Do", b"<< >> cm"]
 )
-def test_pictures_in_broken_content_stay_large_enough(content: bytes) -> None:
+def test_images_in_broken_content_stay_large_enough(content: bytes) -> None:
     document = Pdf.new()
     add_page(document, flate(document, GRAY, Name.DeviceGray), content)
     data = saved(document)
@@ -258,5 +257,5 @@ def test_a_broken_mask_does_not_matter() -> None:
         mask = document.make_stream(b"x", Subtype=Name.Image, Width=Name.A)
         return flate(document, PHOTO, Name.DeviceRGB, Mask=mask)
 
-    data = picture_document(make)
+    data = image_document(make)
     assert np.abs(drawn(compress(data).data) - drawn(data)).mean() < 2.5

@@ -1,6 +1,6 @@
-"""The pictures of the examples of options, made by the conversions that they are examples of.
+"""The images of the examples of options, made by the conversions that they are examples of.
 
-python -m tests.support.samples.option_pictures
+python -m tests.support.samples.option_images
 """
 
 import json
@@ -18,22 +18,22 @@ _PLACES = range(40, 201, 20)  # of the boat in the frames of a film
 _FRAME = 200  # milliseconds
 
 
-def option_pictures() -> dict[str, bytes]:
-    """The pictures by the names of their files, those of the converted files too."""
-    pictures = {
-        source.picture(name): convert_example(source_file(name), {"lossless": True, "effort": 9}, "webp")
+def option_images() -> dict[str, bytes]:
+    """The images by the names of their files, those of the converted files too."""
+    images = {
+        source.image(name): convert_example(source_file(name), {"lossless": True, "effort": 9}, "webp")
         for name, source in SOURCES.items()
         if not source.original
     }
     for example in OPTION_EXAMPLES:
-        pictures[example.picture] = convert_example(source_file(example.source), example.options, example.output_format)
-    return pictures
+        images[example.image] = convert_example(source_file(example.source), example.options, example.output_format)
+    return images
 
 
 def sizes_of(data: bytes) -> list[int]:
-    """What is kept about a picture: width, height, bytes and number of frames."""
-    picture = opened(data)
-    return [*picture.size, len(data), getattr(picture, "n_frames", 1)]
+    """What is kept about an image: width, height, bytes and number of frames."""
+    image = opened(data)
+    return [*image.size, len(data), getattr(image, "n_frames", 1)]
 
 
 @cache
@@ -66,10 +66,10 @@ def files_of(options: OptionValues) -> dict[str, bytes]:
 
 
 def _write() -> None:
-    pictures = option_pictures()
-    for name, data in pictures.items():
+    images = option_images()
+    for name, data in images.items():
         (EXAMPLES_FOLDER / name).write_bytes(data)
-    sizes = {name: sizes_of(data) for name, data in pictures.items()}
+    sizes = {name: sizes_of(data) for name, data in images.items()}
     (EXAMPLES_FOLDER / SIZES).write_text(json.dumps(sizes, indent=1) + "\n")
 
 

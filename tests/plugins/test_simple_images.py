@@ -45,7 +45,7 @@ def _rgba(data: bytes) -> NDArray[np.uint8]:
     return np.asarray(opened(convert(data, "png").data).convert("RGBA"))
 
 
-def _picture(size: tuple[int, int], mode: str) -> Image.Image:
+def _image(size: tuple[int, int], mode: str) -> Image.Image:
     image = photo(size, "RGBA" if mode == "RGBA" else "LA" if mode == "LA" else "RGB")
     return image.convert("RGB").quantize(40) if mode == "P" else image.convert(mode)
 
@@ -53,7 +53,7 @@ def _picture(size: tuple[int, int], mode: str) -> Image.Image:
 @pytest.mark.parametrize(("name", "mode"), [(name, mode) for name, modes in _MODES.items() for mode in modes])
 def test_netpbm_reads_what_is_written(name: str, mode: str) -> None:
     for size in ((37, 23), (1, 1), (8, 3)):
-        image = _picture(size, mode)
+        image = _image(size, mode)
 
         result = convert(saved(image, "PNG"), name)
 
@@ -86,7 +86,7 @@ def test_broken_files_are_blamed(name: str) -> None:
 
 
 def _tga(kind: int, depth: int, body: bytes, flags: int = 0x20, palette: tuple[int, int, int] = (0, 0, 0)) -> bytes:
-    """A picture of 4 x 2 pixels. `palette` has the first index, the number of colors and their bits."""
+    """An image of 4 x 2 pixels. `palette` has the first index, the number of colors and their bits."""
     header = struct.pack("<BBBHHBHHHHBB", 3, palette[1] > 0, kind, *palette, 0, 0, 4, 2, depth, flags)
     return header + b"id." + body
 
@@ -193,7 +193,7 @@ class TestPcx:
 
     @pytest.mark.parametrize("mode", ["P", "L"])
     def test_a_palette_that_is_cut_off_is_missed(self, mode: str) -> None:
-        data = convert(saved(_picture((9, 5), mode), "PNG"), "pcx").data
+        data = convert(saved(_image((9, 5), mode), "PNG"), "pcx").data
 
         assert (outcome(data), outcome(data[:-3]), outcome(data[:-769])) == (
             "picture",

@@ -1,4 +1,4 @@
-"""PDF pages with one picture, of all kinds in which PDF stores pictures, and a look at the pictures in a file."""
+"""PDF pages with one image, of all kinds in which PDF stores images, and a look at the images in a file."""
 
 import struct
 import warnings
@@ -19,7 +19,7 @@ from tests.support.samples.generated import saved as encoded
 from tests.support.samples.pdf_documents import saved
 from tests.support.samples.rasters import photo
 
-SIDE = 200  # pixels of a picture, at 600 dpi
+SIDE = 200  # pixels of an image, at 600 dpi
 POINTS = 24
 PHOTO = photo((SIDE, SIDE))
 GRAY = PHOTO.convert("L")
@@ -33,7 +33,7 @@ _UNREADABLE = (
 _BACKGROUND = b"0.7 0.9 1 rg 0 0 100 100 re f "
 
 
-def picture(made: Pdf, data: bytes, space: Any, bits: int = 8, **entries: Any) -> Stream:
+def image_stream(made: Pdf, data: bytes, space: Any, bits: int = 8, **entries: Any) -> Stream:
     keys = {"ColorSpace": space, "BitsPerComponent": bits, **entries}
     given = {f"/{key}": value for key, value in keys.items() if value is not None}
     stream = Stream(made, data, {"/Type": Name.XObject, "/Subtype": Name.Image, "/Width": SIDE, "/Height": SIDE})
@@ -42,8 +42,8 @@ def picture(made: Pdf, data: bytes, space: Any, bits: int = 8, **entries: Any) -
     return made.make_indirect(stream)
 
 
-def flate(made: Pdf, image: Image.Image, space: Any, bits: int = 8, **entries: Any) -> Stream:
-    return picture(made, zlib.compress(image.tobytes()), space, bits, Filter=Name.FlateDecode, **entries)
+def flate(made: Pdf, pixels: Image.Image, space: Any, bits: int = 8, **entries: Any) -> Stream:
+    return image_stream(made, zlib.compress(pixels.tobytes()), space, bits, Filter=Name.FlateDecode, **entries)
 
 
 def add_page(made: Pdf, drawn: Any, content: bytes = b"q 24 0 0 24 10 10 cm /P Do Q") -> None:
@@ -52,7 +52,7 @@ def add_page(made: Pdf, drawn: Any, content: bytes = b"q 24 0 0 24 10 10 cm /P D
     page.obj.Contents = made.make_stream(_BACKGROUND + content)
 
 
-def picture_document(make: Callable[[Pdf], Stream], **saving: Any) -> bytes:
+def image_document(make: Callable[[Pdf], Stream], **saving: Any) -> bytes:
     made = Pdf.new()
     add_page(made, make(made))
     return saved(made, **saving)
@@ -64,8 +64,8 @@ def drawn(data: bytes) -> Any:
 
 
 @dataclass(frozen=True)
-class StoredPicture:
-    """A picture in a document: its size, its entries, and its compressed and its decompressed data."""
+class StoredImage:
+    """An image in a document: its size, its entries, and its compressed and its decompressed data."""
 
     size: tuple[int, int]
     entries: dict[str, str]
@@ -77,20 +77,20 @@ class StoredPicture:
         return self.size[0]
 
 
-def pictures(data: bytes) -> list[StoredPicture]:
+def images(data: bytes) -> list[StoredImage]:
     with pikepdf.open(BytesIO(data)) as found:
         objects = [item for item in found.objects if isinstance(item, Stream)]
         return [_found(item) for item in objects if item.get("/Subtype") == Name.Image]
 
 
-def _found(item: Any) -> StoredPicture:
+def _found(item: Any) -> StoredImage:
     entries = {key: str(value[0] if isinstance(value, Array) and len(value) else value) for key, value in item.items()}
     try:
         with warnings.catch_warnings(action="ignore"):
             image = pikepdf.PdfImage(item).as_pil_image().convert("RGB")
     except (ValueError, TypeError, OSError, NotImplementedError, pikepdf.PdfError, *_UNREADABLE):
         image = None
-    return StoredPicture((int(item.Width), int(item.Height)), entries, item.read_raw_bytes(), image)
+    return StoredImage((int(item.Width), int(item.Height)), entries, item.read_raw_bytes(), image)
 
 
 def plain(raw: bytes) -> bytes:
@@ -102,7 +102,7 @@ def plain(raw: bytes) -> bytes:
 
 
 def group4(image: Image.Image) -> bytes:
-    """The data of a picture of mode 1 by Group 4, of which 0 is white."""
+    """The data of an image of mode 1 by Group 4, of which 0 is white."""
     file = BytesIO(encoded(image, "TIFF", compression="group4", strip_size=1 << 30))
     with tifffile.TiffFile(file) as tiff:
         (offset,), (size,) = tiff.pages.first.dataoffsets, tiff.pages.first.databytecounts
@@ -110,7 +110,7 @@ def group4(image: Image.Image) -> bytes:
 
 
 def jbig2(image: Image.Image) -> bytes:
-    """A picture of mode 1 as the segments of JBIG2 in PDF: the page, and a region by Group 4."""
+    """An image of mode 1 as the segments of JBIG2 in PDF: the page, and a region by Group 4."""
     region = struct.pack(">IIIIBB", *image.size, 0, 0, 0, 1) + group4(image.point(lambda value: 255 - value))
     page = struct.pack(">IIIIBH", *image.size, 0, 0, 0, 0)
     segments = ((0, 48, page), (1, 38, region))

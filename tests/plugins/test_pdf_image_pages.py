@@ -1,4 +1,4 @@
-"""PDF pages that are one picture become that picture in TIFF; damaged pictures by JBIG2 are refused."""
+"""PDF pages that are one image become that image in TIFF; damaged images by JBIG2 are refused."""
 
 from io import BytesIO
 
@@ -15,7 +15,7 @@ from engine.mupdf import pymupdf
 from plugins._pixels.pillow import apply_orientation
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
-from tests.support.samples.pdf_pictures import jbig2
+from tests.support.samples.pdf_images import jbig2
 from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.rasters import photo
 
@@ -25,7 +25,7 @@ _PROFILE = srgb_profile()
 
 
 def _document(*pages: tuple[Image.Image, str]) -> bytes:
-    """A PDF with a picture of 300 dpi on each page, in the given format."""
+    """A PDF with an image of 300 dpi on each page, in the given format."""
     document = pymupdf.open()
     for image, encoder in pages:
         page = document.new_page(width=_SIZE[0], height=_SIZE[1])
@@ -34,15 +34,15 @@ def _document(*pages: tuple[Image.Image, str]) -> bytes:
 
 
 def _raw(samples: bytes, bits: int, space: pikepdf.Object, content: str, **entries: pikepdf.Object) -> bytes:
-    """A PDF with a page that shows the picture `/P` of 300 x 200 samples."""
+    """A PDF with a page that shows the image `/P` of 300 x 200 samples."""
     document = pikepdf.new()
     page = document.add_blank_page(page_size=_SIZE)
-    picture = document.make_stream(
+    image = document.make_stream(
         samples, Type=Name.XObject, Subtype=Name.Image, Width=300, Height=200, BitsPerComponent=bits, ColorSpace=space
     )
     for key, value in entries.items():
-        picture[f"/{key}"] = value
-    page.obj.Resources = Dictionary(XObject=Dictionary(P=picture))
+        image[f"/{key}"] = value
+    page.obj.Resources = Dictionary(XObject=Dictionary(P=image))
     page.obj.Contents = document.make_stream(content.encode())
     file = BytesIO()
     document.save(file)
@@ -59,7 +59,7 @@ def _resolution(data: bytes, page: int = 0) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "RGB"])
-def test_a_page_that_is_one_picture(mode: str) -> None:
+def test_a_page_that_is_one_image(mode: str) -> None:
     image = _PHOTO.convert(mode)
     result = convert(_document((image, "PNG")), "tiff")
     found = opened(result.data)
@@ -84,12 +84,12 @@ def test_16_bits() -> None:
 
 @pytest.mark.parametrize("inverted", [False, True])
 @pytest.mark.parametrize("color", ["0 g", "1 0 0 rg"])
-def test_a_picture_that_is_painted_through_a_mask(inverted: bool, color: str) -> None:
+def test_a_image_that_is_painted_through_a_mask(inverted: bool, color: str) -> None:
     image = _PHOTO.convert("1")
     with pikepdf.open(BytesIO(_raw(image.tobytes(), 1, Name.DeviceGray, f"{color} {_DRAW}"))) as document:
-        picture = document.pages[0].Resources.XObject.P
-        del picture["/ColorSpace"]
-        picture.ImageMask, picture.Decode = True, Array([1, 0] if inverted else [0, 1])
+        original = document.pages[0].Resources.XObject.P
+        del original["/ColorSpace"]
+        original.ImageMask, original.Decode = True, Array([1, 0] if inverted else [0, 1])
         document.save(file := BytesIO())
     found = opened(convert(file.getvalue(), "tiff").data)
     if color == "0 g":
@@ -118,7 +118,7 @@ def test_a_palette_and_a_profile() -> None:
     ("matrix", "orientation"),
     [("-72 0 0 48 72 0", 2), ("-72 0 0 -48 72 48", 3), ("72 0 0 -48 0 48", 4)],
 )
-def test_a_mirrored_picture(matrix: str, orientation: int) -> None:
+def test_a_mirrored_image(matrix: str, orientation: int) -> None:
     data = _raw(_PHOTO.tobytes(), 8, Name.DeviceRGB, f"q {matrix} cm /P Do Q")
     found = np.asarray(opened(convert(data, "tiff").data))
     np.testing.assert_array_equal(found, apply_orientation(np.asarray(_PHOTO), orientation))
@@ -136,7 +136,7 @@ def test_a_rotated_page(rotation: int, orientation: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [64, 16])
-def test_strips_are_one_picture(rows: int) -> None:
+def test_strips_are_one_image(rows: int) -> None:
     """Strips in the order from the bottom to the top, with edges that are no whole points."""
     document = pymupdf.open()
     page = document.new_page(width=_SIZE[0], height=_SIZE[1])
@@ -220,7 +220,7 @@ def test_damaged_jbig2_is_refused(data: bytes, target: str) -> None:
         convert(_jbig2_document(data), target)
 
 
-def test_a_damaged_picture_is_told() -> None:
+def test_a_damaged_image_is_told() -> None:
     compressed = bytes(imagecodecs.zlib_encode(_PHOTO.tobytes()))
     data = _raw(compressed[: len(compressed) // 2], 8, Name.DeviceRGB, _DRAW, Filter=Name.FlateDecode)
     assert codes(convert(data, "png")) == codes(convert(data, "tiff")) == {"repaired"}

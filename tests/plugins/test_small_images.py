@@ -1,4 +1,4 @@
-"""Pictures of a few pixels: every raster target writes every size, mode and depth, and its reader opens the result."""
+"""Images of a few pixels: every raster target writes every size, mode and depth, and its reader opens the result."""
 
 import warnings
 from collections.abc import Iterator
@@ -28,17 +28,17 @@ _OPTIONS: tuple[dict[str, str | bool], ...] = (
 )
 
 
-def _pictures(size: Size, rng: np.random.Generator) -> Iterator[Image.Image | DeepPixels]:
-    """Noise and a plain picture of each mode and depth."""
+def _images(size: Size, rng: np.random.Generator) -> Iterator[Image.Image | DeepPixels]:
+    """Noise and a plain image of each mode and depth."""
     for mode, bands in _MODES.items():
         shape = size[::-1] if bands == 1 else (*size[::-1], bands)
         for samples in (rng.integers(0, 65_536, shape, np.uint16), np.full(shape, 30_000, np.uint16)):
-            yield _picture((samples >> 8).astype(np.uint8), mode, rng)
+            yield _image((samples >> 8).astype(np.uint8), mode, rng)
             if mode in _DEEP_MODES:
                 yield DeepPixels(samples, mode)
 
 
-def _picture(samples: np.ndarray, mode: str, rng: np.random.Generator) -> Image.Image:
+def _image(samples: np.ndarray, mode: str, rng: np.random.Generator) -> Image.Image:
     if mode == "1":
         return Image.fromarray(samples).convert("1")
     image = Image.fromarray(samples, mode[0] if mode in ("P", "PA") else mode)
@@ -57,7 +57,7 @@ def _sizes(rng: np.random.Generator, squares: int, lines: int) -> list[Size]:
 
 
 @pytest.mark.parametrize("target", _TARGETS)
-def test_small_pictures_of_all_modes_are_written(target: str, request: pytest.FixtureRequest) -> None:
+def test_small_images_of_all_modes_are_written(target: str, request: pytest.FixtureRequest) -> None:
     everything = request.config.getoption("long")
     many = everything and target not in _SLOW
     rng = np.random.default_rng(1)
@@ -66,9 +66,9 @@ def test_small_pictures_of_all_modes_are_written(target: str, request: pytest.Fi
     options = [given for given in _OPTIONS if given.keys() <= encoder.options.keys()]
 
     for turn, size in enumerate(_sizes(rng, *((8, 4) if many else (1, 1)))):
-        pictures = [*_pictures(size, rng)]
-        for picture in pictures if everything else pictures[turn % 2 :: 2]:
-            raster = raster_of(picture)
+        images = [*_images(size, rng)]
+        for image in images if everything else images[turn % 2 :: 2]:
+            raster = raster_of(image)
             given = options[int(rng.integers(len(options)))]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
