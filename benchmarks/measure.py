@@ -14,7 +14,7 @@ from time import perf_counter, process_time
 from benchmarks.load_generator import LoadPlan, generate_load
 from benchmarks.processes import child_processes, process_status, process_tree
 from benchmarks.report import Report, Row, p99
-from engine.executor import Executor, Job
+from engine.executor import Executor, Task
 
 COLUMNS = ("variant", "per second", "ratio", "spread %", "p50 ms", "p99 ms", "CPU ms", "CPU ratio", "failed")
 """The columns of `table`."""
@@ -87,10 +87,10 @@ async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run
     return Run(tuple(latencies), len(latencies) / elapsed, cpu / len(latencies))
 
 
-async def run_job(executor: Executor, job: Job, source: Path) -> None:
+async def run_job(executor: Executor, task: Task, source: Path) -> None:
     """Converts a file. The result stays in memory, as small results of the service do. Raises ConversionError."""
     with source.open("rb") as read, os.fdopen(os.memfd_create("result"), "wb") as write:
-        await executor.run(job, _ACCOUNT, [read.fileno()], write.fileno())
+        await executor.run(task, _ACCOUNT, [read.fileno()], write.fileno())
 
 
 def table(title: str, runs: Mapping[str, Sequence[Run]]) -> Report:

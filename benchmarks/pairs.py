@@ -29,7 +29,7 @@ from benchmarks.measure import (
     throughput_ratio,
 )
 from benchmarks.report import Report, Row
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.planner import Plan
 from engine.registry import load_registry
@@ -117,7 +117,7 @@ async def _measure(
     for pair, plan in plans.items():
         source = folder / pair[0]
         source.write_bytes(inputs[pair[0]])
-        convert = partial(run_job, executor, Job.of(plan), source)
+        convert = partial(run_job, executor, Task.of(plan), source)
         variants: dict[str, Variant] = {"convertd": partial(repeat, convert, seconds)}
         if pair in CODECS:
             variants["codec"] = partial(repeat, partial(call_codec, plan, inputs[pair[0]]), seconds)

@@ -71,7 +71,7 @@ class FidelityWarning(UserWarning):
         warn(cls(code, message, of_original=of_original), stacklevel=2)
 
 
-Holds: TypeAlias = TargetCapabilities | Callable[[OptionValues], TargetCapabilities]
+Capabilities: TypeAlias = TargetCapabilities | Callable[[OptionValues], TargetCapabilities]
 """What the target of an encoder can store, or a function that returns it for the options of the encoder."""
 
 
@@ -91,7 +91,7 @@ class Conversion(Generic[S, T]):
     programs: tuple[str, ...] = ()
     memory: float = _MEMORY
     isolated: bool = False
-    holds: Holds | None = None
+    capabilities: Capabilities | None = None
     without: tuple[str, ...] = ()
     in_dry_run: bool = False
     reduces: bool = False
@@ -101,14 +101,14 @@ class Conversion(Generic[S, T]):
     def __call__(self, payload: S, options: OptionValues = NO_OPTIONS) -> T:
         """Runs the step with the options that it has; ignores others. Reduces a raster to what the target holds."""
         reduced: Any = payload
-        capabilities = self.capabilities(options)
+        capabilities = self.capabilities_for(options)
         if capabilities is not None:
             reduced = reduced.converted_for(capabilities)
         return self.run(reduced, **arguments(self.groups, self.options.keys() - {MAX_BYTES}, options))
 
-    def capabilities(self, options: OptionValues) -> TargetCapabilities | None:
+    def capabilities_for(self, options: OptionValues) -> TargetCapabilities | None:
         """What the target can store with these options. None if the step does not declare it."""
-        return self.holds(options) if callable(self.holds) else self.holds
+        return self.capabilities(options) if callable(self.capabilities) else self.capabilities
 
     def __str__(self) -> str:
         return f"{self.source} -> {self.target}"
@@ -127,7 +127,7 @@ def conversion(
     programs: tuple[str, ...] = (),
     memory: float = _MEMORY,
     isolated: bool = False,
-    holds: Holds | None = None,
+    capabilities: Capabilities | None = None,
     without: tuple[str, ...] = (),
     in_dry_run: bool = False,
     reduces: bool = False,
@@ -147,7 +147,7 @@ def conversion(
         options, groups, _ = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        declared = loss, cost, terminal, programs, memory, isolated, holds, without, in_dry_run, reduces
+        declared = loss, cost, terminal, programs, memory, isolated, capabilities, without, in_dry_run, reduces
         return Conversion(source, target, run, *declared, options, groups)
 
     return declare
@@ -260,7 +260,7 @@ class Tool(Generic[T]):
     It also opens files that a step decodes to the format `decoded_to`; the registry sets their formats as `decoded`.
     `inputs` is the range of the number of files, `count` returns the number of pages of a payload. `run` receives the
     payload, or a list if there can be several, and may modify it. It returns a payload or a ToolResult; if the tool
-    `encodes`, files instead of payloads. `files` are the further files that it can receive, by the name of the
+    `encodes`, files instead of payloads. `files` are the additional files that it can receive, by the name of the
     parameter. `opens_with` are options of the steps that open the files; `names_parameter` receives their names.
     `isolated` and `programs` are as in `conversion`.
 
@@ -293,7 +293,7 @@ class Tool(Generic[T]):
     def __call__(
         self, payloads: list[T], options: OptionValues = NO_OPTIONS, files: Mapping[str, Any] = MappingProxyType({})
     ) -> Returned[T]:
-        """Runs the tool with the options that it has, and with further files."""
+        """Runs the tool with the options that it has, and with additional files."""
         given = {**arguments(self.groups, self.options, options), **files}
         return self.run(payloads if self.takes_several else payloads[0], **given)
 

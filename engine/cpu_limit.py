@@ -18,11 +18,11 @@ _MAX_GROWTH = MAX_BYTES // 2  # bytes; some libraries end the process if an allo
 
 
 def call_within(share: float, function: Callable[[], T]) -> T:
-    """Calls a function, which may take this share of the CPU time that the job may still use.
+    """Calls a function, which may take this share of the CPU time that the task may still use.
 
-    Raises TooLarge, reason `elements`, if it takes more, or if the process grows by half of a job's memory. The call
+    Raises TooLarge, reason `elements`, if it takes more, or if the process grows by half of a task's memory. The call
     then goes on in its thread until the process ends: only for conversions that are `isolated`. Code in C is limited as
-    far as it releases the GIL. A job without a limit of its CPU time is not limited.
+    far as it releases the GIL. A task without a limit of its CPU time is not limited.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit == resource.RLIM_INFINITY:

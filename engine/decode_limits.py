@@ -77,6 +77,6 @@ def limit_images(images: Iterable[P], sizes: list[Size], kind: str) -> Iterator[
     except (ConversionError, GeneratorExit):
         raise
     except MemoryError as error:
-        raise OutOfMemory("The image exceeds the memory limit of a job.") from error
+        raise OutOfMemory("The image exceeds the memory limit of a task.") from error
     except Exception as error:
         raise CorruptInput("The image data cannot be decoded.") from error

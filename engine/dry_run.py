@@ -15,7 +15,7 @@ from engine.step_errors import step_errors
 _MAX_PIXELS = 25_000_000  # Larger images are neither decoded nor encoded to find out what is lost.
 
 
-def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTIONS) -> Outcome:
+def dry_run(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTIONS) -> Outcome:
     """Returns the outcome of a run of the plan, as far as the header of its input shows it.
 
     Raises ConversionError only. Images are not encoded, and decoded only where a loss depends on their pixels.
@@ -29,7 +29,7 @@ def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTI
         _, payload = pipeline.decode(plan, payload, options, [], lambda _payloads: None)
         count = media.files_needed(payload, plan.target) if pipeline.PAGES in options else 1
         part = payload if count == 1 else next(media.split(payload))
-        found = _foresee_file(plan, part, options)
+        found = _dry_run_file(plan, part, options)
     width, height = found.size or (None, None)
     return Outcome(
         plan.target.name,
@@ -43,19 +43,19 @@ def foresee(plan: Plan, inputs: Iterable[bytes], options: OptionValues = NO_OPTI
     )
 
 
-def _foresee_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
+def _dry_run_file(plan: Plan, payload: Any, options: OptionValues) -> Images:
     """Issues the warnings of the encoder and the steps after it. Returns the images of their result."""
     encoder, *others = plan.steps[plan.encoder_position :]
     assert isinstance(encoder, Conversion)
-    holds = encoder.capabilities(options)
-    payload = media.drawn_for(payload, holds)
+    capabilities = encoder.capabilities_for(options)
+    payload = media.drawn_for(payload, capabilities)
     runs_encoder = encoder.in_dry_run and isinstance(payload, Raster) and (payload.peak_pixels or 0) <= _MAX_PIXELS
-    if isinstance(payload, Raster) and holds is not None and not runs_encoder:
+    if isinstance(payload, Raster) and capabilities is not None and not runs_encoder:
         with step_errors(encoder):
-            payload.foresee(holds, _MAX_PIXELS)
-        holds_all = holds.pages or (payload.animated and holds.animation_modes)
+            payload.dry_run(capabilities, _MAX_PIXELS)
+        holds_all = capabilities.pages or (payload.animated and capabilities.animation_modes)
         has_pixels = plan.reader is not None and plan.reader.target == RASTER
-        size = holds.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
+        size = capabilities.stored_size(payload.sizes[0]) if payload.sizes and has_pixels else None
         return Images(payload.count if holds_all else 1, size)
     before = media.images(payload)
     for step in (encoder, *others):

@@ -29,10 +29,10 @@ _MAX_CAUSE = 300  # characters
 class ConversionError(Exception):
     """A failed conversion. `str(error)` is a sentence for the client.
 
-    `reason` narrows the code, `param` names the request field at fault. A `retryable` job may succeed if it is
+    `reason` narrows the code, `param` names the request field at fault. A `retryable` task may succeed if it is
     repeated, after `retry_after` seconds if set. `details` holds JSON values without nesting, or lists and dictionaries
     of them, because worker processes send errors as JSON. `cause` is for logs only: it can quote the file. `seconds` is
-    how long a process ran the job; None if an executor has not measured it.
+    how long a process ran the task; None if an executor has not measured it.
     """
 
     code: ClassVar[str] = "processing_failed"
@@ -111,7 +111,7 @@ class InvalidOption(ConversionError):
 
 
 class TooLarge(ConversionError):
-    """The input exceeds a limit of jobs or of the target format.
+    """The input exceeds a limit of tasks or of the target format.
 
     `reason` is the limited quantity: bytes, pixels, frames, pages, scans or elements. `details` holds the limit.
     """
@@ -132,7 +132,7 @@ class StepFailed(ConversionError):
 
 
 class OutOfMemory(ConversionError):
-    """The job exceeded its memory limit. It would do so again."""
+    """The task exceeded its memory limit. It would do so again."""
 
     reason = "out_of_memory"
 
@@ -144,7 +144,7 @@ class Killed(OutOfMemory):
 
 
 class TimedOut(ConversionError):
-    """The job exceeded its time limit and was killed."""
+    """The task exceeded its time limit and was killed."""
 
     reason = "timeout"
     retryable = True
@@ -158,7 +158,7 @@ class WorkerCrashed(ConversionError):
 
 
 class ExecutorUnavailable(ConversionError):
-    """No process can run the job. The job is not the cause."""
+    """No process can run the task. The task is not the cause."""
 
     code = "not_ready"
     retryable = True
@@ -166,7 +166,7 @@ class ExecutorUnavailable(ConversionError):
 
 
 def _classes() -> dict[str, type[ConversionError]]:
-    """The classes of the errors of jobs, by name. An error class of a plugin is sent as its nearest base class here."""
+    """The classes of the errors of tasks, by name. An error of a plugin is sent as its nearest base class here."""
     classes = [ConversionError, UnknownFormat, UnsupportedConversion, InvalidOption, TooLarge, CorruptInput, StepFailed]
     return {
         error_class.__name__: error_class for error_class in [*classes, OutOfMemory, Killed, TimedOut, WorkerCrashed]

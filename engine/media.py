@@ -174,7 +174,7 @@ class Raster:
         deep = chain(read, rest)
         return read, replace(self, frames=(replace(frame, pixels=frame.image) for frame in deep), deep_frames=deep)
 
-    def foresee(self, target: TargetCapabilities, max_pixels: int) -> None:
+    def dry_run(self, target: TargetCapabilities, max_pixels: int) -> None:
         """Issues the warnings and raises the errors of `converted_for`, as far as the header proves them.
 
         If they depend on the pixels, as transparency does, images of up to `max_pixels` are decoded to find out.
@@ -186,9 +186,9 @@ class Raster:
             if self.deep_frames is not None:
                 stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
-        foreseen = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        proven = [one for one in foreseen if not one.code.startswith("alpha_")]
-        depends_on_pixels = sample is None or self.source_bit_depth > 16 or proven != foreseen
+        dry_runn = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
+        proven = [one for one in dry_runn if not one.code.startswith("alpha_")]
+        depends_on_pixels = sample is None or self.source_bit_depth > 16 or proven != dry_runn
         if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass

@@ -8,7 +8,7 @@ from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
 
 MAX_BYTES = 3 << 30
-"""The memory limit of any job."""
+"""The memory limit of any task."""
 
 _MIN_BYTES = 256 << 20  # the codecs themselves, and small images
 _THREAD_BYTES = (os.cpu_count() or 1) * (32 << 20)  # codecs start a thread per core

@@ -20,7 +20,7 @@ from engine.errors import InvalidOption
 
 OptionValue: TypeAlias = str | int | float | bool
 OptionValues: TypeAlias = Mapping[str, OptionValue]
-"""The values of options by name, as they travel from a request to the steps of a job."""
+"""The values of options by name, as they travel from a request to the steps of a task."""
 
 NO_OPTIONS: OptionValues = {}
 
@@ -114,7 +114,7 @@ class Option:
     @cached_property
     def secret(self) -> bool:
         """Whether the value opens protected files and must not be shown."""
-        # Not read from the schema, which takes milliseconds to make in each process of a job.
+        # Not read from the schema, which takes milliseconds to make in each process of a task.
         extras = (one.json_schema_extra for one in getattr(self.type, "__metadata__", ()) if isinstance(one, FieldInfo))
         return any(isinstance(extra, dict) and extra.get("format") == "password" for extra in extras)
 

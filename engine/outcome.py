@@ -1,4 +1,4 @@
-"""The outcome of a conversion: one value, which the pipeline measures, jobs send, rows store and the API returns."""
+"""The outcome of a conversion: one value, which the pipeline measures, tasks send, rows store and the API returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, WithJsonSchema
 
 Text: TypeAlias = Annotated[str, Field(pattern=r"^\P{Cc}*$"), WithJsonSchema({"type": "string"}, mode="serialization")]
-"""Text without control characters, as replies of jobs contain it."""
+"""Text without control characters, as replies of tasks contain it."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 31)]
 """A number of pages, frames, files or pixels."""
@@ -34,7 +34,7 @@ class WarningRecord:
 
 @dataclass(frozen=True)
 class OutputResult:
-    """One of several results, which are in a ZIP. The caller of the job sets `media_type` and `download_url`."""
+    """One of several results, which are in a ZIP. The caller of the task sets `media_type` and `download_url`."""
 
     output_format: Annotated[Text, Field(description="The canonical name of the target format.", examples=["webp"])]
     processed_size: Annotated[Size, Field(description="Size of the result in bytes.", examples=[20104])]
@@ -73,7 +73,7 @@ class OutputResult:
 class Outcome:
     """What a conversion resulted in. Values that do not apply are None; JSON leaves these out if only tools have them.
 
-    The caller of the job sets `media_type`, `filename` and `processing_time_ms`, which a job does not know.
+    The caller of the task sets `media_type`, `filename` and `processing_time_ms`, which a task does not know.
     """
 
     output_format: Annotated[Text, Field(description="The canonical name of the target format.", examples=["webp"])]

@@ -44,7 +44,7 @@ _BESIDE_CONTENT = frozenset({QUALITY, "effort", MAX_BYTES, METADATA, FILENAME.na
 
 
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=86_400)]
-"""A duration that a job reports."""
+"""A duration that a task reports."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def run(
     If pages are selected that one file of the target cannot hold, the result is a file for each of them; a tool can
     return several files, too.
 
-    `on_decoded` receives a decoded input, its transformed versions and further files, before the next conversion does.
+    `on_decoded` receives a decoded input, its transformed versions and additional files, before the next conversion.
     `on_file` receives each file of the result before the next page is decoded. `names` are the file names of the
     inputs, for tools; `shared` are the steps whose results other plans use, too.
     """
@@ -200,17 +200,17 @@ def open_file(path: Conversions, data: bytes, options: OptionValues = NO_OPTIONS
 def open_inputs(
     plan: Plan, inputs: Iterable[bytes], options: OptionValues, trace: list[Timing]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Runs the openings. Returns the payloads of the inputs, and the payloads of further files by name.
+    """Runs the openings. Returns the payloads of the inputs, and the payloads of additional files by name.
 
     With several inputs, `details.index` of an error is the index of the input at fault. `param` is the name of
-    a further file, also if its pixels cannot be decoded later.
+    an additional file, also if its pixels cannot be decoded later.
     """
     payloads: list[Any] = []
     defaults = plan.tool.opens_with if plan.tool else NO_OPTIONS
-    further = len(plan.openings) - len(plan.file_names)
+    additional = len(plan.openings) - len(plan.file_names)
     for path, data in zip(plan.openings, inputs, strict=True):
         payload: Any = data
-        name = plan.file_names[len(payloads) - further] if len(payloads) >= further else None
+        name = plan.file_names[len(payloads) - additional] if len(payloads) >= additional else None
         given = {**defaults, **options} if name is None else defaults
         try:
             with nullcontext() if name is None else file_errors(name):
@@ -221,7 +221,7 @@ def open_inputs(
                 error.details["index"] = len(payloads)
             raise
         payloads.append(payload if name is None else of_file(payload, name))
-    return payloads[:further], dict(zip(plan.file_names, payloads[further:], strict=True))
+    return payloads[:additional], dict(zip(plan.file_names, payloads[additional:], strict=True))
 
 
 def _apply_tool(
@@ -307,7 +307,7 @@ def _encode(
     elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
         options = {**options, LOSSLESS: not payload.lossy}
     if isinstance(encoder, Conversion):
-        payload = media.drawn_for(payload, encoder.capabilities(options))
+        payload = media.drawn_for(payload, encoder.capabilities_for(options))
     count = 1
     if PAGES in options and plan.tool is None:
         count = media.files_needed(payload, plan.target)

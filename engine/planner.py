@@ -88,10 +88,10 @@ class Plan:
         options = join_options([*(step.options for step in steps), {FILENAME.name: FILENAME}])
         for name in _excluded(path):
             options.pop(name, None)
-        holds = path[-1].capabilities(NO_OPTIONS) if path else None
-        if holds and holds.encoding and self.source == self.target:
+        capabilities = path[-1].capabilities_for(NO_OPTIONS) if path else None
+        if capabilities and capabilities.encoding and self.source == self.target:
             options |= {name: replace(options[name], default=None) for name in ENCODING_OPTIONS & options.keys()}
-        return holds.limit(options) if holds else options
+        return capabilities.limit(options) if capabilities else options
 
     def check(self, options: OptionValues) -> None:
         """Raises InvalidOption for a value that the target does not support."""
@@ -101,8 +101,8 @@ class Plan:
     def without_effect(self, options: OptionValues) -> frozenset[str]:
         """The options of the encoder that have no effect beside the others, and another value than their default."""
         encoder = next((step for step in reversed(self.steps) if isinstance(step, Conversion)), None)
-        holds = encoder and encoder.capabilities(options)
-        names = holds.without & options.keys() & self.options.keys() if holds else ()
+        capabilities = encoder and encoder.capabilities_for(options)
+        names = capabilities.without & options.keys() & self.options.keys() if capabilities else ()
         return frozenset(name for name in names if options[name] != self.options[name].default)
 
     def effective_options(self, given: OptionValues) -> dict[str, OptionValue]:
@@ -152,7 +152,7 @@ class Plan:
 
     @cached_property
     def isolated(self) -> bool:
-        """Whether the tool or a step needs a process of its own, which ends after the job.
+        """Whether the tool or a step needs a process of its own, which ends after the task.
 
         The reader does not: it reads the result, which this process has written.
         """
@@ -165,7 +165,7 @@ class Plan:
 
     @cached_property
     def template(self) -> str:
-        """The smallest template with most of these modules: those of most jobs, of one of the files, or both."""
+        """The smallest template with most of these modules: those of most tasks, of one of the files, or both."""
         names = sorted({template_of(step) for step in self._declared} - {""})
         possible = ("", *names, *(f"+{name}" for name in names))
         has = {name: template_modules(self.templates, name) for name in possible}
@@ -222,19 +222,19 @@ def _left(names: frozenset[str], path: Conversions, transformed: Mapping[AnyForm
 
 
 def modules_of(step: AnyConversion | AnyTransform | AnyTool) -> tuple[str, ...]:
-    """Returns MODULES of the file that defines the step's function, which processes of jobs import ahead."""
+    """Returns MODULES of the file that defines the step's function, which processes of tasks import ahead."""
     modules: tuple[str, ...] = step.run.__globals__.get("MODULES", ())
     return modules
 
 
 def template_of(step: AnyConversion | AnyTransform | AnyTool) -> str:
-    """Returns TEMPLATE of that file, a process that imports its MODULES. Empty: the one for most jobs."""
+    """Returns TEMPLATE of that file, a process that imports its MODULES. Empty: the one for most tasks."""
     template: str = step.run.__globals__.get("TEMPLATE", "")
     return template
 
 
 def template_parts(name: str) -> list[str]:
-    """Returns the names whose modules a template has: `a` and `a/b` for `a/b`; "", for most jobs, and `a` for `+a`."""
+    """Returns the names whose modules a template has: `a` and `a/b` for `a/b`; "", for most tasks, and `a` for `+a`."""
     return [*chain.from_iterable(accumulate(part.split("/"), "{}/{}".format) for part in name.split("+"))]
 
 

@@ -273,11 +273,11 @@ class Registry:
             plan = self._make_plan(inputs, target, path, declared, openings)
         if not file_names:
             return plan
-        further = list[Conversions]()
+        additional = list[Conversions]()
         for source, file in zip(sources[count:], file_names, strict=True):
             with file_errors(file):
-                further.append(self._opening(source, files[file].format))
-        return replace(plan, sources=sources, openings=(*plan.openings, *further), file_names=file_names)
+                additional.append(self._opening(source, files[file].format))
+        return replace(plan, sources=sources, openings=(*plan.openings, *additional), file_names=file_names)
 
     def _opening(self, source: FileFormat, format: AnyFormat) -> Conversions:
         """The path from a file to the payload of a tool. Raises UnknownFormat."""

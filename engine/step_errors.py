@@ -52,7 +52,7 @@ def file_errors(name: str) -> Iterator[None]:
 
 
 def of_file(payload: Any, name: str) -> Any:
-    """The payload of a further file: errors of frames, which are decoded later, have its name, too."""
+    """The payload of an additional file: errors of frames, which are decoded later, have its name, too."""
     if not isinstance(payload, Raster):
         return payload
 

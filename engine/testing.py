@@ -23,7 +23,7 @@ from PIL import Image, ImageChops
 from engine import pipeline, sandbox
 from engine.conversions import Conversion, Loss
 from engine.errors import ConversionError
-from engine.executor import Job, JobLimits, JobResult, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits, TaskResult
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.formats import FileFormat
@@ -41,7 +41,7 @@ FAULTS = frozenset({"engine_error", "worker_crashed", "timeout", "out_of_memory"
 """Reasons of errors that blame the plugin and not the file."""
 
 _SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of images that are encoded
-_LIMITS = JobLimits(seconds=20)
+_LIMITS = TaskLimits(seconds=20)
 _MARGIN = 1.5  # as the sandbox allows
 _RESULT_BYTES = 4  # per pixel; the memory of a process includes its result
 _NOISE = 8 << 20  # bytes by which the memory of a process varies
@@ -136,13 +136,13 @@ class Sandbox:
         self._loop.run_until_complete(self._executor.close())
         self._loop.close()
 
-    def run(self, plan: Plan, data: bytes) -> JobResult:
+    def run(self, plan: Plan, data: bytes) -> TaskResult:
         """Raises ConversionError."""
-        job = replace(Job.of(plan), isolated=True)
+        task = replace(Task.of(plan), isolated=True)
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as target:
             source.write(data)
             source.flush()
-            running = self._executor.run(job, "check", [source.fileno()], target.fileno(), _LIMITS)
+            running = self._executor.run(task, "check", [source.fileno()], target.fileno(), _LIMITS)
             return self._loop.run_until_complete(running)
 
 
@@ -266,8 +266,8 @@ def _there_and_back(subject: Subject, fmt: FileFormat) -> list[str]:
         return []
     before, after = (Image.open(BytesIO(data)).convert("RGB") for data in (original, back.data))
     encoder = plan.steps[plan.encoder_position]
-    holds = encoder.capabilities(NO_OPTIONS) if isinstance(encoder, Conversion) else None
-    size = holds.stored_size(before.size) if holds else before.size
+    capabilities = encoder.capabilities_for(NO_OPTIONS) if isinstance(encoder, Conversion) else None
+    size = capabilities.stored_size(before.size) if capabilities else before.size
     if size != after.size:
         return [f"an image of {before.size} comes back as one of {after.size}"]
     if size != before.size:

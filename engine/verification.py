@@ -55,8 +55,8 @@ def _stored_size(plan: Plan, size: Size | None, options: OptionValues) -> Size |
     encoder = plan.steps[plan.encoder_position]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the pipeline has issued them
-        holds = encoder.capabilities(options) if isinstance(encoder, Conversion) else None
-    return holds.stored_size(size) if holds and size else size
+        capabilities = encoder.capabilities_for(options) if isinstance(encoder, Conversion) else None
+    return capabilities.stored_size(size) if capabilities and size else size
 
 
 def _read(reader: AnyConversion, data: bytes, secrets: OptionValues, *, decode: bool) -> Any:

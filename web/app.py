@@ -128,7 +128,7 @@ async def _shut_down(
     """
     services.readiness.stop()
     services.jobs.changes.close()
-    services.job_queue.close()
+    services.admission.close()
     services.webhooks.sender.close()
     server.stop_listening()
     await complete(services.job_runner.close())
@@ -179,7 +179,7 @@ async def _serve(
             if isinstance(executor, LocalExecutor):
                 await start_local_executor(settings, executor, services.metrics.installation)
             else:
-                await executor.start(services.job_queue.resize)
+                await executor.start(services.admission.resize)
         await asyncio.to_thread(_freeze_garbage_collector)
         async with listening(services, host, port, listeners=listeners) as url:
             process.report_ready()

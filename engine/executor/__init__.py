@@ -1,6 +1,6 @@
-"""Runs jobs in sandboxed worker processes."""
+"""Runs tasks in sandboxed worker processes."""
 
-from engine.executor.jobs import Job, JobLimits, JobOutput, JobResult
 from engine.executor.local import Executor, LocalExecutor
+from engine.executor.tasks import Task, TaskLimits, TaskOutput, TaskResult
 
-__all__ = ["Executor", "Job", "JobLimits", "JobOutput", "JobResult", "LocalExecutor"]
+__all__ = ["Executor", "LocalExecutor", "Task", "TaskLimits", "TaskOutput", "TaskResult"]

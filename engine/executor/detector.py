@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, suppress
 
 from engine.detection import OpenFile, unrecognized
 from engine.errors import ConversionError, ExecutorUnavailable, TimedOut
-from engine.executor import jobs
+from engine.executor import tasks
 from engine.executor.forkserver import WorkerProcess
-from engine.executor.jobs import Identification, JobLimits, Request
 from engine.executor.local import ATTEMPTS, NotStarted, SingleWorker, reopen, send_request
 from engine.executor.pool import WorkerPool
+from engine.executor.tasks import Identification, Request, TaskLimits
 from engine.formats import FileFormat
 from engine.registry import Registry
 
@@ -28,7 +28,7 @@ SECONDS = 2.0
 _STEP = 0.01  # seconds between two looks at the CPU time
 _PROCESSES = 2  # at a time
 _NO_ACCOUNT = ""
-_LIMITS = JobLimits(SECONDS, memory=256 << 20, output=1 << 16)
+_LIMITS = TaskLimits(SECONDS, memory=256 << 20, output=1 << 16)
 
 
 class Detector:
@@ -74,7 +74,7 @@ class Detector:
                 async with self._pool.worker(_NO_ACCOUNT, isolated=False) as worker, _limited(worker.process):
                     request = Request(_NO_ACCOUNT, _LIMITS, worker.final, task)
                     reply = await send_request(worker, request, [*sources, progress])
-                    found, worker.succeeded = jobs.parse_identified(reply)
+                    found, worker.succeeded = tasks.parse_identified(reply)
         except ConversionError as error:
             self._record_last(progress, str(error))
             if isinstance(error, ExecutorUnavailable):

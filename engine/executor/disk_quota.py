@@ -1,4 +1,4 @@
-"""The folders of worker processes, and the quotas of a running job that the kernel does not enforce.
+"""The folders of worker processes, and the quotas of a running task that the kernel does not enforce.
 
 The folders are below one that is locked while in use and otherwise removed at the next start.
 """
@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import ConversionError, OutOfMemory
-from engine.executor import jobs
-from engine.executor.jobs import JobLimits
+from engine.executor import tasks
 from engine.executor.process_usage import descendants, memory_of
+from engine.executor.tasks import TaskLimits
 
 _PREFIX = "convertd-workers-"
-_INTERVAL = 0.25  # seconds; a job can exceed a quota by some hundred megabytes in this time
+_INTERVAL = 0.25  # seconds; a task can exceed a quota by some hundred megabytes in this time
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 
 class BaseFolder:
     """A new folder that holds the folders of worker processes, locked while this process uses it.
 
-    It is below `parent`, or below the system's temporary folder if `parent` is None or jobs of other users, as root's
+    It is below `parent`, or below the system's temporary folder if `parent` is None or tasks of other users, as root's
     are, cannot reach it. Removes the folders of processes that have ended. Raises OSError. Blocks.
     """
 
@@ -45,7 +45,7 @@ class BaseFolder:
                 self.path = path
             else:
                 os.close(self._lock)
-        Path(self.path).chmod(0o711)  # jobs run as other users; each can reach its own folder
+        Path(self.path).chmod(0o711)  # tasks run as other users; each can reach its own folder
 
     def remove(self) -> None:
         """Removes the folder and its contents. Ignores errors. Blocks."""
@@ -68,16 +68,16 @@ def clear_folder(folder: str) -> None:
             subprocess.run(["rm", "-rf", "--", *entries], check=False)
 
 
-def reachable_by_jobs(path: Path) -> bool:
-    """Returns whether jobs, which for root run as other users, can traverse the folders above `path`."""
+def reachable_by_tasks(path: Path) -> bool:
+    """Returns whether tasks, which for root run as other users, can traverse the folders above `path`."""
     return os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)
 
 
 def _prepare(parent: Path) -> bool:
-    """Creates the folder. Returns whether jobs can reach it."""
+    """Creates the folder. Returns whether tasks can reach it."""
     parent.mkdir(parents=True, exist_ok=True)
     parent.chmod(0o711)
-    return reachable_by_jobs(parent)
+    return reachable_by_tasks(parent)
 
 
 def _remove_unused(path: Path) -> None:
@@ -95,12 +95,12 @@ def _remove_unused(path: Path) -> None:
 class QuotaWatch:
     """Calls `kill` when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
 
-    `error` names the quota. The process has used `initial_memory` bytes before its first job. The watch begins after a
-    quarter of a second, so that a short job costs no task, and lasts until `end`.
+    `error` names the quota. The process has used `initial_memory` bytes before its first task. The watch begins after a
+    quarter of a second, so that a short task costs no task, and lasts until `end`.
     """
 
     def __init__(
-        self, pid: int, folder: Path, limits: JobLimits, initial_memory: int, kill: Callable[[], object]
+        self, pid: int, folder: Path, limits: TaskLimits, initial_memory: int, kill: Callable[[], object]
     ) -> None:
         self.error: ConversionError | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -108,7 +108,7 @@ class QuotaWatch:
         self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._begin, watching)
 
     def end(self) -> None:
-        """Ends the watch: the job has ended."""
+        """Ends the watch: the task has ended."""
         self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
@@ -117,11 +117,11 @@ class QuotaWatch:
         self._watching = asyncio.create_task(watching())
 
     async def _watch(
-        self, pid: int, folder: Path, limits: JobLimits, initial_memory: int, kill: Callable[[], object]
+        self, pid: int, folder: Path, limits: TaskLimits, initial_memory: int, kill: Callable[[], object]
     ) -> None:
         while self.error is None:
             if await asyncio.to_thread(_exceeds_disk_quota, folder, limits.scratch, limits.files):
-                self.error = jobs.quota_error(limits)
+                self.error = tasks.quota_error(limits)
             elif await asyncio.to_thread(_exceeds_memory, pid, limits.memory + initial_memory):
                 self.error = OutOfMemory("The processes of the conversion exceeded its memory limit together.")
             else:

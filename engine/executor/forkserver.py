@@ -26,15 +26,15 @@ from engine.sandbox import LOW_PRIORITY
 # Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
 PROGRAM = "from engine.executor.templates import main; main()"
-# Threads of libraries would not survive the fork, and jobs share the CPU cores: each computes on one.
+# Threads of libraries would not survive the fork, and tasks share the CPU cores: each computes on one.
 _THREAD_LIMITS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _MALLOC_SETTINGS = {
     "MALLOC_ARENA_MAX": "2",  # otherwise each thread of a codec reserves 128 MiB of address space, which is limited
-    # A worker keeps the memory of small images for its next job; otherwise each job faults it in again, for up to
+    # A worker keeps the memory of small images for its next task; otherwise each task faults it in again, for up to
     # 30 % of its CPU time. More than this is returned, so that a worker does not outgrow MAX_GROWTH of the pool.
     "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    # Transparent huge pages: large images, and the first job of a worker, take an eighth of the page faults.
+    # Transparent huge pages: large images, and the first task of a worker, take an eighth of the page faults.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
 _START_TIMEOUT = 30.0  # seconds until the first fork, on a busy machine
@@ -227,7 +227,7 @@ class ForkServer:
         with remote:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", PROGRAM, *arguments],
-                env={**job_environment(), **tried(load_registry().plugins), "PYTHONPATH": python_path},
+                env={**task_environment(), **tried(load_registry().plugins), "PYTHONPATH": python_path},
                 pass_fds=(remote.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -251,8 +251,8 @@ class ForkServer:
             self._base_folder = None
 
 
-def job_environment() -> dict[str, str]:
-    """Returns the environment variables of processes for jobs."""
+def task_environment() -> dict[str, str]:
+    """Returns the environment variables of processes for tasks."""
     environment = {name: value for name, value in os.environ.items() if name in _VARIABLES}
     return {**environment, **_THREAD_LIMITS, **_MALLOC_SETTINGS}
 

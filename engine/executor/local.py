@@ -1,4 +1,4 @@
-"""The executor that runs jobs on this machine, in worker processes that each belong to one account."""
+"""The executor that runs tasks on this machine, in worker processes that each belong to one account."""
 
 import asyncio
 import ctypes
@@ -16,47 +16,47 @@ from typing import Protocol
 
 from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
-from engine.executor import jobs, preload, process_usage
+from engine.executor import preload, process_usage, tasks
 from engine.executor.disk_quota import BaseFolder, QuotaWatch
-from engine.executor.forkserver import ForkServer, WorkerProcess, job_environment
-from engine.executor.job_time import JobTime
-from engine.executor.jobs import Job, JobLimits, JobResult, Request
+from engine.executor.forkserver import ForkServer, WorkerProcess, task_environment
 from engine.executor.pool import Worker, WorkerPool
+from engine.executor.task_time import TaskTime
+from engine.executor.tasks import Request, Task, TaskLimits, TaskResult
 from engine.executor.templates import PID, kill_group
 from engine.executor.worker import run_worker
 from engine.registry import load_registry
 
 JOBS_PER_PROCESS = 1000
-"""The default number of jobs of an account that a worker process runs."""
+"""The default number of tasks of an account that a worker process runs."""
 
 ATTEMPTS = 5
-"""Worker processes that are tried until one starts a job."""
+"""Worker processes that are tried until one starts a task."""
 
 _EXIT_TIMEOUT = 5.0  # seconds for a process that closed its connection to end
 _ARENA_MAX = -8  # the parameter of mallopt that MALLOC_ARENA_MAX sets when a process starts
 
 
 class Executor(Protocol):
-    """Runs jobs."""
+    """Runs tasks."""
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = ...
-    ) -> JobResult:
-        """Runs a job of an account to its end. Raises ConversionError. Cancelling kills the job.
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = ...
+    ) -> TaskResult:
+        """Runs a task of an account to its end. Raises ConversionError. Cancelling kills the task.
 
         `inputs` are descriptors of readable files. The result is written to the file of the descriptor `output`. The
-        caller closes all. The `seconds` of the result or of the error are the time of the job by JobTime, without any
-        wait for a process. If the job is cancelled, the cause of the CancelledError has them, if they are known.
+        caller closes all. The `seconds` of the result or of the error are the time of the task by TaskTime, without any
+        wait for a process. If the task is cancelled, the cause of the CancelledError has them, if they are known.
         """
 
     async def ready(self) -> bool:
-        """Returns whether jobs can run now."""
+        """Returns whether tasks can run now."""
 
 
 class SingleWorker:
     """The worker process of a command that converts one file: a child of the command itself, without a fork server.
 
-    Forks one per job from this process, which must have one thread. The workers import `modules`, then apply the
+    Forks one per task from this process, which must have one thread. The workers import `modules`, then apply the
     sandbox `layers`.
     """
 
@@ -65,10 +65,10 @@ class SingleWorker:
         self._modules = modules
 
     async def start(self) -> None:
-        """Does nothing: a process is forked for each job."""
+        """Does nothing: a process is forked for each task."""
 
     async def close(self) -> None:
-        """Does nothing: a process ends with its job."""
+        """Does nothing: a process ends with its task."""
 
     async def ready(self) -> bool:
         """Returns True."""
@@ -76,7 +76,7 @@ class SingleWorker:
 
     @asynccontextmanager
     async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
-        """A worker for one job of the account, which is killed on exit. Raises ExecutorUnavailable."""
+        """A worker for one task of the account, which is killed on exit. Raises ExecutorUnavailable."""
         base_folder = BaseFolder()
         try:
             process, status = self._fork(f"{base_folder.path}/1")
@@ -116,7 +116,7 @@ class SingleWorker:
         for number in (signal.SIGINT, signal.SIGTERM):  # the command handles these
             signal.signal(number, signal.SIG_IGN)
         gc.freeze()  # objects that the garbage collector visits in a fork are copied
-        environment = {**job_environment(), "TMPDIR": folder}
+        environment = {**task_environment(), "TMPDIR": folder}
         os.environ.clear()
         os.environ.update(environment)
         ctypes.CDLL(None).mallopt(_ARENA_MAX, int(environment["MALLOC_ARENA_MAX"]))
@@ -138,11 +138,11 @@ def _reap(process: WorkerProcess, status: socket.socket) -> None:
 
 
 class LocalExecutor:
-    """Runs at most `workers` jobs at a time; others wait. Worker processes have the sandbox `layers`.
+    """Runs at most `workers` tasks at a time; others wait. Worker processes have the sandbox `layers`.
 
-    A worker process belongs to the account of its first job and runs up to `jobs_per_process` jobs of that account.
-    The jobs of one account can share the memory of a process; jobs of two accounts never do. `pool` replaces the worker
-    processes that the other parameters describe.
+    A worker process belongs to the account of its first task and runs up to `jobs_per_process` tasks of that account.
+    The tasks of one account can share the memory of a process; tasks of two accounts never do. `pool` replaces the
+    worker processes that the other parameters describe.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class LocalExecutor:
         self._slots = asyncio.Semaphore(workers)
 
     async def start(self) -> None:
-        """Starts the fork server and spare processes, which otherwise happens at the first job.
+        """Starts the fork server and spare processes, which otherwise happens at the first task.
 
         Raises ExecutorUnavailable.
         """
@@ -168,14 +168,14 @@ class LocalExecutor:
         await self.pool.close()
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        """Runs a job of an account. Raises ConversionError. Cancelling kills the process."""
-        time = JobTime(limits)
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
+        """Runs a task of an account. Raises ConversionError. Cancelling kills the process."""
+        time = TaskTime(limits)
         try:
             async with self._slots, time.limited():
                 with reopen(inputs) as sources:
-                    return await self._run(job, account, [*sources, output], limits, time)
+                    return await self._run(task, account, [*sources, output], limits, time)
         except ConversionError as error:
             error.seconds = time.of_process
             raise
@@ -184,20 +184,22 @@ class LocalExecutor:
             cause.seconds = time.of_process
             raise error from cause
 
-    async def _run(self, job: Job, account: str, descriptors: list[int], limits: JobLimits, time: JobTime) -> JobResult:
+    async def _run(
+        self, task: Task, account: str, descriptors: list[int], limits: TaskLimits, time: TaskTime
+    ) -> TaskResult:
         output = descriptors[-1]
         for _ in range(ATTEMPTS):
             os.ftruncate(output, 0)
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
-                async with self.pool.worker(account, isolated=job.isolated, template=job.template) as worker:
-                    time.begin(worker.process, children=job.isolated)
-                    request = Request(account, limits, worker.final, job)
+                async with self.pool.worker(account, isolated=task.isolated, template=task.template) as worker:
+                    time.begin(worker.process, children=task.isolated)
+                    request = Request(account, limits, worker.final, task)
                     try:
                         reply = await send_request(worker, request, descriptors)
                     finally:
                         time.end()
-                    result, reusable = jobs.parse_result(reply)
+                    result, reusable = tasks.parse_result(reply)
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
                         raise StepFailed("The conversion's process reported a size that differs from its file.")
@@ -207,21 +209,21 @@ class LocalExecutor:
 
     async def examine(self) -> sandbox.SandboxReport:
         """Runs the sandbox self-test in a process of its own. Raises ConversionError."""
-        limits = JobLimits()
+        limits = TaskLimits()
         async with (
             self._slots,
-            JobTime(limits).limited(),
+            TaskTime(limits).limited(),
             self.pool.worker("", isolated=True) as worker,
         ):
-            return jobs.parse_report(await send_request(worker, Request("", limits, final=True), []))
+            return tasks.parse_report(await send_request(worker, Request("", limits, final=True), []))
 
     async def ready(self) -> bool:
-        """Returns whether a process waits for a job, or one can be started."""
+        """Returns whether a process waits for a task, or one can be started."""
         return await self.pool.ready()
 
 
 class NotStarted(Exception):
-    """The worker process ended before it read a file of the job, so that another can run the job."""
+    """The worker process ended before it read a file of the task, so that another can run the task."""
 
 
 async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
@@ -233,13 +235,13 @@ async def send_request(worker: Worker, request: Request, descriptors: list[int])
         with suppress(ConnectionError):
             socket.send_fds(process.connection, [request.encode()], descriptors)
             # One byte more than a reply can have: a longer message is unreadable.
-            reply = await asyncio.get_running_loop().sock_recv(process.connection, jobs.MAX_MESSAGE + 1)
+            reply = await asyncio.get_running_loop().sock_recv(process.connection, tasks.MAX_MESSAGE + 1)
         if not reply:
             # The process reads through the same open files, so their offsets are shared.
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
                 raise NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
-            raise quota.error or jobs.exit_error(exitcode)
+            raise quota.error or tasks.exit_error(exitcode)
         return reply
     finally:
         quota.end()
@@ -247,15 +249,15 @@ async def send_request(worker: Worker, request: Request, descriptors: list[int])
 
 @contextmanager
 def reopen(files: Sequence[int]) -> Iterator[list[int]]:
-    """Opens the files again, so that a job can neither write to them nor depend on their position."""
+    """Opens the files again, so that a task can neither write to them nor depend on their position."""
     with ExitStack() as stack:
         opened = []
         for descriptor in files:
             try:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # opening a named pipe would block
-                    raise StepFailed("The files of the job must be regular files.")
+                    raise StepFailed("The files of the task must be regular files.")
                 opened.append(os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC))
             except OSError as error:
-                raise StepFailed("The files of the job cannot be opened.") from error
+                raise StepFailed("The files of the task cannot be opened.") from error
             stack.callback(os.close, opened[-1])
         yield opened

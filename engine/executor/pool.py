@@ -1,8 +1,8 @@
 """The worker processes of an executor: spares for any account, and idle workers that belong to an account.
 
-A spare is bound to the account of its first job, and takes further jobs of that account only, until it is retired.
-Idle workers are stopped, so that a file which has taken over its process can do nothing between jobs. A worker whose
-next job follows at once is neither stopped nor examined: that would take a tenth of the time of a small job.
+A spare is bound to the account of its first task, and takes further tasks of that account only, until it is retired.
+Idle workers are stopped, so that a file which has taken over its process can do nothing between tasks. A worker whose
+next task follows at once is neither stopped nor examined: that would take a tenth of the time of a small task.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ IDLE_SECONDS = 60.0
 IDLE_WORKERS = 64
 """Number of idle workers of the usual size that there is always memory for."""
 
-PAUSE = 0.05  # seconds after its latest job until a worker is examined and stopped
-UNEXAMINED_JOBS = 10  # jobs in a row without a pause after which a worker is examined, too
-MAX_AGE = 600.0  # seconds since the first job
-MAX_GROWTH = 64 << 20  # bytes of resident memory since the first job
-_USUAL_MEMORY = 4 << 20  # bytes that a worker does not share with its fork server after a small job
+PAUSE = 0.05  # seconds after its latest task until a worker is examined and stopped
+UNEXAMINED_JOBS = 10  # tasks in a row without a pause after which a worker is examined, too
+MAX_AGE = 600.0  # seconds since the first task
+MAX_GROWTH = 64 << 20  # bytes of resident memory since the first task
+_USUAL_MEMORY = 4 << 20  # bytes that a worker does not share with its fork server after a small task
 SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not answer
 
 
@@ -36,7 +36,7 @@ SPARE_TIMEOUT = 20.0  # seconds; enough to replace a fork server that does not a
 class Worker:
     """A worker process that is bound to an account, a fork of a template.
 
-    `final` marks its last job. `succeeded` is set when that job has replied with a success and left its process as it
+    `final` marks its last task. `succeeded` is set when that task has replied with a success and left its process as it
     was; otherwise the worker is retired. `memory` is what it does not share, in bytes, when last examined.
     """
 
@@ -45,7 +45,7 @@ class Worker:
     initial: tuple[int, int]  # bytes of resident memory and number of threads
     template: str = ""
     bound_at: float = field(default_factory=monotonic)
-    jobs: int = 0
+    tasks: int = 0
     final: bool = False
     succeeded: bool = False
     stopped: bool = False
@@ -53,17 +53,17 @@ class Worker:
     expiry: asyncio.TimerHandle | None = None
 
     def reason_to_retire(self) -> str | None:
-        """Returns why the worker cannot take another job; None if it can."""
+        """Returns why the worker cannot take another task; None if it can."""
         if not self.succeeded:
-            return "the job failed or changed its process"
+            return "the task failed or changed its process"
         if self.final:
-            return "its last job has ended"
+            return "its last task has ended"
         if monotonic() - self.bound_at > MAX_AGE:
             return "its age"
         return None if self.process.is_waiting() else "it has ended or sent a second reply"
 
     def examine(self) -> str | None:
-        """Observes the process from outside. Returns why it cannot take another job; None if it can."""
+        """Observes the process from outside. Returns why it cannot take another task; None if it can."""
         try:
             memory, threads = self.process.memory_and_threads()
             if any(self.process.folder.iterdir()):
@@ -82,9 +82,9 @@ class Worker:
 class WorkerPool:
     """Worker processes of a fork server: spares that are forked ahead, by template, and idle workers.
 
-    The template without a name has `spares` of them from the start, each other template one after its first job. Idle
+    The template without a name has `spares` of them from the start, each other template one after its first task. Idle
     workers use at most `idle_memory` bytes, or what IDLE_WORKERS of the usual size use. A worker runs at most
-    `jobs_per_process` jobs. `idle` begins with the least recently used worker.
+    `jobs_per_process` tasks. `idle` begins with the least recently used worker.
     """
 
     def __init__(self, forkserver: ForkServer, spares: int, jobs_per_process: int, idle_memory: int = 0) -> None:
@@ -121,25 +121,25 @@ class WorkerPool:
 
     @asynccontextmanager
     async def worker(self, account: str, *, isolated: bool, template: str = "") -> AsyncIterator[Worker]:
-        """A worker of a template for one job of the account; a new one, retired after the job, if `isolated`.
+        """A worker of a template for one task of the account; a new one, retired after the task, if `isolated`.
 
-        It becomes idle on exit if it can take another job; otherwise it is killed. Raises
+        It becomes idle on exit if it can take another task; otherwise it is killed. Raises
         ExecutorUnavailable.
         """
         worker = (None if isolated else self._take_idle(account, template)) or await self._bind_spare(account, template)
-        worker.jobs += 1
-        worker.final = isolated or worker.jobs >= self._jobs_per_process
+        worker.tasks += 1
+        worker.final = isolated or worker.tasks >= self._jobs_per_process
         worker.succeeded = False
         try:
             yield worker
         finally:
             self._release(worker)
-            # After the job, not beside it: forking competes for CPU.
+            # After the task, not beside it: forking competes for CPU.
             if self._lacks_spare(template):
                 self._spawn(self._refill(template))
 
     async def ready(self) -> bool:
-        """Returns whether a spare waits for a job, or one can be forked. That takes long if the machine is busy."""
+        """Returns whether a spare waits for a task, or one can be forked. That takes long if the machine is busy."""
         if self._closed:
             return False
         if any(process.is_waiting() for process in self.spares[""]):
@@ -194,7 +194,7 @@ class WorkerPool:
             self._retire(worker, reason or "the executor is closed")
             return
         self.idle.append(worker)
-        if worker.jobs % UNEXAMINED_JOBS == 0:
+        if worker.tasks % UNEXAMINED_JOBS == 0:
             self._stop(worker)
         else:
             worker.expiry = asyncio.get_running_loop().call_later(PAUSE, self._stop, worker)
@@ -202,7 +202,7 @@ class WorkerPool:
             self._retire(self.idle[0], "the memory of idle workers is limited")
 
     def _stop(self, worker: Worker) -> None:
-        """Stops an idle worker, or retires it. Limits on time, memory and disk space are only watched during jobs."""
+        """Stops an idle worker, or retires it. Limits on time, memory and disk space are only watched during tasks."""
         if reason := worker.examine():
             self._retire(worker, reason)
             return
@@ -231,7 +231,7 @@ class WorkerPool:
         while not self._closed and self._lacks_spare(template):
             try:
                 await self._fork(template)
-            except ConversionError:  # raised again for the next job
+            except ConversionError:  # raised again for the next task
                 return
 
     async def _fork(self, template: str = "") -> None:
@@ -254,4 +254,4 @@ class WorkerPool:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # otherwise reported as never retrieved if the job has been cancelled
+            task.exception()  # otherwise reported as never retrieved if the task has been cancelled

@@ -1,4 +1,4 @@
-"""Imports the modules of jobs and initializes codecs before the sandbox is applied, which prevents both."""
+"""Imports the modules of tasks and initializes codecs before the sandbox is applied, which prevents both."""
 
 import ctypes
 import encodings
@@ -18,7 +18,7 @@ from PIL import Image
 
 from engine import pipeline, verification
 from engine.conversions import AnyConversion
-from engine.executor.disk_quota import reachable_by_jobs
+from engine.executor.disk_quota import reachable_by_tasks
 from engine.formats import FileFormat
 from engine.frames import Frame
 from engine.media import RASTER, Raster
@@ -31,7 +31,7 @@ _SIDE = 16  # pixels; any image makes a codec initialize itself
 
 
 def preload(modules: Iterable[str] = ()) -> None:
-    """Prepares a fork server for jobs that import `modules`, or for templates, which import their own."""
+    """Prepares a fork server for tasks that import `modules`, or for templates, which import their own."""
     gc.disable()  # it would visit what is imported again and again, and find nothing
     registry = load_registry()
     registry.pairs()  # fills the registry's cache of paths; the loop adds the paths of tools
@@ -39,11 +39,11 @@ def preload(modules: Iterable[str] = ()) -> None:
         registry.tool_options(tool)
     import_modules(modules)
     if not modules:
-        _leave_to_jobs(registry)
+        _leave_to_tasks(registry)
     _freeze()
 
 
-def _leave_to_jobs(registry: Registry) -> None:
+def _leave_to_tasks(registry: Registry) -> None:
     """Removes MODULES of third-party plugins from the templates if they cannot be imported ahead in time."""
     found = {plugin.name: frozenset(chain.from_iterable(map(modules_of, plugin.steps))) for plugin in registry.plugins}
     own = frozenset[str]().union(*(found[plugin.name] for plugin in registry.plugins if not plugin.third_party))
@@ -66,7 +66,7 @@ def _import_and_warm_up(modules: Iterable[str]) -> None:
 
 
 def preload_template(name: str) -> None:
-    """Prepares this process for the jobs of a template of the registry."""
+    """Prepares this process for the tasks of a template of the registry."""
     gc.disable()
     registry = load_registry()
     modules = template_modules(registry.templates, name)
@@ -91,10 +91,10 @@ def _freeze() -> None:
 def import_modules(modules: Iterable[str]) -> None:
     """Imports `modules`, and the modules that Pillow imports when it opens or saves an image.
 
-    Imports the modules of all jobs if the installation is in a private folder, from which jobs cannot import the
+    Imports the modules of all tasks if the installation is in a private folder, from which tasks cannot import the
     modules that only few files need.
     """
-    if not all(map(reachable_by_jobs, map(Path, (__file__, Image.__file__, encodings.__file__)))):
+    if not all(map(reachable_by_tasks, map(Path, (__file__, Image.__file__, encodings.__file__)))):
         Image.init()
         modules = load_registry().modules
         _import_text_encodings()
@@ -114,7 +114,7 @@ def _import_text_encodings() -> None:
 def plan_ahead(registry: Registry, template: str) -> None:
     """Plans what has steps of a template with a name, which would take each of its processes up to a millisecond.
 
-    Processes for most jobs plan a conversion once, and run it for many jobs.
+    Processes for most tasks plan a conversion once, and run it for many tasks.
     """
     names = {name for name in template_parts(template) if name}
     for source, target in registry.pairs():
@@ -126,13 +126,13 @@ def plan_ahead(registry: Registry, template: str) -> None:
 
 
 def warm_up_modules(modules: Iterable[str]) -> None:
-    """Calls the function `warm_up` of the modules that have one. What it prepares, all jobs have."""
+    """Calls the function `warm_up` of the modules that have one. What it prepares, all tasks have."""
     for module in modules:
         getattr(sys.modules[module], "warm_up", lambda: None)()
 
 
 def warm_up_codecs(registry: Registry, template: str) -> None:
-    """Encodes and decodes a small image in every format of a template, which initializes the codecs for all jobs.
+    """Encodes and decodes a small image in every format of a template, which initializes the codecs for all tasks.
 
     Skips third-party plugins, because no sandbox limits them here, and steps that run programs.
     """
@@ -142,7 +142,7 @@ def warm_up_codecs(registry: Registry, template: str) -> None:
         if step.source is not RASTER or not isinstance(step.target, FileFormat) or step.programs:
             continue
         if template_of(step) in names:
-            with suppress(Exception), warnings.catch_warnings():  # jobs report the failure, and what they lose
+            with suppress(Exception), warnings.catch_warnings():  # tasks report the failure, and what they lose
                 warnings.simplefilter("ignore")
                 warm_up_codec(builtin, step, step.target)
 

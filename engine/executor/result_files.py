@@ -7,7 +7,7 @@ from zipfile import ZipFile, ZipInfo
 
 from engine.conversions import EncodedFile
 from engine.errors import StepFailed
-from engine.executor import jobs
+from engine.executor import tasks
 from engine.file_names import FILENAME, file_name, safe_stem
 from engine.formats import FileFormat
 from engine.media import Images
@@ -72,5 +72,5 @@ def page_name(name: str, options: OptionValues, target: FileFormat, file: Encode
     target = file.format or target
     if FILENAME.name in options:
         name = file_name(str(options[FILENAME.name]), name, target, images.size).rpartition(".")[0]
-    base, own = safe_stem(name, _MAX_PART) or jobs.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
+    base, own = safe_stem(name, _MAX_PART) or tasks.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
     return f"{base}-{own}.{target.extensions[0]}"

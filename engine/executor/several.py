@@ -1,4 +1,4 @@
-"""Jobs with several results of one input, in a ZIP, or with several formats, of which the smallest is the result."""
+"""Tasks with several results of one input, in a ZIP, or with several formats, of which the smallest is the result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import IO
 from zipfile import ZipFile
 
 from engine.errors import ConversionError, StepFailed
-from engine.executor.jobs import DEFAULT_NAME, Job, JobOutput, JobResult
 from engine.executor.result_files import add_entry
+from engine.executor.tasks import DEFAULT_NAME, Task, TaskOutput, TaskResult
 from engine.file_names import FILENAME, UniqueNames, file_name, safe_stem
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
@@ -25,36 +25,36 @@ _LOSSES = frozenset({"alpha_flattened", "alpha_thresholded", "frames_dropped", "
     "colors_reduced",
 }  # transparency, animation and bit depth
 
-Run = Callable[[Plan, JobOutput, str, IO[bytes], PlanSteps], JobResult]
+Run = Callable[[Plan, TaskOutput, str, IO[bytes], PlanSteps], TaskResult]
 """Runs a plan of an output for files of a name, and writes the result."""
 
 
 @dataclass(frozen=True)
 class PlannedOutput:
-    """An output of a job with its plans: several if the smallest file is the result."""
+    """An output of a task with its plans: several if the smallest file is the result."""
 
     plans: tuple[Plan, ...]
-    output: JobOutput
+    output: TaskOutput
 
 
-def job_of(
+def task_of(
     outputs: Sequence[PlannedOutput],
     name: str,
     *,
     memory: int = 0,
     input_names: Iterable[str] = (),
     dry_run: bool = False,
-) -> Job:
-    """Creates the job that makes the outputs of an input, as `Job.of` does for one plan."""
+) -> Task:
+    """Creates the task that makes the outputs of an input, as `Task.of` does for one plan."""
     (first, *others), plans = outputs, [plan for one in outputs for plan in one.plans]
     names, options = input_names, first.output.options
-    job = Job.of(plans[0], options, name, memory=memory, input_names=names, dry_run=dry_run)
+    task = Task.of(plans[0], options, name, memory=memory, input_names=names, dry_run=dry_run)
     if not others and len(plans) == 1 and first.output.name is None:
-        return job
+        return task
     isolated = next((plan for plan in plans if plan.isolated), plans[0])
     described = tuple(one.output for one in outputs)
-    job = replace(job, inputs=_input_formats(outputs), options={}, outputs=described, file_names=())
-    return replace(job, isolated=isolated.isolated, template=isolated.template)
+    task = replace(task, inputs=_input_formats(outputs), options={}, outputs=described, file_names=())
+    return replace(task, isolated=isolated.isolated, template=isolated.template)
 
 
 def _input_formats(outputs: Sequence[PlannedOutput]) -> tuple[str, ...]:
@@ -65,10 +65,10 @@ def _input_formats(outputs: Sequence[PlannedOutput]) -> tuple[str, ...]:
     return tuple(found.get(index, "") for index in range(max(found) + 1))
 
 
-def plan_outputs(registry: Registry, sources: Sequence[str], outputs: Sequence[JobOutput]) -> list[PlannedOutput]:
-    """Plans the outputs of a job whose options are validated."""
+def plan_outputs(registry: Registry, sources: Sequence[str], outputs: Sequence[TaskOutput]) -> list[PlannedOutput]:
+    """Plans the outputs of a task whose options are validated."""
 
-    def plans(one: JobOutput) -> Iterator[Plan]:
+    def plans(one: TaskOutput) -> Iterator[Plan]:
         formats = [registry.formats[sources[index]] for index in one.inputs]
         for target in one.targets:
             yield registry.plan(formats, target, options=one.options, file_names=one.file_names, validated=True)
@@ -86,7 +86,7 @@ def heaviest(planned: Sequence[PlannedOutput]) -> Plan:
     return max((plan for one in planned for plan in one.plans), key=lambda plan: plan.memory)
 
 
-def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes], run: Run) -> JobResult:
+def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes], run: Run) -> TaskResult:
     """Runs all plans. Writes the results to a ZIP, in order, or the only one without a name as it is.
 
     Raises the error of the first output that fails, whose `param` has the index.
@@ -97,7 +97,7 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
         output.write(data)
         return result
     unique = UniqueNames()
-    results, parts = list[JobResult](), list[OutputResult]()
+    results, parts = list[TaskResult](), list[OutputResult]()
     with ZipFile(output, "w") as archive:
         for index, one in enumerate(planned):
             try:
@@ -111,9 +111,9 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
     return _joined(results, parts, output.tell())
 
 
-def _smallest(one: PlannedOutput, name: str, run: Run, shared: SharedSteps) -> tuple[bytes, JobResult]:
+def _smallest(one: PlannedOutput, name: str, run: Run, shared: SharedSteps) -> tuple[bytes, TaskResult]:
     """The smallest of the files that lose least of what the input has, and its result. Plans of others may fail."""
-    found: list[tuple[bytes, JobResult]] = []
+    found: list[tuple[bytes, TaskResult]] = []
     failure: ConversionError | None = None
     for plan in one.plans:
         file = BytesIO()
@@ -143,8 +143,8 @@ def _entry_name(one: PlannedOutput, name: str, index: int, outcome: Outcome) -> 
     return f"{safe_stem(stem) or DEFAULT_NAME}.{extension}"
 
 
-def _joined(results: Sequence[JobResult], parts: Sequence[OutputResult], size: int) -> JobResult:
-    """The result of a job whose outputs are in a ZIP of `size` bytes."""
+def _joined(results: Sequence[TaskResult], parts: Sequence[OutputResult], size: int) -> TaskResult:
+    """The result of a task whose outputs are in a ZIP of `size` bytes."""
     formats = {part.output_format for part in parts}
     distinct = {warning: None for part in parts for warning in part.warnings}
     outcome = Outcome(
@@ -160,4 +160,4 @@ def _joined(results: Sequence[JobResult], parts: Sequence[OutputResult], size: i
     )
     trace = tuple(timing for result in results for timing in result.trace)
     peak = max(result.peak_memory for result in results)
-    return JobResult(outcome, trace, sum(result.check_seconds for result in results), peak)
+    return TaskResult(outcome, trace, sum(result.check_seconds for result in results), peak)

@@ -1,7 +1,7 @@
 """The processes of a fork server: a supervisor, the templates that it forks, and the worker processes that those fork.
 
-The supervisor has imported the plugins and what all jobs need. A template is a copy of it which has imported what the
-jobs of a family need: the memory of a process is copied, page by page, into each process that is forked from it.
+The supervisor has imported the plugins and what all tasks need. A template is a copy of it which has imported what the
+tasks of a family need: the memory of a process is copied, page by page, into each process that is forked from it.
 """
 
 import os
@@ -41,7 +41,7 @@ _MAX_REQUEST = 256  # bytes
 def main() -> None:
     """Runs a supervisor until its control socket closes.
 
-    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that all jobs
+    Arguments: the descriptor of the control socket, the folder for the workers' folders, the modules that all tasks
     import (separated by commas; empty: each template imports its own), and the names of the sandbox layers.
     """
     # The web server handles the first two and closes the control socket. The kernel sends SIGIO on behalf of processes
@@ -101,7 +101,7 @@ class _Supervisor:
         (control,) = descriptors
         with suppress(OSError):  # process limit or disk full: the socket closes, which the client notices
             folder = f"{self._base_folder}/{next(self._folder_numbers)}"
-            os.mkdir(folder, 0o711)  # noqa: PTH102  # as in templates; jobs run as other users
+            os.mkdir(folder, 0o711)  # noqa: PTH102  # as in templates; tasks run as other users
             child = os.fork()
             if child == 0:
                 self._run_template(request.removeprefix(FORK).decode(), control, folder)
@@ -205,7 +205,7 @@ class _Template:
         os.close(pidfd)
         try:
             os.rmdir(folder)  # noqa: PTH106  # as above
-        except OSError:  # not empty; a hostile job can leave so many files that removing them takes long
+        except OSError:  # not empty; a hostile task can leave so many files that removing them takes long
             os.posix_spawnp("rm", ["rm", "-rf", "--", folder], os.environ)
         with suppress(BrokenPipeError):
             os.write(status, PID.pack(exitcode))

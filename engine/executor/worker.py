@@ -1,7 +1,7 @@
-"""The code of a worker process: runs jobs of one account, one after the other, inside the sandbox.
+"""The code of a worker process: runs tasks of one account, one after the other, inside the sandbox.
 
-The jobs of an account share the memory of the process, its folder and its limits for the life of a process. Each job
-has its own descriptors and soft limits. The process refuses jobs of a second account.
+The tasks of an account share the memory of the process, its folder and its limits for the life of a process. Each task
+has its own descriptors and soft limits. The process refuses tasks of a second account.
 """
 
 import errno
@@ -19,10 +19,10 @@ from typing import IO, NamedTuple, NoReturn
 from engine import dry_run, memory_estimate, pipeline, sandbox, verification
 from engine.detection import OpenFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
-from engine.executor import jobs
-from engine.executor.jobs import Identification, Job, JobLimits, JobOutput, JobResult, Request
+from engine.executor import tasks
 from engine.executor.result_files import ResultWriter, page_name
 from engine.executor.several import PlannedOutput, heaviest, plan_outputs, write_outputs
+from engine.executor.tasks import Identification, Request, Task, TaskLimits, TaskOutput, TaskResult
 from engine.media import Raster
 from engine.options import OptionValues
 from engine.planner import Plan
@@ -30,10 +30,10 @@ from engine.registry import Registry, load_registry
 from engine.shared_steps import PlanSteps
 
 MAX_FILES = 250
-"""Files per job; the kernel passes at most 253 descriptors at once."""
+"""Files per task; the kernel passes at most 253 descriptors at once."""
 
 CONNECTION = 3
-"""The descriptor of the connection; all higher ones are closed between jobs."""
+"""The descriptor of the connection; all higher ones are closed between tasks."""
 
 _MAX_DESCRIPTORS = 256 - CONNECTION - 1  # the process's limit on open files
 
@@ -50,7 +50,7 @@ def run_worker(connection: int, folder: str, prepare: Callable[[], tuple[Mapping
         _keep_only(connection)
         Worker(socket.socket(fileno=CONNECTION), layers, address_space).serve()
     except Exception:
-        traceback.print_exc()  # an error of this package; errors of jobs are sent as replies
+        traceback.print_exc()  # an error of this package; errors of tasks are sent as replies
     finally:
         # A regular exit spends milliseconds on cleaning up the interpreter.
         os._exit(0)
@@ -74,17 +74,17 @@ class Worker:
 
         A request of another account gets an error as its reply and ends the process.
         """
-        limits = JobLimits()
+        limits = TaskLimits()
         sandbox.limit_process(memory=self._address_space + limits.memory, output=limits.output)
         account: str | None = None
         while True:
-            message, descriptors, _, _ = socket.recv_fds(self._connection, jobs.MAX_MESSAGE, MAX_FILES)
+            message, descriptors, _, _ = socket.recv_fds(self._connection, tasks.MAX_MESSAGE, MAX_FILES)
             if not message:
                 return
             request = Request.decode(message)
             account = request.account if account is None else account
             if request.account != account:
-                self._send(jobs.error_reply(StepFailed("The process belongs to another account.")))
+                self._send(tasks.error_reply(StepFailed("The process belongs to another account.")))
                 return
             if self._initial is None and not request.final:  # the process ends after the final request in any state
                 self._initial = _ProcessState()
@@ -96,51 +96,51 @@ class Worker:
         os.write(self._connection.fileno(), reply)  # the sandbox denies the system calls that send
 
     def _reply(self, request: Request, descriptors: list[int]) -> bytes:
-        sandbox.limit_job(cpu=request.limits.cpu, output=request.limits.output, final=request.final)
+        sandbox.limit_task(cpu=request.limits.cpu, output=request.limits.output, final=request.final)
         limit_memory = partial(self._limit_memory, request)
         limit_memory(request.limits.memory)
         try:
-            if request.job is None:
+            if request.task is None:
                 self._forbid_programs()
-                return jobs.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
-            if isinstance(request.job, Identification):
+                return tasks.report_reply(sandbox.SandboxReport(dict(self._layers), sandbox.run_selftest()))
+            if isinstance(request.task, Identification):
                 self._forbid_programs()
-                found, errors = identify(request.job, *descriptors)
-                return jobs.identified_reply(found, errors, reusable=self._is_reusable(request))
-            result = self._run(request.job, descriptors, limit_memory)
-            return jobs.result_reply(result, reusable=self._is_reusable(request))
+                found, errors = identify(request.task, *descriptors)
+                return tasks.identified_reply(found, errors, reusable=self._is_reusable(request))
+            result = self._run(request.task, descriptors, limit_memory)
+            return tasks.result_reply(result, reusable=self._is_reusable(request))
         except ConversionError as error:
-            return jobs.error_reply(error)
+            return tasks.error_reply(error)
         except MemoryError:
-            return jobs.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
+            return tasks.error_reply(OutOfMemory("The conversion exceeded its memory limit."))
         except BaseException as error:  # panics of libraries in Rust are no Exceptions
             failure = _failure(error, request.limits)
             failure.__cause__ = error
-            return jobs.error_reply(failure)
+            return tasks.error_reply(failure)
 
     def _is_reusable(self, request: Request) -> bool:
         return not request.final and self._initial is not None and self._initial.is_unchanged()
 
-    def _run(self, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]) -> JobResult:
+    def _run(self, task: Task, descriptors: list[int], limit_memory: Callable[[int], None]) -> TaskResult:
         registry = load_registry()
-        if job.outputs:
-            return self._run_outputs(registry, job, descriptors, limit_memory)
-        sources = [registry.formats[name] for name in job.inputs]
+        if task.outputs:
+            return self._run_outputs(registry, task, descriptors, limit_memory)
+        sources = [registry.formats[name] for name in task.inputs]
         # The sender has validated the options. To do so here would take 2 ms of each new process.
-        plan = registry.plan(sources, job.target, job.tool, job.options, job.file_names, validated=True)
+        plan = registry.plan(sources, task.target, task.tool, task.options, task.file_names, validated=True)
         if not plan.programs:
             self._forbid_programs()
-        if job.dry_run:
-            return foresee(plan, job.options, descriptors)
-        return convert(registry, plan, job.options, descriptors, limit_memory, job.name, job.input_names)
+        if task.dry_run:
+            return _dry_run(plan, task.options, descriptors)
+        return convert(registry, plan, task.options, descriptors, limit_memory, task.name, task.input_names)
 
     def _run_outputs(
-        self, registry: Registry, job: Job, descriptors: list[int], limit_memory: Callable[[int], None]
-    ) -> JobResult:
-        planned = plan_outputs(registry, job.inputs, job.outputs)
+        self, registry: Registry, task: Task, descriptors: list[int], limit_memory: Callable[[int], None]
+    ) -> TaskResult:
+        planned = plan_outputs(registry, task.inputs, task.outputs)
         if not any(plan.programs for one in planned for plan in one.plans):
             self._forbid_programs()
-        return convert_outputs(registry, planned, descriptors, limit_memory, job.name)
+        return convert_outputs(registry, planned, descriptors, limit_memory, task.name)
 
     def _limit_memory(self, request: Request, size: int) -> None:
         sandbox.limit_memory(self._address_space + min(size, request.limits.memory), final=request.final)
@@ -152,7 +152,7 @@ class Worker:
 
 
 class _ProcessState:
-    """The working directory and the environment of this process, to which a job has to leave it unchanged."""
+    """The working directory and the environment of this process, to which a task has to leave it unchanged."""
 
     def __init__(self) -> None:
         self._initial = _directory_and_environment()
@@ -171,7 +171,7 @@ class _ProcessState:
         )
 
 
-def _failure(error: BaseException, limits: JobLimits) -> ConversionError:
+def _failure(error: BaseException, limits: TaskLimits) -> ConversionError:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         message = f"The result exceeds the limit of {limits.output} bytes."
         return TooLarge(message, reason="bytes", details={"max_bytes": limits.output})
@@ -184,13 +184,13 @@ def convert(
     options: OptionValues,
     descriptors: list[int],
     limit_memory: Callable[[int], None],
-    name: str = jobs.DEFAULT_NAME,
+    name: str = tasks.DEFAULT_NAME,
     input_names: tuple[str, ...] = (),
-) -> JobResult:
+) -> TaskResult:
     """Runs a plan in this process and verifies each file of the result. Raises ConversionError.
 
-    `descriptors` are the open files of the job, the output last; all are closed after a success. Calls `limit_memory`
-    with the job's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
+    `descriptors` are the open files of the task, the output last; all are closed after a success. Calls `limit_memory`
+    with the task's limit in bytes, and again with a lower one when a header states the size. `name` is the name of
     files in a ZIP, without number and extension; `input_names` are the file names of the inputs.
     """
     *sources, output = descriptors
@@ -213,14 +213,14 @@ def convert_outputs(
     descriptors: list[int],
     limit_memory: Callable[[int], None],
     name: str,
-) -> JobResult:
+) -> TaskResult:
     """Runs the plans of several outputs as `convert` does. The largest image determines the limit in bytes."""
     *sources, output = descriptors
     files = sum(os.fstat(source).st_size for source in sources)
     limit_memory(memory_estimate.allowed_bytes(heaviest(planned), files=files))
     contents = [_read(source) for source in sources]
 
-    def run(plan: Plan, output: JobOutput, name: str, file: IO[bytes], shared: PlanSteps) -> JobResult:
+    def run(plan: Plan, output: TaskOutput, name: str, file: IO[bytes], shared: PlanSteps) -> TaskResult:
         inputs = _Inputs([contents[index] for index in output.inputs])
         return _convert(registry, plan, output.options, inputs, name, file, shared=shared)
 
@@ -244,7 +244,7 @@ def _convert(
     file: IO[bytes],
     on_decoded: Callable[[Sequence[object]], None] = lambda _payloads: None,
     shared: PlanSteps | None = None,
-) -> JobResult:
+) -> TaskResult:
     """Runs a plan, verifies each file of the result, and writes them to `file`."""
     verify = partial(verification.verify, registry, plan, options=options)
     writer = ResultWriter(file, partial(page_name, name, options, plan.target), verify)
@@ -253,7 +253,7 @@ def _convert(
     width, height = first.size or (None, None)
     pages = sum(one.count for one in writer.images)
     outcome = replace(result.outcome, processed_size=writer.close(), width=width, height=height, pages=pages)
-    return JobResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
+    return TaskResult(outcome, result.trace, writer.check_seconds, sandbox.peak_memory())
 
 
 def _keep_only(connection: int) -> None:
@@ -285,14 +285,14 @@ def identify(task: Identification, source: int, progress: int) -> tuple[str | No
     return None if found is None else found.name, errors
 
 
-def foresee(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> JobResult:
+def _dry_run(plan: Plan, options: OptionValues, descriptors: Sequence[int]) -> TaskResult:
     """Finds out what a plan would result in. The output, which is the last descriptor, stays empty.
 
     Raises ConversionError.
     """
     *sources, output = descriptors
     with os.fdopen(output, "wb"):
-        return JobResult(dry_run.foresee(plan, map(_read, sources), options))
+        return TaskResult(dry_run.dry_run(plan, map(_read, sources), options))
 
 
 def _directory_and_environment() -> tuple[str, dict[str, str]]:

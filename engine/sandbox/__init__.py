@@ -15,9 +15,9 @@ from engine.sandbox.landlock import allowed_path_rules as allowed_path_rules
 from engine.sandbox.privileges import LOW_PRIORITY as LOW_PRIORITY
 from engine.sandbox.privileges import lower_session_priority as lower_session_priority
 from engine.sandbox.rlimits import address_space as address_space
-from engine.sandbox.rlimits import limit_job as limit_job
 from engine.sandbox.rlimits import limit_memory as limit_memory
 from engine.sandbox.rlimits import limit_process as limit_process
+from engine.sandbox.rlimits import limit_task as limit_task
 from engine.sandbox.rlimits import peak_memory as peak_memory
 from engine.sandbox.selftest import run_selftest as run_selftest
 
@@ -70,7 +70,7 @@ def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder
     The process is killed when `parent` ends. It can access the paths of `path_rules`, and `folder` for writing.
     """
     return {
-        "rlimits": True,  # supported everywhere; set by the worker and for each job
+        "rlimits": True,  # supported everywhere; set by the worker and for each task
         **_apply(
             {
                 "process_group": privileges.start_process_group,
@@ -89,7 +89,7 @@ def apply_layers(layers: Collection[str], parent: int, path_rules: Rules, folder
 
 
 def forbid_programs(active: Mapping[str, bool]) -> None:
-    """Forbids starting programs and processes from here on, if seccomp is `active`. For jobs that need none."""
+    """Forbids starting programs and processes from here on, if seccomp is `active`. For tasks that need none."""
     if active["seccomp"]:
         seccomp.forbid_programs()
 

@@ -22,7 +22,7 @@ _SYSCTLS: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # the value th
 )
 _CONTAINER = (
     "the kernel or the container refuses unshare; the filter of container engines does, so run the container with "
-    "--security-opt seccomp=unconfined, as config/compose.yml does: each job has a stricter filter of its own"
+    "--security-opt seccomp=unconfined, as config/compose.yml does: each task has a stricter filter of its own"
 )
 
 

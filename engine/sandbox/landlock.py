@@ -56,7 +56,7 @@ READ_WRITE = (
 _FOR_FILES = Access.EXECUTE | Access.READ | Access.WRITE | Access.TRUNCATE | Access.CONTROL_DEVICE
 _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI versions; the others have 1
 
-# What every job may read: libraries, fonts, data of programs, and devices without state. None of it holds user data.
+# What every task may read: libraries, fonts, data of programs, and devices without state. None of it holds user data.
 _SHARED = (
     *("X11/fonts", "color", "djvu", "fontconfig", "fonts", "ghostscript", "hunspell", "hyphen", "libexttextcat"),
     *("liblangtag", "libnumbertext", "libreoffice", "mythes", "poppler", "tesseract-ocr", "tessdata", "zoneinfo"),
@@ -87,7 +87,7 @@ class Rules:
 
 
 def allowed_path_rules(programs: Iterable[str]) -> Rules:
-    """Returns the rules of every job: read access to libraries, and permission to run `programs`."""
+    """Returns the rules of every task: read access to libraries, and permission to run `programs`."""
     return rules(
         {
             **dict.fromkeys((*map(Path, _SYSTEM), *_python_folders()), READ_ONLY),

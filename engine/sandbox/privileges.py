@@ -17,11 +17,11 @@ _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x4000000
 
 _NICENESS = 5  # added, so that the server has priority
 LOW_PRIORITY = 10
-"""The niceness of processes whose jobs take long. Beside others, they get a third of the time of those."""
+"""The niceness of processes whose tasks take long. Beside others, they get a third of the time of those."""
 
 # The kernel accepts one change of a group's niceness in 0.1 s, of all processes of all users but root.
 _AUTOGROUP_ATTEMPTS, _AUTOGROUP_INTERVAL = 10, 0.1
-_OOM_SCORE = 500  # added, so that jobs are killed before the server
+_OOM_SCORE = 500  # added, so that tasks are killed before the server
 _FIRST_USER = 0x70000000  # above the IDs that container managers assign; the process ID is added
 _NOBODY = 65_534
 

@@ -1,6 +1,6 @@
 """Resource limits of this process: memory, CPU time, files and threads.
 
-Hard limits are set once and apply to the whole life of a process. Soft limits apply to one job; a `final` job, after
+Hard limits are set once and apply to the whole life of a process. Soft limits apply to one task; a `final` task, after
 which the process ends, has them as hard limits too.
 """
 
@@ -31,7 +31,7 @@ def limit_process(*, memory: int, output: int) -> None:
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES, final=True)
 
 
-def limit_job(*, cpu: float, output: int, final: bool) -> None:
+def limit_task(*, cpu: float, output: int, final: bool) -> None:
     """Limits further CPU time to `cpu` seconds, and files to `output` bytes each."""
     _limit(resource.RLIMIT_FSIZE, output, final=final)  # Python ignores SIGXFSZ: writing more raises OSError
     used = resource.getrusage(resource.RUSAGE_SELF)

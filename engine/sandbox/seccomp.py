@@ -1,8 +1,8 @@
 """Seccomp: allows the system calls that conversions make, and refuses all others, also calls of later kernels.
 
 A refused call fails with ENOSYS, as on a kernel without it: libraries then use an older one. libseccomp compiles the
-rules to two filters, once and before processes are forked. `restrict` installs the first in every job,
-`forbid_programs` the second in jobs that start no programs.
+rules to two filters, once and before processes are forked. `restrict` installs the first in every task,
+`forbid_programs` the second in tasks that start no programs.
 """
 
 import ctypes
@@ -46,7 +46,7 @@ ALLOWED = (
 """Calls that conversions make, and their variants of other architectures and of other versions of the C library."""
 
 IGNORED = ("unlink", "unlinkat", "rmdir", "chmod", "fchmod", "fchmodat", "fsync", "fdatasync")
-"""Calls that return 0 without effect: programs do not handle a refusal, and the job's folder is removed anyway.
+"""Calls that return 0 without effect: programs do not handle a refusal, and the task's folder is removed anyway.
 
 Deleted files that are open would keep disk space, unseen by the quota. Landlock does not cover modes.
 """

@@ -1,1 +1,1 @@
-"""JPEG files as bytes: their tables, further images, embedding in other files, and changes without decoding."""
+"""JPEG files as bytes: their tables, additional images, embedding in other files, and changes without decoding."""

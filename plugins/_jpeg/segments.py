@@ -10,7 +10,7 @@ from PIL import Image
 
 from engine import TooLarge
 from engine.option_types import Metadata
-from plugins._jpeg import further_images
+from plugins._jpeg import additional_images
 from plugins._metadata import exif_data, iptc_data
 from plugins._metadata.filters import filter_exif, filter_iptc, filter_xmp
 from plugins._pixels import pillow
@@ -102,7 +102,7 @@ def filter_segments(data: bytes, metadata: Metadata, *, gain_map: bool = True, d
     images there, and of a `gain_map`.
     """
     if metadata != "all":
-        further_images.warn_of_lost(further_images.find_others(data, read_segments), gain_map=gain_map)
+        additional_images.warn_of_lost(additional_images.find_others(data, read_segments), gain_map=gain_map)
         data = map_segments(data, partial(_filter_body, metadata=metadata))
     return data if dpi is None else _with_resolution(data, dpi)
 

@@ -8,8 +8,8 @@ from PIL import Image
 
 from engine import GainMap, Size, warn_gain_map_lost
 from plugins._color import gain_maps
-from plugins._jpeg import further_images
-from plugins._jpeg.further_images import Images, Segments
+from plugins._jpeg import additional_images
+from plugins._jpeg.additional_images import Images, Segments
 from plugins._pixels import pillow
 
 _XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
@@ -39,9 +39,9 @@ _DESCRIPTION = (
 def read(data: bytes, others: Images, size: Size, orientation: int) -> GainMap | None:
     """The gain map among the other images of a file whose upright image has this size. None without.
 
-    Issues a FidelityWarning for one that cannot be read, and for further images.
+    Issues a FidelityWarning for one that cannot be read, and for additional images.
     """
-    found = further_images.find_gain_map(others)
+    found = additional_images.find_gain_map(others)
     if found is None:
         return None
     import numpy as np

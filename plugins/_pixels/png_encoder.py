@@ -46,7 +46,7 @@ _GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
 RGB, _FULL_RANGE = 0, 1  # values in the chunk cICP
 LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
-HOLDS = TargetCapabilities(
+CAPABILITIES = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
     deep_modes=("L", "RGB", "LA", "RGBA"),
     icc=True,
@@ -70,11 +70,11 @@ Dither: TypeAlias = Annotated[
 ]
 
 
-def holds(options: OptionValues) -> TargetCapabilities:
+def capabilities(options: OptionValues) -> TargetCapabilities:
     """What a PNG can store with these options, and which of them have no effect without a palette."""
     if not (options.get("palette") or options.get("colors")):
-        return replace(HOLDS, without=_OF_PALETTE)
-    return replace(HOLDS, deep_modes=(), hdr=False)
+        return replace(CAPABILITIES, without=_OF_PALETTE)
+    return replace(CAPABILITIES, deep_modes=(), hdr=False)
 
 
 def encode(

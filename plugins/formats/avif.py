@@ -99,7 +99,7 @@ def _decode_still(data: bytes, header: Image.Image, bits: int, aperture: heif.Re
     yield Frame(Image.fromarray(array, mode) if bits == 8 else DeepPixels.from_bits(array, bits, mode), profile)
 
 
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     ("RGB", "RGBA"),
     deep_modes=("RGB", "RGBA"),  # libavif writes gray with a loss
     deep_bits=(10, 12),
@@ -115,10 +115,10 @@ _HOLDS = TargetCapabilities(
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     """Without loss, colors have the full resolution."""
-    return replace(_HOLDS, without=frozenset({"subsampling"})) if options.get("lossless") else _HOLDS
+    return replace(_CAPABILITIES, without=frozenset({"subsampling"})) if options.get("lossless") else _CAPABILITIES
 
 
-@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, holds=_holds)
+@conversion(RASTER, AVIF, loss=Loss.DETAIL, cost=30, memory=28, capabilities=_holds)
 def encode(
     raster: Raster,
     *,

@@ -68,6 +68,6 @@ def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
     yield Frame(Image.fromarray(samples))
 
 
-@conversion(RASTER, BMP, holds=TargetCapabilities(("1", "L", "P", "RGB"), metadata=frozenset({"resolution"})))
+@conversion(RASTER, BMP, capabilities=TargetCapabilities(("1", "L", "P", "RGB"), metadata=frozenset({"resolution"})))
 def encode(raster: Raster) -> bytes:
     return pillow.encode(raster.first_frame().image, "BMP", dpi=raster.dpi)

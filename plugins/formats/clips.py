@@ -73,7 +73,7 @@ _TURNS = {
     180: Image.Transpose.ROTATE_180,
     270: Image.Transpose.ROTATE_270,
 }
-_HOLDS = TargetCapabilities(("RGB",), animation_modes=("RGB",), max_side=_MAX_SIDE)
+_CAPABILITIES = TargetCapabilities(("RGB",), animation_modes=("RGB",), max_side=_MAX_SIDE)
 
 At = Annotated[
     float, Field(ge=0, le=_MAX_SECONDS, examples=[2.5], description="Seconds into a clip: the frame shown then.")
@@ -297,7 +297,7 @@ def _mux(container: av.container.OutputContainer, packets: Iterable[Any], durati
 
 
 def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], int], **options: str) -> AnyConversion:
-    @conversion(RASTER, target, loss=Loss.DETAIL, cost=8, memory=8, holds=_HOLDS)
+    @conversion(RASTER, target, loss=Loss.DETAIL, cost=8, memory=8, capabilities=_CAPABILITIES)
     def encode(raster: Raster, *, quality: Quality = 75) -> bytes:
         import av
         import numpy as np

@@ -43,7 +43,7 @@ _EXTENSION = struct.Struct("<5I")  # follows a header with the code DX10
 _START = 128  # offset of the pixels without the extension
 _ALPHA_PIXELS, _ALPHA, _CODE, _PALETTE, _RGB, _LUMINANCE = 1, 2, 4, 0x20, 0x40, 0x20000  # kinds of pixels
 _PALETTE_SIZE, _CUBE_OF_DX10, _LIGHT = 1024, 4, 6  # bytes; a flag of the extension; the number of BC6
-_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with further images
+_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with additional images
 _TEXTURE, _CAPTIONS = 0x1000, 0x100F  # what is written: a texture; which fields are set
 _PREMULTIPLIED = 2  # kind of alpha in the extension
 _MIN_BLOCK = 4  # pixels across and down
@@ -302,7 +302,7 @@ _LAYOUTS: Mapping[str, tuple[int, tuple[int, int, int, int]]] = MappingProxyType
 )
 
 
-@conversion(RASTER, DDS, holds=TargetCapabilities(tuple(_LAYOUTS)))
+@conversion(RASTER, DDS, capabilities=TargetCapabilities(tuple(_LAYOUTS)))
 def encode(raster: Raster) -> bytes:
     image = raster.first_frame().image
     flags, masks = _LAYOUTS[image.mode]

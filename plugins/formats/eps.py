@@ -300,7 +300,14 @@ def _rounded_up(length: float) -> int:
 
 embed_jpeg = conversion(JPEG, EPS, terminal=True, cost=0.5)(postscript.embed_jpeg)
 from_raster = conversion(
-    RASTER, EPS, loss=Loss.DETAIL, cost=1, memory=16, terminal=True, holds=postscript.HOLDS, without=("dpi",)
+    RASTER,
+    EPS,
+    loss=Loss.DETAIL,
+    cost=1,
+    memory=16,
+    terminal=True,
+    capabilities=postscript.CAPABILITIES,
+    without=("dpi",),
 )(postscript.from_raster)
 
 

@@ -204,7 +204,7 @@ def _place(samples: NDArray[Any], window: NDArray[Any], offset: tuple[int, int])
         window[top:bottom, left:right] = samples[top - y : bottom - y, left - x : right - x]
 
 
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     ("L", "RGB", "RGBA"),
     deep_bits=(16, 32),
     linear=True,
@@ -213,7 +213,7 @@ _HOLDS = TargetCapabilities(
 )
 
 
-@conversion(RASTER, EXR, cost=6, memory=45, holds=_HOLDS)
+@conversion(RASTER, EXR, cost=6, memory=45, capabilities=_CAPABILITIES)
 def encode(raster: Raster) -> bytes:
     """Writes halves where they hold the samples of the source, otherwise floats."""
     import numpy as np

@@ -41,7 +41,7 @@ GIF = FileFormat(
 
 MODULES = ("numpy",)
 _MODES = ("L", "P", "PA", "RGB", "RGBA")
-_HOLDS = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
+_CAPABILITIES = TargetCapabilities(_MODES, animation_modes=_MODES, max_side=65_535, metadata=frozenset({"text"}))
 _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _COLORS = 256  # colors of a frame, with the transparent one
@@ -67,7 +67,7 @@ def _loop_count(data: bytes) -> int:
     return repeats + 1 if repeats else 0
 
 
-@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, holds=_HOLDS, in_dry_run=True)
+@conversion(RASTER, GIF, loss=Loss.DETAIL, cost=2, memory=16, capabilities=_CAPABILITIES, in_dry_run=True)
 def encode(raster: Raster) -> bytes:
     """Each frame has a palette of its own, with exactly its colors if there are at most 256."""
     frames = list(raster.frames)

@@ -144,10 +144,10 @@ def _without_exponent(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return pixels[:, :3] * scale[:, None]
 
 
-_HOLDS = TargetCapabilities(("RGB",), linear=True, max_side=_MAX_RUNS)
+_CAPABILITIES = TargetCapabilities(("RGB",), linear=True, max_side=_MAX_RUNS)
 
 
-@conversion(RASTER, HDR, loss=Loss.DETAIL, cost=2, memory=50, holds=_HOLDS)
+@conversion(RASTER, HDR, loss=Loss.DETAIL, cost=2, memory=50, capabilities=_CAPABILITIES)
 def encode(raster: Raster) -> bytes:
     from imagecodecs import rgbe_encode
 

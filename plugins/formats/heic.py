@@ -114,7 +114,7 @@ def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
 
 
 # Images of 12 bits have another HEVC profile, which phones and browsers do not decode.
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     ("RGB", "RGBA"),
     deep_modes=_MODES,
     deep_bits=(10,),
@@ -128,10 +128,10 @@ _HOLDS = TargetCapabilities(
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     """Without loss, colors have the full resolution."""
-    return replace(_HOLDS, without=frozenset({"subsampling"})) if options.get("lossless") else _HOLDS
+    return replace(_CAPABILITIES, without=frozenset({"subsampling"})) if options.get("lossless") else _CAPABILITIES
 
 
-@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, holds=_holds)
+@conversion(RASTER, HEIC, loss=Loss.DETAIL, cost=40, memory=30, capabilities=_holds)
 def encode(
     raster: Raster,
     *,

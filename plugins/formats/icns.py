@@ -227,7 +227,7 @@ def _holds(options: OptionValues) -> TargetCapabilities:
     return TargetCapabilities(("RGB", "RGBA"), max_side=max(_TYPES), fit=fit, drawn_side=drawn_side)
 
 
-@conversion(RASTER, ICNS, cost=3, memory=16, holds=_holds)
+@conversion(RASTER, ICNS, cost=3, memory=16, capabilities=_holds)
 def encode(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     """Without `sizes`, squares of all sizes that the image reaches."""
     image = raster.first_frame().image

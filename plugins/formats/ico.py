@@ -192,13 +192,13 @@ def _bitmap(image: Image.Image) -> bytes:
     return header + image.tobytes("raw", "BGRA", 4 * width, -1) + mask
 
 
-@conversion(RASTER, ICO, holds=_holds, memory=12)
+@conversion(RASTER, ICO, capabilities=_holds, memory=12)
 def encode_icon(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     """Without `sizes`, the image itself, and squares of the usual sizes below it."""
     return _encode(raster, sizes, _ICON)
 
 
-@conversion(RASTER, CUR, holds=_holds, memory=12)
+@conversion(RASTER, CUR, capabilities=_holds, memory=12)
 def encode_cursor(raster: Raster, *, sizes: icons.Sizes | None = None) -> bytes:
     return _encode(raster, sizes, _CURSOR)
 

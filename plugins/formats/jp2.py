@@ -248,7 +248,7 @@ def conversions() -> list[AnyConversion]:
     return [
         *(conversion(source, RASTER, cost=5, memory=40, isolated=True)(decode) for source in (JP2, J2K, JPH)),
         *(
-            conversion(RASTER, target, loss=Loss.DETAIL, cost=10, memory=40, holds=holds)(encode)
-            for target, encode, holds in encoders
+            conversion(RASTER, target, loss=Loss.DETAIL, cost=10, memory=40, capabilities=capabilities)(encode)
+            for target, encode, capabilities in encoders
         ),
     ]

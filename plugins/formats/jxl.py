@@ -31,7 +31,7 @@ from engine import (
     hookimpl,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins._jpeg import further_images, segments, ultra_hdr
+from plugins._jpeg import additional_images, segments, ultra_hdr
 from plugins._jxl.library import find
 from plugins._metadata import exif_data
 from plugins._pixels import linear_light, pillow
@@ -155,7 +155,7 @@ def _pixels(array: NDArray[Any], header: Header) -> tuple[Image.Image | DeepPixe
     return DeepPixels.from_image(colored) if header.is_deep else colored, profile
 
 
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     _MODES,
     deep_modes=_MODES,
     deep_bits=(10, 12, 16),
@@ -170,10 +170,10 @@ _HOLDS = TargetCapabilities(
 
 def _holds(options: OptionValues) -> TargetCapabilities:
     """Inks are kept only without loss."""
-    return replace(_HOLDS, modes=(*_MODES, _INKS)) if options.get("lossless") else _HOLDS
+    return replace(_CAPABILITIES, modes=(*_MODES, _INKS)) if options.get("lossless") else _CAPABILITIES
 
 
-@conversion(RASTER, JXL, loss=Loss.DETAIL, cost=12, memory=28, holds=_holds)
+@conversion(RASTER, JXL, loss=Loss.DETAIL, cost=12, memory=28, capabilities=_holds)
 def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False, effort: Effort = 5) -> bytes:
     from plugins._jxl.writer import Encoding, write
 
@@ -254,7 +254,7 @@ def from_jpeg(
         raise OSError("truncated")
     pixels = image.width * image.height
     size, orientation = pillow.upright_size(image), exif_data.read_orientation(image)
-    others = further_images.find_others(data, segments.read_segments) if hdr == "keep" else []
+    others = additional_images.find_others(data, segments.read_segments) if hdr == "keep" else []
     gain_map = ultra_hdr.read(data, others, size, orientation)
     boxes = [write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
@@ -281,8 +281,8 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
     filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
-    others = further_images.find_others(original, segments.read_segments) if metadata == "all" else []
-    has_own = further_images.find_gain_map(others) is not None
+    others = additional_images.find_others(original, segments.read_segments) if metadata == "all" else []
+    has_own = additional_images.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
     if gain_map is None:
         return filtered

@@ -223,7 +223,7 @@ def _divided(array: NDArray[Any]) -> NDArray[Any]:
     return np.dstack((colors.astype(array.dtype), array[..., 3:]))
 
 
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     ("L", "RGB", "RGBA", "CMYK"),
     deep_modes=("L", "RGB", "RGBA", "CMYK"),
     icc=True,
@@ -232,7 +232,7 @@ _HOLDS = TargetCapabilities(
 )
 
 
-@conversion(RASTER, JXR, loss=Loss.DETAIL, cost=6, memory=40, holds=_HOLDS)
+@conversion(RASTER, JXR, loss=Loss.DETAIL, cost=6, memory=40, capabilities=_CAPABILITIES)
 def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False) -> bytes:
     """Images narrower than 32 pixels are written without loss."""
     import numpy as np

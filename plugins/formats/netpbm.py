@@ -280,6 +280,7 @@ def conversions() -> list[AnyConversion]:
     readers: list[AnyConversion] = [conversion(one, RASTER, memory=24)(decode) for one in _ENCODERS if one is not PFM]
     readers.append(conversion(PFM, RASTER, memory=45)(decode_floats))
     writers: list[AnyConversion] = [
-        conversion(RASTER, one, memory=24, holds=holds)(encode) for one, (encode, holds) in _ENCODERS.items()
+        conversion(RASTER, one, memory=24, capabilities=capabilities)(encode)
+        for one, (encode, capabilities) in _ENCODERS.items()
     ]
     return readers + writers

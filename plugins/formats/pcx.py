@@ -141,7 +141,9 @@ def _palette(data: bytes, header: _Header) -> bytes | None:
 
 
 @conversion(
-    RASTER, PCX, holds=TargetCapabilities(("1", "L", "P", "RGB"), max_side=65_535, metadata=frozenset({"resolution"}))
+    RASTER,
+    PCX,
+    capabilities=TargetCapabilities(("1", "L", "P", "RGB"), max_side=65_535, metadata=frozenset({"resolution"})),
 )
 def encode(raster: Raster) -> bytes:
     data = pillow.encode(raster.first_frame().image, "PCX")

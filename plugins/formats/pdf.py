@@ -257,7 +257,7 @@ def embed_jpeg(
     return to_bytes(writer.document)
 
 
-HOLDS = TargetCapabilities(
+CAPABILITIES = TargetCapabilities(
     ("1", "L", "RGB", "RGBA", "CMYK"), icc=True, pages=True, metadata=frozenset({"xmp", "resolution"})
 )
 """What pages of images hold."""

@@ -4,13 +4,13 @@ from engine import RASTER, Raster, conversion
 from engine.option_types import Quality
 from plugins._jpeg.embedding import JPEG_QUALITY
 from plugins._pixels import png_encoder
-from plugins.formats.pdf import HOLDS, PDF, to_bytes
+from plugins.formats.pdf import CAPABILITIES, PDF, to_bytes
 
 MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
 TEMPLATE = "documents"
 
 
-@conversion(RASTER, PDF, terminal=True, cost=12, holds=HOLDS)
+@conversion(RASTER, PDF, terminal=True, cost=12, capabilities=CAPABILITIES)
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""

@@ -21,7 +21,7 @@ from engine import (
 from engine.option_types import Dpi, Effort, Flip, Metadata, Pages, Quality, Rotate
 from plugins._pixels import pillow
 from plugins.formats import tiff
-from plugins.formats.pdf import DPI, HOLDS, PDF, checked_images, draw_page, to_bytes
+from plugins.formats.pdf import CAPABILITIES, DPI, PDF, checked_images, draw_page, to_bytes
 from plugins.formats.tiff import EFFORT, JPEG_QUALITY, TIFF, Compression
 from plugins.operations import geometry
 from plugins.operations import metadata as metadata_filter
@@ -51,7 +51,7 @@ def embed_tiff(
         embedded = {index: embeddable(data, found[index]) for index in order}
         rest = [index for index in order if embedded[index] is None]
         raster = _decode(data, rest or order[:1], metadata)
-        frames = iter(raster.converted_for(HOLDS).frames if rest else ())
+        frames = iter(raster.converted_for(CAPABILITIES).frames if rest else ())
         for index in order:
             page, image = found[index], embedded[index]
             dots = (dpi, dpi) if dpi else pillow.plausible_dpi(page.get_resolution(unit=_INCH))

@@ -162,4 +162,4 @@ def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))
 
 
-encode = conversion(RASTER, PNG, cost=5, memory=20, holds=png_encoder.holds)(png_encoder.encode)
+encode = conversion(RASTER, PNG, cost=5, memory=20, capabilities=png_encoder.capabilities)(png_encoder.encode)

@@ -86,7 +86,7 @@ _DEEP_MODES = ("L", "RGB", "RGBA", "CMYK")  # ImageMagick 6 misreads LA
 decode = conversion(PSD, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)(_decode)
 decode_large = conversion(PSB, RASTER, loss=Loss.STRUCTURE, cost=2, isolated=True)(_decode)
 
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     ("1", "P", *_DEEP_MODES, "LAB"),
     deep_modes=_DEEP_MODES,
     icc=True,
@@ -96,12 +96,12 @@ _HOLDS = TargetCapabilities(
 
 
 # Memory for images with alpha, for which there is a layer too.
-@conversion(RASTER, PSD, cost=3, memory=70, holds=_HOLDS)
+@conversion(RASTER, PSD, cost=3, memory=70, capabilities=_CAPABILITIES)
 def encode(raster: Raster) -> bytes:
     return _encode(raster, large=False)
 
 
-@conversion(RASTER, PSB, cost=3, memory=70, holds=replace(_HOLDS, max_side=300_000))
+@conversion(RASTER, PSB, cost=3, memory=70, capabilities=replace(_CAPABILITIES, max_side=300_000))
 def encode_large(raster: Raster) -> bytes:
     return _encode(raster, large=True)
 

@@ -52,7 +52,7 @@ def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:
     return Image.fromarray(array)
 
 
-@conversion(RASTER, QOI, holds=TargetCapabilities(("RGB", "RGBA")))
+@conversion(RASTER, QOI, capabilities=TargetCapabilities(("RGB", "RGBA")))
 def encode(raster: Raster) -> bytes:
     import numpy as np
     from imagecodecs import qoi_encode

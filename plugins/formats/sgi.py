@@ -173,7 +173,9 @@ def _dithered(samples: NDArray[np.uint8]) -> Image.Image:
 _HOLDS_MODES = ("L", "LA", "RGB", "RGBA")
 
 
-@conversion(RASTER, SGI, memory=16, holds=TargetCapabilities(_HOLDS_MODES, deep_modes=_HOLDS_MODES, max_side=65_535))
+@conversion(
+    RASTER, SGI, memory=16, capabilities=TargetCapabilities(_HOLDS_MODES, deep_modes=_HOLDS_MODES, max_side=65_535)
+)
 def encode(raster: Raster) -> bytes:
     """Not compressed: few readers decompress 16 bits."""
     import numpy as np

@@ -200,7 +200,7 @@ def _with_palette(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
     return image
 
 
-@conversion(RASTER, TGA, holds=TargetCapabilities(("L", "P", "RGB", "RGBA"), max_side=65_535))
+@conversion(RASTER, TGA, capabilities=TargetCapabilities(("L", "P", "RGB", "RGBA"), max_side=65_535))
 def encode(raster: Raster) -> bytes:
     image = raster.first_frame().image
     data = pillow.encode(image, "TGA", compression="tga_rle")

@@ -203,7 +203,7 @@ def _holds(options: OptionValues) -> TargetCapabilities:
     return _JPEG_HOLDS if compression == "jpeg" else _LOSSLESS_HOLDS
 
 
-@conversion(RASTER, TIFF, cost=2, holds=_holds)
+@conversion(RASTER, TIFF, cost=2, capabilities=_holds)
 def encode(
     raster: Raster,
     *,
@@ -272,7 +272,7 @@ def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any
     return array, ({**parameters, "planarconfig": "contig"} if array.ndim == 3 else parameters)
 
 
-def with_tags(data: bytes, raster: Raster, further: Mapping[int, bytes | None] = MappingProxyType({})) -> bytes:
+def with_tags(data: bytes, raster: Raster, additional: Mapping[int, bytes | None] = MappingProxyType({})) -> bytes:
     """A TIFF file whose first directory has more tags: XMP, IPTC, and tags of EXIF that do not describe storage.
 
     `further` are the contents of other tags, None for those that are left out.
@@ -280,7 +280,7 @@ def with_tags(data: bytes, raster: Raster, further: Mapping[int, bytes | None] =
     layout, block = tiff_directories.read_layout(data), exif_data.parse(raster.exif)
     tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in exif_data.STRUCTURAL}
-    for tag, content in {exif_data.XMP: raster.xmp, exif_data.IPTC: raster.iptc, **further}.items():
+    for tag, content in {exif_data.XMP: raster.xmp, exif_data.IPTC: raster.iptc, **additional}.items():
         if content:
             directory[tag] = exif_data.Value(_BYTE, len(content), content)
     if layout is None or not directory:

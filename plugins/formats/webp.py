@@ -27,7 +27,7 @@ WEBP = FileFormat(
 
 MODULES = ("PIL.WebPImagePlugin",)
 _MODES = ("RGB", "RGBA")
-_HOLDS = TargetCapabilities(
+_CAPABILITIES = TargetCapabilities(
     _MODES,
     icc=True,
     animation_modes=_MODES,
@@ -67,10 +67,10 @@ AlphaQuality: TypeAlias = Annotated[
 
 
 def _holds(options: OptionValues) -> TargetCapabilities:
-    return replace(_HOLDS, without=frozenset({"alpha_quality"})) if options.get("lossless") else _HOLDS
+    return replace(_CAPABILITIES, without=frozenset({"alpha_quality"})) if options.get("lossless") else _CAPABILITIES
 
 
-@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, holds=_holds)
+@conversion(RASTER, WEBP, loss=Loss.DETAIL, cost=8, memory=10, capabilities=_holds)
 def encode(
     raster: Raster,
     *,

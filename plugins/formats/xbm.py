@@ -66,7 +66,7 @@ def _read(source: bytes, width: int, height: int) -> Image.Image:
     return Image.fromarray(ink == 0)
 
 
-@conversion(RASTER, XBM, holds=TargetCapabilities(("1",)))
+@conversion(RASTER, XBM, capabilities=TargetCapabilities(("1",)))
 def encode(raster: Raster) -> bytes:
     # Pillow takes the ink for white.
     return pillow.encode(ImageChops.invert(raster.first_frame().image), "XBM")

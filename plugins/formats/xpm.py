@@ -164,10 +164,10 @@ def _parse_color(name: str) -> tuple[int, ...]:
     try:
         return (*ImageColor.getrgb(_X11.get(name, name))[:3], 255)
     except ValueError:
-        return _further_color(name)
+        return _additional_color(name)
 
 
-def _further_color(name: str) -> tuple[int, ...]:
+def _additional_color(name: str) -> tuple[int, ...]:
     """A color of X11 that CSS lacks, such as brown4. Raises CorruptInput."""
     from engine.mupdf import pymupdf
 
@@ -177,7 +177,9 @@ def _further_color(name: str) -> tuple[int, ...]:
     raise CorruptInput("A color of the XPM is unknown.")
 
 
-@conversion(RASTER, XPM, cost=2, memory=24, holds=TargetCapabilities(("L", "P", "PA", "RGB", "RGBA")), in_dry_run=True)
+@conversion(
+    RASTER, XPM, cost=2, memory=24, capabilities=TargetCapabilities(("L", "P", "PA", "RGB", "RGBA")), in_dry_run=True
+)
 def encode(raster: Raster) -> bytes:
     """All colors as they are. Pixels are transparent or opaque."""
     import numpy as np

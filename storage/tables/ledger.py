@@ -169,19 +169,19 @@ def reserve(
     return Hold(hold_id, account, amount, row[0])
 
 
-def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *further: UsageRecord) -> int:
+def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *additional: UsageRecord) -> int:
     """Charges a hold for an operation that succeeded. Returns the balance in credits.
 
     `further` are its results after the first one, which cost as much each. Raises HoldLost if the hold has ended;
     nothing is charged then, and the caller must discard the result.
     """
     entry = _entry(transaction, hold.account, "charge", -hold.amount, hold.id)
-    part = hold.amount // (1 + len(further))
-    operation = {**vars(record), "success": True, "credits": hold.amount - len(further) * part}
+    part = hold.amount // (1 + len(additional))
+    operation = {**vars(record), "success": True, "credits": hold.amount - len(additional) * part}
     row = transaction.execute_all(SETTLE, **entry, **operation, hold=hold.id, charged=hold.amount)
     if row is None:
         raise HoldLost
-    for one in further:
+    for one in additional:
         usage.record(transaction, hold.account, one, success=True, credits=part)
     remaining, low_credits = int(row[1]), row[2]
     if low_credits is not None and remaining < low_credits:

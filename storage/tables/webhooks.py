@@ -170,6 +170,6 @@ def _select(condition: Any) -> Any:
     return Webhook.select(*columns(Webhook, StoredWebhook)).where(condition)
 
 
-def _stored(webhook_id: str, url: str, events: str, *further: Any) -> StoredWebhook:
+def _stored(webhook_id: str, url: str, events: str, *additional: Any) -> StoredWebhook:
     """A webhook of the columns of its fields."""
-    return StoredWebhook(webhook_id, url, tuple(event for event in EVENTS if event in events.split()), *further)
+    return StoredWebhook(webhook_id, url, tuple(event for event in EVENTS if event in events.split()), *additional)

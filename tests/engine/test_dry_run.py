@@ -39,7 +39,7 @@ def _outcome_of_run(plan: Plan, data: bytes, options: OptionValues) -> object:
 
 
 def _outcome_of_dry_run(plan: Plan, data: bytes, options: OptionValues) -> object:
-    outcome = dry_run.foresee(plan, [data], options)
+    outcome = dry_run.dry_run(plan, [data], options)
     size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
     pages = (outcome.pages or 0) // outcome.file_count
     return Images(pages, size), outcome.container, outcome.file_count, {warning.code for warning in outcome.warnings}
@@ -110,7 +110,7 @@ def _frames() -> bytes:
 def test_what_the_header_proves_is_told(data: bytes, target: str, code: str | None) -> None:
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target)
 
-    told = {warning.code for warning in dry_run.foresee(plan, [data]).warnings}
+    told = {warning.code for warning in dry_run.dry_run(plan, [data]).warnings}
 
     assert told == ({code} if code else set())
 
@@ -122,7 +122,7 @@ def test_turned_images(encoder: str) -> None:
     data = saved(Image.new("RGB", (30, 20)), encoder, exif=exif)
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], "bmp", options={"width": 10})
 
-    outcome = dry_run.foresee(plan, [data], {"width": 10})
+    outcome = dry_run.dry_run(plan, [data], {"width": 10})
 
     assert (outcome.width, outcome.height) == (10, 15)
     assert _outcome_of_dry_run(plan, data, {"width": 10}) == _outcome_of_run(plan, data, {"width": 10})

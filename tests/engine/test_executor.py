@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from engine import ConversionError
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.executor.local import reopen
 from tests.support.executors.isolated import ACCOUNT, ALL_MODULES, FileJob, misbehaving, run_files, trouble_job
 from tests.support.samples.generated import sample
@@ -28,7 +28,7 @@ async def executor() -> AsyncIterator[LocalExecutor]:
         yield made
 
 
-async def _failure(executor: LocalExecutor, job: FileJob, limits: JobLimits = JobLimits()) -> ConversionError:
+async def _failure(executor: LocalExecutor, job: FileJob, limits: TaskLimits = TaskLimits()) -> ConversionError:
     with pytest.raises(ConversionError) as raised:
         await run_files(executor, job, limits)
     assert not job.output.exists()
@@ -61,7 +61,7 @@ async def test_a_job_leaves_its_result(executor: LocalExecutor, tmp_path: Path) 
     ],
 )
 async def test_failures_have_reasons(executor: LocalExecutor, tmp_path: Path, deed: str, reason: str) -> None:
-    error = await _failure(executor, trouble_job(tmp_path, deed), JobLimits(memory=512 << 20))
+    error = await _failure(executor, trouble_job(tmp_path, deed), TaskLimits(memory=512 << 20))
 
     assert (error.code, error.reason) == ("processing_failed", reason)
     assert error.retryable == (reason in ("worker_crashed", "timeout"))
@@ -83,7 +83,7 @@ async def test_a_small_image_gets_little_memory(executor: LocalExecutor, tmp_pat
 
     assert (await _failure(executor, trouble_job(tmp_path, f"claim 8 {size}"))).reason == "out_of_memory"
     await run_files(executor, trouble_job(tmp_path, f"claim 8000 {size}"))
-    error = await _failure(executor, trouble_job(tmp_path, f"claim 8001 {size}"), JobLimits(memory=size // 2))
+    error = await _failure(executor, trouble_job(tmp_path, f"claim 8001 {size}"), TaskLimits(memory=size // 2))
     assert error.reason == "out_of_memory"
 
 
@@ -91,7 +91,7 @@ async def test_cpu_time_is_limited() -> None:
     program = """
 import time
 from engine import sandbox
-sandbox.limit_job(cpu=1, output=1, final=True)
+sandbox.limit_task(cpu=1, output=1, final=True)
 while time.process_time() < 20: pass
 """
 
@@ -105,7 +105,7 @@ async def test_each_job_of_a_process_has_its_own_cpu_time() -> None:
 import time
 from engine import sandbox
 for _ in range(5):
-    sandbox.limit_job(cpu=1, output=1, final=False)
+    sandbox.limit_task(cpu=1, output=1, final=False)
     until = time.process_time() + 0.5
     while time.process_time() < until:
         pass
@@ -118,7 +118,7 @@ for _ in range(5):
 
 @pytest.mark.parametrize("deed", ["hang", "spin", "child"])
 async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
-    error = await _failure(executor, trouble_job(tmp_path, deed, programs=deed == "child"), JobLimits(seconds=1))
+    error = await _failure(executor, trouble_job(tmp_path, deed, programs=deed == "child"), TaskLimits(seconds=1))
 
     assert error.reason == "timeout"
     assert error.seconds == pytest.approx(1, abs=0.9)
@@ -132,7 +132,7 @@ async def test_the_cpu_time_of_a_job_is_limited_and_reported(
     """That of the processes that it starts, too, also of those that have ended."""
     programs = deed == "compute_in_child"
 
-    error = await _failure(executor, trouble_job(tmp_path, f"{deed} 30", programs=programs), JobLimits(cpu=1))
+    error = await _failure(executor, trouble_job(tmp_path, f"{deed} 30", programs=programs), TaskLimits(cpu=1))
     done = await run_files(executor, trouble_job(tmp_path, f"{deed} 0.4", programs=programs))
 
     assert (error.reason, error.details) == ("timeout", {"max_seconds": 1})
@@ -163,7 +163,7 @@ async def test_a_result_over_its_limit_is_refused(executor: LocalExecutor, tmp_p
     job = trouble_job(tmp_path, "bloat", "bmp")
 
     await run_files(executor, job)
-    error = await _failure(executor, job, JobLimits(output=1 << 20))
+    error = await _failure(executor, job, TaskLimits(output=1 << 20))
 
     assert (error.code, error.reason, error.details) == ("file_too_large", "bytes", {"max_bytes": 1 << 20})
     assert not job.output.exists()
@@ -197,7 +197,7 @@ async def test_jobs_cannot_write_to_their_inputs(tmp_path: Path) -> None:
 
 async def test_files_that_cannot_be_opened(executor: LocalExecutor, tmp_path: Path) -> None:
     with (tmp_path / "output").open("wb") as output, pytest.raises(ConversionError, match="cannot be opened"):
-        await executor.run(Job(("png",), "jpeg"), ACCOUNT, [-1], output.fileno())
+        await executor.run(Task(("png",), "jpeg"), ACCOUNT, [-1], output.fileno())
 
 
 async def test_a_named_pipe_is_an_error(executor: LocalExecutor, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_named_pipe_is_an_error(executor: LocalExecutor, tmp_path: Path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         with pytest.raises(ConversionError, match="regular"):
-            await executor.run(Job(("trouble",), "png"), ACCOUNT, [descriptor], descriptor)
+            await executor.run(Task(("trouble",), "png"), ACCOUNT, [descriptor], descriptor)
     finally:
         os.close(descriptor)
 
@@ -216,10 +216,10 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     source = tmp_path / "good.png"
     source.write_bytes(sample("png"))
     deeds = ["crash", "hang", "eat", "exit"] * 2
-    limits = JobLimits(seconds=1, memory=512 << 20)
+    limits = TaskLimits(seconds=1, memory=512 << 20)
     bad = [asyncio.create_task(_failure(executor, trouble_job(tmp_path, deed), limits)) for deed in deeds]
     good = [
-        run_files(executor, FileJob(Job(("png",), "jpeg"), [source], tmp_path / f"{number}.jpg"))
+        run_files(executor, FileJob(Task(("png",), "jpeg"), [source], tmp_path / f"{number}.jpg"))
         for number in range(12)
     ]
 

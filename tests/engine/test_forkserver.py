@@ -11,7 +11,7 @@ import pytest
 
 from engine import ConversionError
 from engine.errors import ExecutorUnavailable
-from engine.executor import JobResult, LocalExecutor, forkserver, pool
+from engine.executor import LocalExecutor, TaskResult, forkserver, pool
 from tests.support.executors.isolated import (
     ObservedExecutor,
     has_ended,
@@ -43,7 +43,7 @@ def _stop_forkserver(executor: ObservedExecutor) -> int:
     return supervisor
 
 
-async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[JobResult]:
+async def _started(executor: ObservedExecutor, folder: Path) -> asyncio.Task[TaskResult]:
     """Starts a job that has no end. Returns its task after it has used 0.1 s of CPU."""
     (spare,) = executor.pool.spares[""]
     task = asyncio.create_task(run_files(executor, trouble_job(folder, "spin")))

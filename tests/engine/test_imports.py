@@ -14,7 +14,7 @@ from PIL import Image
 from psd_tools import PSDImage
 
 from engine.executor import preload
-from engine.executor.disk_quota import reachable_by_jobs
+from engine.executor.disk_quota import reachable_by_tasks
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.pdf_documents import document
@@ -88,5 +88,5 @@ def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: 
     assert len(found) > 150 / every
     importing = {job.partition(".")[0] for job, modules in found.items() if modules}
     rare = {"all": {"jpeg-cmyk", "tiff-cmyk"}, "plan": {"jpeg-cmyk", "png-gray", "tiff-cmyk"}}[kind]
-    expected = rare if reachable_by_jobs(Path(preload.__file__)) else set()
+    expected = rare if reachable_by_tasks(Path(preload.__file__)) else set()
     assert importing == expected if every == 1 else importing <= expected

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from engine.errors import TimedOut
-from engine.executor import job_time
-from engine.executor.job_time import JobTime
-from engine.executor.jobs import JobLimits
+from engine.executor import task_time
+from engine.executor.task_time import TaskTime
+from engine.executor.tasks import TaskLimits
 
 STOP = 0.5  # seconds
 
@@ -32,11 +32,11 @@ class Process:
 
 @pytest.fixture(autouse=True)
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_time, "STEP", 0.02)
+    monkeypatch.setattr(task_time, "STEP", 0.02)
 
 
 async def test_a_stop_counts_two_steps() -> None:
-    job = JobTime(JobLimits())
+    job = TaskTime(TaskLimits())
     async with job.limited():
         time.sleep(STOP)  # noqa: ASYNC251, as if the process were stopped
         await asyncio.sleep(0)
@@ -44,7 +44,7 @@ async def test_a_stop_counts_two_steps() -> None:
 
 
 async def test_a_stop_does_not_reach_the_limit() -> None:
-    async with JobTime(JobLimits(seconds=STOP / 2)).limited():
+    async with TaskTime(TaskLimits(seconds=STOP / 2)).limited():
         time.sleep(STOP)  # noqa: ASYNC251
         for _ in range(3):
             await asyncio.sleep(0)
@@ -53,13 +53,13 @@ async def test_a_stop_does_not_reach_the_limit() -> None:
 @pytest.mark.parametrize(
     ("limits", "cpu", "details"),
     [
-        (JobLimits(seconds=0.1), 3.0, {"max_seconds": 0.1}),
-        (JobLimits(cpu=0.01), 3.0, {"max_seconds": 0.01}),  # it does not compute, but occupies a slot
-        (JobLimits(cpu=1.5), 4.5, {"max_seconds": 1.5}),
+        (TaskLimits(seconds=0.1), 3.0, {"max_seconds": 0.1}),
+        (TaskLimits(cpu=0.01), 3.0, {"max_seconds": 0.01}),  # it does not compute, but occupies a slot
+        (TaskLimits(cpu=1.5), 4.5, {"max_seconds": 1.5}),
     ],
 )
-async def test_a_limit_ends_the_block(limits: JobLimits, cpu: float, details: dict[str, float]) -> None:
-    job, process = JobTime(limits), Process()
+async def test_a_limit_ends_the_block(limits: TaskLimits, cpu: float, details: dict[str, float]) -> None:
+    job, process = TaskTime(limits), Process()
 
     async def run() -> None:
         async with job.limited():
@@ -76,7 +76,7 @@ async def test_a_limit_ends_the_block(limits: JobLimits, cpu: float, details: di
 
 async def test_cpu_time_below_the_limit_does_not_end_the_block() -> None:
     """A slow machine runs the job for longer than its limit on CPU time."""
-    job, process = JobTime(JobLimits(seconds=50, cpu=0.1)), Process()
+    job, process = TaskTime(TaskLimits(seconds=50, cpu=0.1)), Process()
     async with job.limited():
         job.begin(process, children=True)
         process.cpu = 3.05
@@ -86,7 +86,7 @@ async def test_cpu_time_below_the_limit_does_not_end_the_block() -> None:
 
 
 async def test_the_wait_for_a_process_does_not_count() -> None:
-    job = JobTime(JobLimits())
+    job = TaskTime(TaskLimits())
     async with job.limited():
         await asyncio.sleep(0.1)
         assert job.of_process == 0
@@ -95,7 +95,7 @@ async def test_the_wait_for_a_process_does_not_count() -> None:
 
 
 async def test_a_process_that_has_ended_counts_since_the_latest_step() -> None:
-    job, process = JobTime(JobLimits()), Process()
+    job, process = TaskTime(TaskLimits()), Process()
     async with job.limited():
         job.begin(process, children=True)
         process.cpu = 4.0
@@ -106,9 +106,9 @@ async def test_a_process_that_has_ended_counts_since_the_latest_step() -> None:
         assert 1.02 < job.of_process < 2
 
 
-@pytest.mark.parametrize(("cpu", "times"), [(job_time.LONG - 0.01, 0), (job_time.LONG, 1)])
+@pytest.mark.parametrize(("cpu", "times"), [(task_time.LONG - 0.01, 0), (task_time.LONG, 1)])
 async def test_a_long_job_loses_priority_once(cpu: float, times: int) -> None:
-    job, process = JobTime(JobLimits()), Process(0.0)
+    job, process = TaskTime(TaskLimits()), Process(0.0)
     async with job.limited():
         job.begin(process, children=True)
         process.cpu = cpu

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import InvalidOption, PageRanges
-from engine.executor import Job
+from engine.executor import Task
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_beyond_the_last_page() -> None:
 
 
 def test_a_password_is_never_shown() -> None:
-    assert "secret" not in repr(Job(("pdf",), "png", {"password": "secret"}))
+    assert "secret" not in repr(Task(("pdf",), "png", {"password": "secret"}))

@@ -15,7 +15,7 @@ from PIL import Image, PngImagePlugin
 
 from engine import RASTER, ConversionError, FileFormat, Frame, Raster, Signature, StepFailed, conversion, pipeline
 from engine.conversions import EncodedFile
-from engine.executor import Job, LocalExecutor, worker
+from engine.executor import LocalExecutor, Task, worker
 from engine.mupdf import pymupdf
 from engine.option_types import Pages, Quality
 from engine.options import OptionValue
@@ -322,15 +322,15 @@ async def test_a_dry_run_foresees_the_result(
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
 
     def job(name: str, *, dry_run: bool) -> FileJob:
-        return FileJob(Job.of(plan, options, dry_run=dry_run), [tmp_path / "in"], tmp_path / name)
+        return FileJob(Task.of(plan, options, dry_run=dry_run), [tmp_path / "in"], tmp_path / name)
 
-    foreseen = await run_files(executor, job("none", dry_run=True))
+    dry_runn = await run_files(executor, job("none", dry_run=True))
     result = await run_files(executor, job("out", dry_run=False))
 
-    facts = [(one.width, one.height, one.pages, one.file_count) for one in (foreseen.outcome, result.outcome)]
+    facts = [(one.width, one.height, one.pages, one.file_count) for one in (dry_runn.outcome, result.outcome)]
     assert facts == [expected, expected]
-    assert foreseen.outcome.warnings == result.outcome.warnings
-    assert (foreseen.outcome.processed_size, (tmp_path / "none").stat().st_size, foreseen.trace) == (0, 0, ())
+    assert dry_runn.outcome.warnings == result.outcome.warnings
+    assert (dry_runn.outcome.processed_size, (tmp_path / "none").stat().st_size, dry_runn.trace) == (0, 0, ())
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -338,7 +338,7 @@ async def test_a_file_that_cannot_be_inspected(executor: LocalExecutor, tmp_path
     (tmp_path / "in").write_bytes(_document(**_ENCRYPTION))
     plan = _REGISTRY.plan([_REGISTRY.formats["pdf"]], "png")
     with pytest.raises(ConversionError) as raised:
-        await run_files(executor, FileJob(Job.of(plan, dry_run=True), [tmp_path / "in"], tmp_path / "out"))
+        await run_files(executor, FileJob(Task.of(plan, dry_run=True), [tmp_path / "in"], tmp_path / "out"))
 
     assert raised.value.reason == "pdf_encrypted"
 
@@ -349,7 +349,7 @@ async def test_a_zip_from_the_sandbox(executor: LocalExecutor, tmp_path: Path) -
     options: dict[str, OptionValue] = {"pages": "all", "max_bytes": 1000}
     plan = _REGISTRY.plan([_REGISTRY.formats["pdf"]], "webp", options=options)
 
-    result = await run_files(executor, FileJob(Job.of(plan, options, "scan"), [tmp_path / "in"], tmp_path / "out"))
+    result = await run_files(executor, FileJob(Task.of(plan, options, "scan"), [tmp_path / "in"], tmp_path / "out"))
 
     assert (result.outcome.container, result.outcome.file_count, result.outcome.quality_used) == ("zip", 3, 87)
     with ZipFile(tmp_path / "out") as archive:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.conversions import AnyConversion, Conversion, Loss, Tool
-from engine.executor import Job
+from engine.executor import Task
 from engine.formats import AnyFormat, Format
 from engine.planner import Plan, cheapest_paths
 from plugins.formats.png import PNG
@@ -83,5 +83,5 @@ def test_a_plan_is_isolated_if_a_step_that_reads_files_of_clients_is() -> None:
     for number in range(4):
         plan = planned(*(number == other for other in range(5)))
         assert plan.isolated
-        assert Job.of(plan) == Job(("png", "png"), "png", tool="tool", isolated=True)
+        assert Task.of(plan) == Task(("png", "png"), "png", tool="tool", isolated=True)
     assert not planned(False, False, False, False, True).isolated  # only the result is read so

@@ -9,13 +9,13 @@ import pytest
 
 from engine import ConversionError, CorruptInput, StepFailed, sandbox
 from engine.errors import WorkerCrashed
-from engine.executor import jobs
-from engine.executor.jobs import JobResult
+from engine.executor import tasks
+from engine.executor.tasks import TaskResult
 from engine.outcome import Outcome, WarningRecord
 from engine.pipeline import Timing
 from engine.sandbox import SandboxReport
 
-_RESULT = JobResult(
+_RESULT = TaskResult(
     Outcome(
         "jpeg",
         10,
@@ -44,7 +44,7 @@ _DETAILS: list[Any] = [
 
 def _reply(**changes: str) -> bytes:
     """A reply whose values, or those of its outcome, are replaced by JSON texts."""
-    values = json.loads(jobs.result_reply(_RESULT, reusable=True))["result"]
+    values = json.loads(tasks.result_reply(_RESULT, reusable=True))["result"]
     outcome = values["outcome"]
     texts = {"outcome": _object(outcome, {name: text for name, text in changes.items() if name in outcome})}
     return (
@@ -63,15 +63,15 @@ def _error(**changes: Any) -> bytes:
 
 
 def test_a_result_arrives_as_it_was_sent() -> None:
-    assert jobs.parse_result(jobs.result_reply(_RESULT, reusable=True)) == (_RESULT, True)
-    assert jobs.parse_result(_reply()) == (_RESULT, False)
+    assert tasks.parse_result(tasks.result_reply(_RESULT, reusable=True)) == (_RESULT, True)
+    assert tasks.parse_result(_reply()) == (_RESULT, False)
 
 
 def test_an_error_arrives_as_it_was_sent() -> None:
     details = {"available": ["a", "b"], "limits": {"max": 1.5}, "index": 0, "format": None, "step": "png -> raster"}
 
     with pytest.raises(CorruptInput) as raised:
-        jobs.parse_result(jobs.error_reply(CorruptInput("A sentence.", reason="r", param="p", details=details)))
+        tasks.parse_result(tasks.error_reply(CorruptInput("A sentence.", reason="r", param="p", details=details)))
 
     assert raised.value.as_json() == CorruptInput("A sentence.", reason="r", param="p", details=details).as_json()
 
@@ -79,8 +79,8 @@ def test_an_error_arrives_as_it_was_sent() -> None:
 def test_messages_lose_what_cannot_be_sent() -> None:
     warnings = (WarningRecord("code", "half a \ud800 pair, \x00 and\x1b[31m"),)
 
-    received, _ = jobs.parse_result(
-        jobs.result_reply(replace(_RESULT, outcome=replace(_RESULT.outcome, warnings=warnings)), reusable=True)
+    received, _ = tasks.parse_result(
+        tasks.result_reply(replace(_RESULT, outcome=replace(_RESULT.outcome, warnings=warnings)), reusable=True)
     )
 
     assert received.outcome.warnings == (WarningRecord("code", "half a   pair,   and [31m"),)
@@ -107,7 +107,7 @@ def test_messages_lose_what_cannot_be_sent() -> None:
             for text in (r'"\ud800"', r'"\udfff\ud800"', r'"\u0000"', r'"\u001b[31m"', '"\x7f"', "1", "null", "[]")
         ),
         _reply(warnings='[{"code": "code", "message": "\x80"}]').replace(b"\xc2\x80", b"\xed\xa0\x80"),
-        _reply() + b" " * jobs.MAX_MESSAGE,
+        _reply() + b" " * tasks.MAX_MESSAGE,
         _reply() + b"{}",
         *(_error(message=value) for value in _TEXTS),
         *(_error(kind=value) for value in _TEXTS),
@@ -116,17 +116,17 @@ def test_messages_lose_what_cannot_be_sent() -> None:
 )
 def test_an_unusual_reply_is_a_crash(reply: bytes) -> None:
     with pytest.raises(WorkerCrashed, match="unreadable"):
-        jobs.parse_result(reply)
+        tasks.parse_result(reply)
 
 
 def test_an_error_that_is_too_long_becomes_another() -> None:
     with pytest.raises(StepFailed, match="too long"):
-        jobs.parse_result(jobs.error_reply(CorruptInput("x" * jobs.MAX_MESSAGE)))
+        tasks.parse_result(tasks.error_reply(CorruptInput("x" * tasks.MAX_MESSAGE)))
 
 
 def test_an_unknown_class_of_errors_is_a_failed_conversion() -> None:
     with pytest.raises(ConversionError) as raised:
-        jobs.parse_result(_error(kind="SystemExit"))
+        tasks.parse_result(_error(kind="SystemExit"))
 
     assert type(raised.value) is ConversionError
 
@@ -134,15 +134,15 @@ def test_an_unknown_class_of_errors_is_a_failed_conversion() -> None:
 def test_a_report_names_all_layers() -> None:
     report = SandboxReport(dict.fromkeys(sandbox.LAYERS, True), {"no sockets": True})
 
-    assert jobs.parse_report(jobs.report_reply(report)) == report
+    assert tasks.parse_report(tasks.report_reply(report)) == report
     for reply in (
-        jobs.report_reply(SandboxReport({"landlock": True}, {})),
-        jobs.report_reply(report).replace(b"true", b"1"),
-        jobs.report_reply(report).replace(b"true", _DEEP.encode()),
+        tasks.report_reply(SandboxReport({"landlock": True}, {})),
+        tasks.report_reply(report).replace(b"true", b"1"),
+        tasks.report_reply(report).replace(b"true", _DEEP.encode()),
         b"{}",
     ):
         with pytest.raises(WorkerCrashed):
-            jobs.parse_report(reply)
+            tasks.parse_report(reply)
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_a_report_names_all_layers() -> None:
     ],
 )
 def test_the_end_of_a_process_by_a_signal(number: signal.Signals, reason: str, retryable: bool) -> None:
-    error = ConversionError.from_json(jobs.exit_error(-number).as_json())
+    error = ConversionError.from_json(tasks.exit_error(-number).as_json())
     assert (error.code, error.reason, error.retryable) == ("processing_failed", reason, retryable)

@@ -16,8 +16,8 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, sandbox
-from engine.executor import Job, JobLimits, LocalExecutor
-from engine.executor.disk_quota import reachable_by_jobs
+from engine.executor import LocalExecutor, Task, TaskLimits
+from engine.executor.disk_quota import reachable_by_tasks
 from plugins.formats.eps import PROGRAMS
 from tests.support.executors.isolated import ALL_MODULES, MISBEHAVING, PNG_MODULES, FileJob, ObservedExecutor, run_files
 from tests.support.samples.generated import sample
@@ -68,9 +68,9 @@ _STOPPED_BY = {
 _BY_LANDLOCK = {attack for attack, layers in _STOPPED_BY.items() if layers == ("landlock",)}
 _PROGRAM = next(iter(PROGRAMS))
 _NOBODY = 65_534
-_GROUP = 60_000  # a further group of the server, which no user has
+_GROUP = 60_000  # an additional group of the server, which no user has
 # Users of servers: another than root's needs an installation that is not in root's home.
-_USERS = [0, _NOBODY] if os.geteuid() == 0 and reachable_by_jobs(Path(sys.executable)) else [os.geteuid()]
+_USERS = [0, _NOBODY] if os.geteuid() == 0 and reachable_by_tasks(Path(sys.executable)) else [os.geteuid()]
 _FOR_ROOT = ("trace", "become_root", "change_root")  # attacks that only root's processes could make in the first place
 
 Starter = Callable[[str], Awaitable[LocalExecutor]]
@@ -139,14 +139,14 @@ def aims(tmp_path: Path) -> Iterator[dict[str, str]]:
 def _job(folder: Path, deed: str, kind: str = "trouble", *, isolated: bool = True) -> FileJob:
     source = folder / f"in.{kind}"
     source.write_text(f"{'LAUNCH' if kind == 'launcher' else 'TROUBLE'} {deed}")
-    return FileJob(Job((kind,), "png", isolated=isolated), [source], folder / "result.png")
+    return FileJob(Task((kind,), "png", isolated=isolated), [source], folder / "result.png")
 
 
 async def _succeeds(
     executor: LocalExecutor,
     folder: Path,
     deed: str,
-    limits: JobLimits = JobLimits(),
+    limits: TaskLimits = TaskLimits(),
     kind: str = "trouble",
     *,
     isolated: bool = True,
@@ -260,17 +260,17 @@ async def test_no_file_exceeds_the_size_limit(
     executor, deed = await started(layers), f"fill {aims['fill']}"
 
     assert await _succeeds(executor, tmp_path, deed)
-    assert not await _succeeds(executor, tmp_path, deed, JobLimits(output=1 << 20))
+    assert not await _succeeds(executor, tmp_path, deed, TaskLimits(output=1 << 20))
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
 @pytest.mark.parametrize("deed", ["litter 4 400000", "litter 60 1", "burrow 30"])
 async def test_no_folder_exceeds_the_disk_quota(started: Starter, tmp_path: Path, layers: str, deed: str) -> None:
     with pytest.raises(ConversionError, match="disk quota") as raised:
-        await run_files(await started(layers), _job(tmp_path, deed), JobLimits(scratch=1 << 20, files=100))
+        await run_files(await started(layers), _job(tmp_path, deed), TaskLimits(scratch=1 << 20, files=100))
 
     assert (raised.value.code, raised.value.reason) == ("processing_failed", "engine_error")
-    await run_files(await started(layers), _job(tmp_path, "fill 1000000"), JobLimits(scratch=1 << 20, files=100))
+    await run_files(await started(layers), _job(tmp_path, "fill 1000000"), TaskLimits(scratch=1 << 20, files=100))
 
 
 async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ async def test_the_number_of_threads_is_limited(started: Starter, tmp_path: Path
 
 
 async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path: Path) -> None:
-    deed, limits = "hide 4 400000", JobLimits(scratch=1 << 20)
+    deed, limits = "hide 4 400000", TaskLimits(scratch=1 << 20)
 
     assert await _succeeds(await started("none"), tmp_path, deed, limits)
     for layers in ("all", "seccomp"):
@@ -295,7 +295,7 @@ async def test_deleted_files_count_towards_the_quota(started: Starter, tmp_path:
 
 async def test_the_memory_of_all_processes_of_a_job_is_limited(started: Starter, tmp_path: Path) -> None:
     """Each process has an address space of its own, which is limited."""
-    limits, memory = JobLimits(memory=1 << 30), 400 << 20
+    limits, memory = TaskLimits(memory=1 << 30), 400 << 20
     assert await _succeeds(await started("all"), tmp_path, f"multiply 1 {memory} 2", limits, kind="launcher")
 
     for layers in ("none", "all"):
@@ -347,7 +347,7 @@ async def test_the_folder_of_a_job_is_removed_with_it(
     for isolated in (False, True):
         await run_files(executor, _job(tmp_path, "fill 1000", isolated=isolated))
         with pytest.raises(ConversionError):
-            await run_files(executor, _job(tmp_path, "hang", isolated=isolated), JobLimits(seconds=0.5))
+            await run_files(executor, _job(tmp_path, "hang", isolated=isolated), TaskLimits(seconds=0.5))
 
     await executor.close()
 
@@ -365,5 +365,5 @@ async def test_every_step_runs_inside(started: Starter, tmp_path: Path) -> None:
     for plan in _PLANS:
         source, output = tmp_path / "in", tmp_path / f"out.{plan.target.extensions[0]}"
         source.write_bytes(sample(plan.source.name))
-        done = await run_files(executor, FileJob(Job.of(plan), [source], output))
+        done = await run_files(executor, FileJob(Task.of(plan), [source], output))
         assert output.stat().st_size == done.outcome.processed_size, plan

@@ -11,7 +11,7 @@ from PIL import Image
 
 from engine import RASTER, FidelityWarning, FileFormat, Frame, Raster, Signature, conversion, transform
 from engine.errors import ConversionError
-from engine.executor import JobOutput, JobResult, worker
+from engine.executor import TaskOutput, TaskResult, worker
 from engine.executor.several import plan_outputs
 from engine.options import OptionValues
 from engine.plugin_loader import Plugin
@@ -47,8 +47,8 @@ def _scanner(decoded: list[str]) -> Registry:
 
 
 def _run(
-    registry: Registry, source: str, data: bytes, outputs: Sequence[JobOutput], folder: Path
-) -> tuple[JobResult, bytes]:
+    registry: Registry, source: str, data: bytes, outputs: Sequence[TaskOutput], folder: Path
+) -> tuple[TaskResult, bytes]:
     (folder / "in").write_bytes(data)
     target = os.open(folder / "out", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     files = [os.open(folder / "in", os.O_RDONLY), target]
@@ -70,7 +70,7 @@ def test_an_input_is_decoded_once_for_the_same_options(
     options: list[OptionValues], decoded: list[str], tmp_path: Path
 ) -> None:
     found: list[str] = []
-    outputs = [JobOutput(("film",), one, "") for one in options]
+    outputs = [TaskOutput(("film",), one, "") for one in options]
     result, data = _run(_scanner(found), "scan", b"SCAN", outputs, tmp_path)
     assert found == decoded
     assert result.outcome.outputs is not None
@@ -97,10 +97,10 @@ def test_an_input_is_decoded_once_for_the_same_options(
 def test_results_are_those_of_single_jobs(source: str, outputs: list[tuple[str, OptionValues]], tmp_path: Path) -> None:
     data = _input(source)
     result, archive = _run(
-        _REGISTRY, source, data, [JobOutput((name,), given, "") for name, given in outputs], tmp_path
+        _REGISTRY, source, data, [TaskOutput((name,), given, "") for name, given in outputs], tmp_path
     )
     for part, (name, given) in zip(result.outcome.outputs or (), outputs, strict=True):
-        alone, file = _run(_REGISTRY, source, data, [JobOutput((name,), given)], tmp_path)
+        alone, file = _run(_REGISTRY, source, data, [TaskOutput((name,), given)], tmp_path)
         assert _without_dates(archive[part.offset :][: part.processed_size]) == _without_dates(file)
         assert part.warnings == alone.outcome.warnings
         assert (part.width, part.height, part.pages) == (alone.outcome.width, alone.outcome.height, alone.outcome.pages)
@@ -126,7 +126,7 @@ def _without_dates(data: bytes) -> bytes:
 def test_names_in_the_archive_are_different(tmp_path: Path) -> None:
     named = [("", {}), ("a", {}), ("a", {}), ("A", {}), ("", {"filename": "{name}-{width}"}), ("../b", {})]
     named += [("-rf", {}), ("CON .tar", {}), ("%2e%2E%5c%00", {}), (" . ", {})]
-    outputs = [JobOutput(("png",), given, name) for name, given in named]
+    outputs = [TaskOutput(("png",), given, name) for name, given in named]
     result, _ = _run(_REGISTRY, "png", sample("png"), outputs, tmp_path)
     names = [one.filename for one in result.outcome.outputs or ()]
     assert names[:6] == ["photo-01.png", "a.png", "a (2).png", "A (3).png", "photo-168.png", "_b.png"]
@@ -146,7 +146,7 @@ def test_the_smallest_file_that_keeps_most(source: str, targets: tuple[str, ...]
     data = _input(source) if targets != ("webp", "bmp") else _large()
     if targets == ("bmp", "png"):
         data = sample("png")
-    result, _ = _run(_REGISTRY, source, data, [JobOutput(targets, {})], tmp_path)
+    result, _ = _run(_REGISTRY, source, data, [TaskOutput(targets, {})], tmp_path)
     assert result.outcome.output_format == chosen
     assert result.outcome.outputs is None
 
@@ -158,7 +158,7 @@ def _large() -> bytes:
 
 
 def test_the_failure_of_one_output_is_told_with_its_index(tmp_path: Path) -> None:
-    outputs = [JobOutput(("png",), {}, ""), JobOutput(("png",), {"crop": "900,900,10,10"}, "")]
+    outputs = [TaskOutput(("png",), {}, ""), TaskOutput(("png",), {"crop": "900,900,10,10"}, "")]
     with pytest.raises(ConversionError) as caught:
         _run(_REGISTRY, "png", sample("png"), outputs, tmp_path)
     assert caught.value.param == "outputs[1].crop"

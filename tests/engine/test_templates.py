@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.executor import Job
+from engine.executor import Task
 from engine.planner import template_modules, template_parts
 from engine.registry import load_registry
 from tests.support import sabotages
@@ -49,7 +49,7 @@ def _children(pid: int) -> set[int]:
 def test_isolated_jobs_have_the_template_with_their_modules(source: str, target: str, template: str) -> None:
     plan = _REGISTRY.plan([_REGISTRY.formats[source]], target)
 
-    assert plan.template == Job.of(plan).template == template
+    assert plan.template == Task.of(plan).template == template
     assert plan.modules <= template_modules(_REGISTRY.templates, template)
 
 
@@ -72,7 +72,7 @@ def test_a_private_installation_imports_all_modules_ahead() -> None:
     program = """
 import sys
 from engine.executor import preload
-preload.reachable_by_jobs = lambda path: path.parent.name != "encodings"
+preload.reachable_by_tasks = lambda path: path.parent.name != "encodings"
 preload.import_modules([])
 print(*{module for module in preload.load_registry().modules if module not in sys.modules})
 """
@@ -84,7 +84,7 @@ print(*{module for module in preload.load_registry().modules if module not in sy
 
 async def _convert(executor: ObservedExecutor, folder: Path, source: str, target: str) -> None:
     (folder / "in").write_bytes(sample(source))
-    job = Job.of(_REGISTRY.plan([_REGISTRY.formats[source]], target))
+    job = Task.of(_REGISTRY.plan([_REGISTRY.formats[source]], target))
     await run_files(executor, FileJob(job, [folder / "in"], folder / "out"))
 
 
@@ -157,7 +157,7 @@ async def test_jobs_of_an_account_share_a_process_of_each_template(tmp_path: Pat
             await _convert(executor, tmp_path, "png", target)
             used.append(executor.pool.idle[-1])
         assert [worker.template for worker in used] == ["", "documents", "", "documents", "documents/psd"]
-        assert [worker.jobs for worker in used] == [2, 2, 2, 2, 1]
+        assert [worker.tasks for worker in used] == [2, 2, 2, 2, 1]
 
         await _convert(executor, tmp_path, "pdf", "txt")  # reads a file of a client
         assert {*executor.pool.idle} == {*used}

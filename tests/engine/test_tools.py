@@ -138,7 +138,7 @@ def test_no_file_and_a_late_failure_are_failures(data: bytes) -> None:
         pipeline.run(_REGISTRY.plan([_TXT], "txt", "words"), [data])
 
 
-def test_a_further_file_is_opened_for_its_parameter() -> None:
+def test_a_additional_file_is_opened_for_its_parameter() -> None:
     plan = _REGISTRY.plan([_TXT, _NOTE], "txt", "sign", {"upper": True}, ("name",))
 
     assert plan.tool is not None

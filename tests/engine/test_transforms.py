@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from engine import FileFormat, Format, InvalidOption, Loss, Signature, conversion, pipeline, tool, transform
-from engine.executor import Job
+from engine.executor import Task
 from engine.options import OptionValue
 from engine.plugin_loader import Plugin
 from engine.registry import Registry
@@ -182,7 +182,7 @@ def test_a_required_option_that_is_missing() -> None:
 def test_a_job_carries_plain_values() -> None:
     options: dict[str, OptionValue] = {"size": 7}
 
-    assert Job.of(_REGISTRY.plan([_SCAN], _PRINT, options=options), options).options == options
+    assert Task.of(_REGISTRY.plan([_SCAN], _PRINT, options=options), options).options == options
 
 
 def _plugin_with(step: object) -> Plugin:

@@ -15,9 +15,9 @@ import pytest_asyncio
 from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
-from engine.executor import Job, JobLimits, jobs, pool
+from engine.executor import Task, TaskLimits, pool, tasks
 from engine.executor.forkserver import WorkerProcess
-from engine.executor.jobs import Request
+from engine.executor.tasks import Request
 from tests.support.executors.isolated import (
     ACCOUNT,
     FileJob,
@@ -65,20 +65,20 @@ async def test_a_worker_refuses_a_job_of_another_account(executor: ObservedExecu
         connection = worker.process.connection
         replies = []
         for account in ("a", "b"):
-            request = Request(account, JobLimits(), False, Job(("png",), "no such format"))
+            request = Request(account, TaskLimits(), False, Task(("png",), "no such format"))
             socket.send_fds(connection, [request.encode()], [])
-            replies.append(await loop.sock_recv(connection, jobs.MAX_MESSAGE))
+            replies.append(await loop.sock_recv(connection, tasks.MAX_MESSAGE))
         async with asyncio.timeout(20):
             assert await loop.sock_recv(connection, 1) == b""
 
     for reply, message in zip(replies, ("no such format", "belongs to another account"), strict=True):
         with pytest.raises(ConversionError, match=message):
-            jobs.parse_result(reply)
+            tasks.parse_result(reply)
 
 
 async def test_a_request_that_is_too_long_is_an_error(executor: ObservedExecutor, tmp_path: Path) -> None:
     file_job = trouble_job(tmp_path, "behave")
-    file_job = file_job._replace(job=replace(file_job.job, tool="x" * jobs.MAX_MESSAGE))
+    file_job = file_job._replace(job=replace(file_job.job, tool="x" * tasks.MAX_MESSAGE))
 
     with pytest.raises(StepFailed, match="too long"):
         await run_files(executor, file_job)
@@ -88,7 +88,7 @@ async def test_a_request_that_is_too_long_is_an_error(executor: ObservedExecutor
 
 async def test_a_reply_that_is_too_long_becomes_an_error(executor: ObservedExecutor, tmp_path: Path) -> None:
     with pytest.raises(StepFailed, match="too long"):
-        await run_files(executor, trouble_job(tmp_path, f"warn {jobs.MAX_MESSAGE}"))
+        await run_files(executor, trouble_job(tmp_path, f"warn {tasks.MAX_MESSAGE}"))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ async def test_a_large_image_leaves_its_worker_small(tmp_path: Path) -> None:
     async with misbehaving(1) as executor:
         pids = []
         for _ in range(2):
-            await run_files(executor, FileJob(Job(("png",), "bmp", isolated=False), [source], tmp_path / "out"))
+            await run_files(executor, FileJob(Task(("png",), "bmp", isolated=False), [source], tmp_path / "out"))
             pids += idle_workers(executor)
 
     assert len(pids) == 2

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from engine import ConversionError, InvalidOption, sandbox
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.executor.detector import Detector
 from engine.executor.local import SingleWorker
 from engine.registry import load_registry
@@ -32,7 +32,7 @@ from web.services.files.work_files import WorkFiles
 pytestmark = pytest.mark.slow
 
 _REGISTRY = load_registry()
-_LIMITS = JobLimits(seconds=10)
+_LIMITS = TaskLimits(seconds=10)
 _OURS = {"done", "file_too_large", "invalid_file_type", "processing_failed"}
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
 _BATCH = 4
@@ -139,7 +139,7 @@ def test_decoders(fuzz_seconds: float, executor: tuple[asyncio.AbstractEventLoop
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], _other(found.name, target))
-            await run_files(jobs, FileJob(Job.of(plan), [source], result), _LIMITS)
+            await run_files(jobs, FileJob(Task.of(plan), [source], result), _LIMITS)
         except ConversionError as error:
             return error.code, error.reason or ""
         return "done", ""

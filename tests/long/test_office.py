@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from engine import pipeline, sandbox
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._office.libreoffice import LIBREOFFICE
@@ -68,7 +68,7 @@ async def test_no_file_shows_what_is_outside_of_it(layers: Collection[str], tmp_
             source, result = tmp_path / name, tmp_path / f"{name}.pdf"
             source.write_bytes(data)
             plan = _REGISTRY.plan([_REGISTRY.identify_content(data, name)], "pdf")
-            await run_files(executor, FileJob(Job.of(plan), [source], result), account=name)
+            await run_files(executor, FileJob(Task.of(plan), [source], result), account=name)
             return outside_references.shown(result.read_bytes())
 
         shown = await asyncio.gather(*starmap(shows, files.items()))
@@ -100,7 +100,7 @@ async def test_many_jobs_leave_no_process_and_no_file(tmp_path: Path) -> None:
     for number in range(_JOBS):
         source = sources[number % 2]
         plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
-        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result.pdf"))
+        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result.pdf"))
     await executor.close()
 
     assert not [*_office_processes()]

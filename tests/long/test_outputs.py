@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine import ConversionError, pipeline
-from engine.executor import JobOutput, worker
+from engine.executor import TaskOutput, worker
 from engine.executor.several import plan_outputs
 from engine.media import Raster
 from engine.registry import load_registry
@@ -22,7 +22,7 @@ _SIZES = (320, 640, 960, 1280, 1600, 1920)
 _FORMATS = ("avif", "webp", "jpeg", "png")
 
 
-def _run(path: Path, outputs: Sequence[JobOutput], folder: Path) -> Any:
+def _run(path: Path, outputs: Sequence[TaskOutput], folder: Path) -> Any:
     files = [os.open(path, os.O_RDONLY), os.open(folder / "out", os.O_RDWR | os.O_CREAT | os.O_TRUNC)]
     planned = plan_outputs(_REGISTRY, [_REGISTRY.identify(path).name], outputs)
     return worker.convert_outputs(_REGISTRY, planned, files, lambda _memory: None, "photo").outcome
@@ -33,7 +33,7 @@ def test_six_sizes_take_the_time_of_one_decode_and_the_encodes(target: str, tmp_
     path = next(
         one.path for one in load_corpus() if one.sound and one.format == "JPEG" and (one.size or (0,))[0] >= 4000
     )
-    outputs = [JobOutput((target,), {"width": width}, "") for width in _SIZES]
+    outputs = [TaskOutput((target,), {"width": width}, "") for width in _SIZES]
     _run(path, outputs, tmp_path)  # libraries initialize themselves
 
     def together() -> float:
@@ -61,7 +61,7 @@ def _kept(entry: Entry, target: str, folder: Path) -> tuple[int, int] | None:
     """How many of transparency, animation and depth a result lacks, and its size; None if the conversion fails."""
     lost = {"alpha_flattened", "alpha_thresholded", "frames_dropped", "timing_dropped", "depth_reduced"}
     try:
-        outcome = _run(entry.path, [JobOutput((target,), {})], folder)
+        outcome = _run(entry.path, [TaskOutput((target,), {})], folder)
     except ConversionError:
         return None
     codes = {warning.code for warning in outcome.warnings}
@@ -74,7 +74,7 @@ def test_auto_chooses_the_smallest_file_that_keeps_most(tmp_path: Path) -> None:
     wrong, chosen = [], list[str]()
     for entry in images:
         alone = {name: found for name in _FORMATS if (found := _kept(entry, name, tmp_path)) is not None}
-        outcome = _run(entry.path, [JobOutput(_FORMATS, {})], tmp_path)
+        outcome = _run(entry.path, [TaskOutput(_FORMATS, {})], tmp_path)
         chosen.append(outcome.output_format)
         if alone[outcome.output_format] != min(alone.values()) or outcome.processed_size != min(alone.values())[1]:
             wrong.append((entry.name, outcome.output_format, alone))

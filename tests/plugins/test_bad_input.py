@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from engine import ConversionError
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
@@ -45,7 +45,7 @@ async def _convert(executor: LocalExecutor, data: bytes, name: str, target: str)
         try:
             found = _REGISTRY.identify(source)
             plan = _REGISTRY.plan([found], target)
-            done = await run_files(executor, FileJob(Job.of(plan), [source], result))
+            done = await run_files(executor, FileJob(Task.of(plan), [source], result))
         finally:
             assert monotonic() - started < _PROMPT
             assert set(result.parent.iterdir()) <= {result}

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from engine import ConversionError, InvalidOption, TooLarge, UnknownFormat, pipeline
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.registry import load_registry
@@ -222,7 +222,7 @@ async def test_hostile_files_are_drawn_or_refused(executor: LocalExecutor, tmp_p
     reason: str | None = "drawn"
     try:
         plan = _REGISTRY.plan([_REGISTRY.identify(source)], "png")
-        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"))
+        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result"))
     except ConversionError as error:
         reason = error.reason
     assert reason in ("drawn", "corrupt_input", "bytes", "elements", "pages", "pixels", "unrecognized")

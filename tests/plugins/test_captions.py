@@ -200,7 +200,7 @@ def test_what_a_target_cannot_hold_is_told(data: bytes, choice: str, *, lost: bo
 def codes_before(data: bytes, target: str, **options: str) -> set[str]:
     """The codes of the warnings that a dry run foresees."""
     plan = _REGISTRY.plan([_REGISTRY.identify_content(data)], target, options=options)
-    return {warned.code for warned in dry_run.foresee(plan, [data], options).warnings}
+    return {warned.code for warned in dry_run.dry_run(plan, [data], options).warnings}
 
 
 def test_blocks_that_are_too_large_for_a_target_are_told() -> None:

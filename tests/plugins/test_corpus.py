@@ -8,7 +8,7 @@ import pytest
 
 from engine import ConversionError, pipeline
 from engine.errors import TooLarge
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.formats import FileFormat
 from engine.registry import load_registry
 from plugins.formats.pdf import DPI
@@ -66,7 +66,7 @@ def _cases(config: pytest.Config) -> Iterator[tuple[Entry, str]]:
 
 async def test_file(executor: LocalExecutor, tmp_path: Path, entry: Entry, target: str) -> None:
     source = _REGISTRY.identify(entry.path)
-    job = FileJob(Job.of(_REGISTRY.plan([source], target)), [entry.path], tmp_path / "result")
+    job = FileJob(Task.of(_REGISTRY.plan([source], target)), [entry.path], tmp_path / "result")
     if target in _CLIPS and max(_expected_size(entry, source.name, target)) > _MAX_SIDE:
         with pytest.raises(TooLarge):
             await run_files(executor, job)
@@ -99,7 +99,7 @@ async def test_encrypted(executor: LocalExecutor, tmp_path: Path, name: str, pyt
     for entry in (entry for entry in load_corpus() if entry.name == name):
         for target in _REGISTRY.targets(_REGISTRY.formats["pdf"])[_ENCRYPTED.index(name) % share :: share]:
             with pytest.raises(ConversionError) as raised:
-                await run_files(executor, FileJob(Job(("pdf",), target.name), [entry.path], tmp_path / "result"))
+                await run_files(executor, FileJob(Task(("pdf",), target.name), [entry.path], tmp_path / "result"))
             assert (raised.value.code, raised.value.reason) == ("invalid_file_type", "pdf_encrypted")
 
 
@@ -124,11 +124,11 @@ def _expected_size(entry: Entry, source: str, target: str) -> tuple[float, float
 def _icon_size(source: FileFormat, target: str, size: tuple[float, float]) -> tuple[int, int]:
     """The largest size of an icon: drawings are drawn at the largest that there is."""
     (*_, encoder) = _REGISTRY.plan([source], target).conversions
-    holds = encoder.capabilities({})
-    assert holds
-    drawn = max(holds.drawn_side or 0, *size) if source.name == "svg" else max(size)
+    capabilities = encoder.capabilities_for({})
+    assert capabilities
+    drawn = max(capabilities.drawn_side or 0, *size) if source.name == "svg" else max(size)
     width, height = (round(side * drawn / max(size)) for side in size)
-    return holds.stored_size((width, height))
+    return capabilities.stored_size((width, height))
 
 
 def _dpi(entry: Entry) -> tuple[float, float]:

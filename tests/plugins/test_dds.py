@@ -147,7 +147,7 @@ def test_palettes() -> None:
 
 
 @pytest.mark.parametrize("caps", [0x200, 0])
-def test_further_images_are_told(caps: int) -> None:
+def test_additional_images_are_told(caps: int) -> None:
     extension = () if caps else (71, 3, 0, 5, 0)
 
     result = convert(_dds(bytes(48 * 6), code=b"DX10" if extension else b"DXT1", caps=caps, extension=extension), "png")

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from engine import InvalidOption, OptionValues, TooLarge, pipeline
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.pipeline import PipelineResult
 from engine.registry import load_registry
@@ -172,7 +172,7 @@ async def test_options_work_in_the_sandbox(executor: LocalExecutor, tmp_path: Pa
     options: OptionValues = {"width": 50, "rotate": 90, "background": "red", "color_space": "gray", "bit_depth": 16}
     plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], "png", options=options)
 
-    await run_files(executor, FileJob(Job.of(plan, options), [source], target))
+    await run_files(executor, FileJob(Task.of(plan, options), [source], target))
 
     tags = exiftool(target.read_bytes())
     assert (tags["PNG:ImageWidth"], tags["PNG:BitDepth"], tags["PNG:ColorType"]) == (50, 16, "Grayscale")

@@ -7,7 +7,7 @@ import pypdfium2
 import pytest
 
 from engine import CorruptInput
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
 from plugins.formats.djvu import DJVULIBRE
 from tests.support.executors.isolated import FileJob, run_files
@@ -35,7 +35,7 @@ async def test_all_pages_are_read(executor: LocalExecutor, djvu: Path, tmp_path:
     plan = load_registry().plan([load_registry().identify(djvu)], "pdf")
     result = tmp_path / "result.pdf"
 
-    await run_files(executor, FileJob(Job.of(plan), [djvu], result))
+    await run_files(executor, FileJob(Task.of(plan), [djvu], result))
 
     reading = readers.read("pdf", result.read_bytes())
     assert (reading.size, reading.count) == (SIZE, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from engine import OptionValues, pipeline
 from engine.decode_limits import MAX_PIXELS
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.memory_estimate import allowed_bytes, needed_bytes
 from engine.planner import Plan
 from engine.registry import load_registry
@@ -45,7 +45,7 @@ def test_pair(plan: Plan) -> None:
 
     verify(_REGISTRY, plan, result.file)
     for pixels in (1, MAX_PIXELS // 10, MAX_PIXELS):
-        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= JobLimits().memory
+        assert needed_bytes(plan, pixels) <= allowed_bytes(plan, pixels) <= allowed_bytes(plan) <= TaskLimits().memory
     if plan.target.name == "icns" and result.data == original:
         return  # Pillow does not read icons that are not square, which other writers leave out.
     reading = readers.read(plan.target.name, result.data)
@@ -143,6 +143,6 @@ async def test_encoders_need_no_more_than_the_sandbox_allows(
     source.write_bytes(sample("bmp"))
     plan = _REGISTRY.plan([_REGISTRY.formats["bmp"]], target, options=options)
 
-    result = await run_files(executor, FileJob(Job.of(plan, options), [source], tmp_path / "result"))
+    result = await run_files(executor, FileJob(Task.of(plan, options), [source], tmp_path / "result"))
 
     assert result.outcome.processed_size

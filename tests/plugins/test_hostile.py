@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine import ConversionError
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
@@ -20,8 +20,8 @@ from tests.support.samples.hostile_outcomes import ELEMENTS, TIMEOUT, Canary, Ho
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 _REGISTRY = load_registry()
-_LIMITS = JobLimits(seconds=20)
-_SHORT = JobLimits(seconds=1)
+_LIMITS = TaskLimits(seconds=20)
+_SHORT = TaskLimits(seconds=1)
 _FILES = {hostile.name: hostile for hostile in hostile_files()}
 
 
@@ -46,7 +46,7 @@ def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
 
 
 async def _outcome(
-    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: JobLimits = _LIMITS
+    executor: LocalExecutor, folder: Path, data: bytes, target: str, limits: TaskLimits = _LIMITS
 ) -> tuple[Outcome, bytes]:
     """The outcome and the result of a conversion. Asserts that the job's folder has no other file."""
     source, result = folder / "input", folder / "job" / "result"
@@ -55,7 +55,7 @@ async def _outcome(
     failure = None
     try:
         found = _REGISTRY.identify(source)
-        await run_files(executor, FileJob(Job.of(_REGISTRY.plan([found], target)), [source], result), limits)
+        await run_files(executor, FileJob(Task.of(_REGISTRY.plan([found], target)), [source], result), limits)
     except ConversionError as error:
         failure = error
     outcome = (failure.code, failure.reason or "") if failure else ("done", "")
@@ -84,7 +84,7 @@ async def test_made_file(executor: LocalExecutor, canary: Canary, tmp_path: Path
 async def test_a_page_that_takes_too_long_is_refused_before_the_deadline(
     executor: LocalExecutor, canary: Canary, tmp_path: Path, name: str
 ) -> None:
-    outcome, _ = await _outcome(executor, tmp_path, SLOW_PAGES[name], "pdf", JobLimits())
+    outcome, _ = await _outcome(executor, tmp_path, SLOW_PAGES[name], "pdf", TaskLimits())
 
     assert outcome == ELEMENTS
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine import ConversionError, TooLarge, UnknownFormat, pipeline
-from engine.executor import Job, JobLimits, LocalExecutor, local
-from engine.executor.job_time import JobTime
+from engine.executor import LocalExecutor, Task, TaskLimits, local
+from engine.executor.task_time import TaskTime
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.pipeline import PipelineResult
@@ -215,7 +215,7 @@ async def test_hostile_pages_are_drawn_or_refused(executor: LocalExecutor, tmp_p
     reason: str | None = "drawn"
     try:
         plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
-        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"))
+        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result"))
     except ConversionError as error:
         reason = error.reason
     assert reason in ("drawn", "corrupt_input", "unrecognized") if name not in _TOO_MANY else reason == "elements"
@@ -226,12 +226,12 @@ async def test_a_page_may_take_a_sixth_of_the_time_of_its_job(
     executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Code in C, which does not return, is no exception."""
-    monkeypatch.setattr(local, "JobTime", lambda _limits: JobTime(JobLimits()))  # as a busy machine takes longer
+    monkeypatch.setattr(local, "TaskTime", lambda _limits: TaskTime(TaskLimits()))  # as a busy machine takes longer
     source = tmp_path / "a.html"
     source.write_bytes(SLOW_PAGES["tabs"])
     plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
 
     with pytest.raises(TooLarge) as raised:
-        await run_files(executor, FileJob(Job.of(plan), [source], tmp_path / "result"), JobLimits(cpu=10))
+        await run_files(executor, FileJob(Task.of(plan), [source], tmp_path / "result"), TaskLimits(cpu=10))
 
     assert (raised.value.reason, raised.value.details) == ("elements", {"max_layout_seconds": 1})

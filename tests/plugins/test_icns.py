@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from engine import InvalidOption
-from engine.dry_run import foresee
+from engine.dry_run import dry_run
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
@@ -117,8 +117,8 @@ def test_the_sizes_that_are_written(size: tuple[int, int], sizes: str | None, ex
         assert sorted(width * scale for width, _, scale in image.info["sizes"]) == sorted({*expected})[:7]
         assert image.size[0] == expected[-1]
     assert codes(result) == ({"not_enlarged"} if sizes == "16,256" else set())
-    foreseen = foresee(_REGISTRY.plan([_REGISTRY.formats["png"]], "icns", options=options), [source], options)
-    assert (foreseen.width, foreseen.height) == (expected[-1], expected[-1])
+    dry_runn = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], "icns", options=options), [source], options)
+    assert (dry_runn.width, dry_runn.height) == (expected[-1], expected[-1])
 
 
 def test_other_sizes_are_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from engine import InvalidOption, OptionValue
-from engine.dry_run import foresee
+from engine.dry_run import dry_run
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
@@ -149,8 +149,8 @@ def test_the_sizes_that_are_written(
     largest = max(expected)
     assert opened(convert(result.data, "png").data).size == largest
     assert codes(result) == ({"not_enlarged"} if sizes and "256" in sizes and max(size) < 256 else set())
-    foreseen = foresee(_REGISTRY.plan([_REGISTRY.formats["png"]], name, options=options), [source], options)
-    assert (foreseen.width, foreseen.height) == largest
+    dry_runn = dry_run(_REGISTRY.plan([_REGISTRY.formats["png"]], name, options=options), [source], options)
+    assert (dry_runn.width, dry_runn.height) == largest
 
 
 def test_images_are_centered_in_squares_and_keep_their_transparency() -> None:

@@ -114,7 +114,7 @@ def test_palettes_are_applied() -> None:
     columns = b"".join(struct.pack(">HBB", 0, 1, column) for column in range(3))
     header = jp2_box(b"pclr", palette) + jp2_box(b"cmap", columns)
 
-    np.testing.assert_array_equal(decoded(boxed(codestream(indexes), further=header)), np.array(colors)[indexes])
+    np.testing.assert_array_equal(decoded(boxed(codestream(indexes), additional=header)), np.array(colors)[indexes])
 
 
 def test_ycc_becomes_rgb() -> None:
@@ -129,7 +129,7 @@ def test_ycc_becomes_rgb() -> None:
 def test_channels_have_the_order_of_their_definition() -> None:
     samples = noise(4)
 
-    data = boxed(codestream(samples), further=definition((0, 1, 0), (1, 0, 3), (2, 0, 2), (3, 0, 1)))
+    data = boxed(codestream(samples), additional=definition((0, 1, 0), (1, 0, 3), (2, 0, 2), (3, 0, 1)))
 
     np.testing.assert_array_equal(decoded(data), samples[..., [3, 2, 1, 0]])
 
@@ -139,7 +139,7 @@ def test_a_channel_without_meaning_is_no_transparency() -> None:
     unspecified = 65535
 
     data = boxed(
-        codestream(samples), further=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, unspecified, unspecified))
+        codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, unspecified, unspecified))
     )
 
     result = convert(data, "png")
@@ -154,7 +154,7 @@ def test_a_fifth_channel_is_reported() -> None:
 def test_colors_multiplied_by_transparency_are_divided() -> None:
     samples = np.array([[[64, 32, 0, 128], [255, 10, 20, 255], [0, 0, 0, 0]]], np.uint8)
 
-    data = boxed(codestream(samples), further=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 2, 0)))
+    data = boxed(codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 2, 0)))
 
     expected = [[[128, 64, 0, 128], [255, 10, 20, 255], [0, 0, 0, 0]]]
     np.testing.assert_array_equal(decoded(data), expected)
@@ -177,7 +177,7 @@ def test_inks_with_transparency_become_rgb_with_it(bits: int) -> None:
     samples[0, :, 4] //= 5
     kinds = definition(*((channel, 0, channel + 1) for channel in range(4)), (4, 1, 0))
 
-    result = convert(boxed(codestream(samples), colors=_CMYK, further=kinds), "png")
+    result = convert(boxed(codestream(samples), colors=_CMYK, additional=kinds), "png")
 
     found = np.asarray(opened(result.data))
     assert codes(result) == {"color_converted"} | ({"depth_reduced"} if bits == 16 else set())

@@ -109,7 +109,7 @@ def test_floats_are_linear_light_from_the_bottom(kind: str, bands: int, order: s
 
 
 @pytest.mark.parametrize("target", ["pbm", "pgm", "ppm", "pam"])
-def test_further_images_are_told(target: str) -> None:
+def test_additional_images_are_told(target: str) -> None:
     data = convert(saved(photo().crop((0, 0, 13, 7)), "PNG"), target).data
 
     assert codes(convert(data + b"\n", "png")) == set()

@@ -12,7 +12,7 @@ import pypdfium2
 import pytest
 
 from engine import ConversionError, CorruptInput, TooLarge, UnknownFormat
-from engine.executor import Job, LocalExecutor
+from engine.executor import LocalExecutor, Task
 from engine.registry import load_registry
 from plugins._office import references
 from plugins._office.libreoffice import LIBREOFFICE
@@ -109,7 +109,7 @@ async def test_a_macro_does_not_run(executor: LocalExecutor, tmp_path: Path) -> 
     source.write_bytes(office_files.odt_with_macro())
     plan = _REGISTRY.plan([_REGISTRY.identify(source)], "pdf")
 
-    done = await run_files(executor, FileJob(Job.of(plan), [source], result))
+    done = await run_files(executor, FileJob(Task.of(plan), [source], result))
 
     assert plan.source.name == "odt"
     assert done.outcome.warnings == ()

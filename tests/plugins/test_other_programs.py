@@ -75,9 +75,9 @@ def light_of(data: bytes) -> NDArray[Any]:
 def test_light_of_jpeg_xr(tmp_path: Path, kind: str) -> None:
     number, mode, dtype, white = _LIGHT[kind]
     light = gradient(mode)
-    further = {"extrasamples": ["unassalpha"]} if mode == "RGBA" else {}
+    additional = {"extrasamples": ["unassalpha"]} if mode == "RGBA" else {}
 
-    data = encoded(tmp_path, number, (light * white).astype(dtype), **further)
+    data = encoded(tmp_path, number, (light * white).astype(dtype), **additional)
 
     expected = decoded(tmp_path / "source.jxr").astype(np.float32) / white
     np.testing.assert_allclose(light_of(data), expected, rtol=1e-6)

@@ -12,7 +12,7 @@ import tifffile
 from PIL import Image, ImageSequence
 
 from engine import InvalidOption
-from engine.executor import JobResult, worker
+from engine.executor import TaskResult, worker
 from engine.media import RASTER
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
@@ -59,7 +59,7 @@ def _run(data: bytes, target: str, pages: str | None) -> PipelineResult:
     return convert(data, target) if pages is None else convert(data, target, pages=pages)
 
 
-def _convert(data: bytes, target: str, pages: str, folder: Path, **options: OptionValue) -> tuple[JobResult, Path]:
+def _convert(data: bytes, target: str, pages: str, folder: Path, **options: OptionValue) -> tuple[TaskResult, Path]:
     source, result = folder / "in", folder / "out"
     source.write_bytes(data)
     options["pages"] = pages

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import ConversionError
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.hostile_pdfs import hostile_pdfs
 from tests.support.samples.pdf_documents import READING, REGISTRY
@@ -15,7 +15,7 @@ from web.api.error_catalogue import ERROR_CATALOGUE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-_LIMITS = JobLimits(seconds=30)
+_LIMITS = TaskLimits(seconds=30)
 _FAULTS = {"engine_error", "worker_crashed", "timeout"}
 _ENDLESS = {("pdf-ocr", "forms by powers of ten")}  # to draw it takes longer than any deadline
 
@@ -30,7 +30,7 @@ async def _fault(executor: LocalExecutor, folder: Path, name: str, kind: str) ->
     for path, data in zip(paths, files, strict=True):
         path.write_bytes(data)
     plan = REGISTRY.plan(list(map(REGISTRY.identify, paths)), tool.target, name, request.options, tuple(request.files))
-    job = FileJob(Job.of(plan, request.options), paths, place / "result")
+    job = FileJob(Task.of(plan, request.options), paths, place / "result")
     try:
         await run_files(executor, job, _LIMITS)
     except ConversionError as error:

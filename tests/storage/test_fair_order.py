@@ -18,7 +18,7 @@ from storage.tables import job_runs, jobs
 from storage.tables.job_runs import ClaimedJob, LaneUse
 from storage.tables.jobs import NewJob
 from tests.support.samples.storage import DAY, OWNER, open_account
-from web.services.admission.fair_queue import FairQueue, QueuedJob, Standing, Tenant
+from web.services.admission.fair_queue import FairQueue, QueuedTask, Standing, Tenant
 from web.services.admission.job_lanes import lane_record
 
 _ADDRESSES = {"x": "192.0.2.1", "y": "192.0.2.2"}
@@ -60,11 +60,11 @@ class Requests:
     def __init__(self) -> None:
         self._standings: dict[str, Standing] = {}
         self._queue = FairQueue(0, inf, lambda tenant: self._standings[tenant.id], keeps_slot=lambda: False)
-        self._running = defaultdict[str, deque[QueuedJob]](deque)
+        self._running = defaultdict[str, deque[QueuedTask]](deque)
 
     def add(self, tenant: Tenant, standing: Standing) -> None:
         self._standings[tenant.id] = standing
-        self._queue.add(QueuedJob(tenant, 0, 0))
+        self._queue.add(QueuedTask(tenant, 0, 0))
 
     def start(self) -> str | None:
         self._queue.resize(self._queue.running + 1, inf)

@@ -69,7 +69,7 @@ def test_nothing_is_told_if_the_charge_is_rolled_back(database: Database) -> Non
     assert len(told(database)) == 1
 
 
-def test_a_charge_needs_no_further_statement(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_charge_needs_no_additional_statement(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """Neither before the balance is low, nor after it was told."""
     account, other = open_account(database, 0).id, open_account(database, 10).id
     buy(database, account, 100, "first")

@@ -43,7 +43,7 @@ def change(database: Database, seed: int, *, earlier: bool = False) -> None:
         ]
         chosen.choice(ends)()
         stored = [run(files.add, account, replace(SOURCE, source=f"up_{seed}_{number}_{n}"), DAY) for n in range(2)]
-        for _ in range(chosen.randrange(3)):  # the second time, as a further file with the same upload
+        for _ in range(chosen.randrange(3)):  # the second time, as an additional file with the same upload
             result = replace(CONVERTED, blob=f"blob_{seed}_{number}")
             run(files.mark_processed, account, stored[0].file_id, SOURCE, result, DAY)
         if chosen.random() < 0.3:

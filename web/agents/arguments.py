@@ -122,7 +122,7 @@ class ToolArguments(FileArguments, OutputArguments):
         Mapping[str, str],
         field_type(_files, dict[str, str]),
         Field(
-            description="Further files of the tool by name, such as `stamp`: the path, or `data:` and Base64.",
+            description="Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64.",
             examples=[{"stamp": "mark.png"}],
         ),
     ] = {}

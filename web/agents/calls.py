@@ -56,7 +56,7 @@ class Call:
     target: str
     options: OptionValues
     tool: str | None = None
-    further: Mapping[str, Source] = field(default_factory=dict)
+    additional: Mapping[str, Source] = field(default_factory=dict)
     output: Path | None = None
     overwrite: bool = False
     background: bool = False

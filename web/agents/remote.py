@@ -25,7 +25,7 @@ class RemoteBackend:
     async def run(self, call: Call) -> dict[str, Any]:
         """Runs a conversion or a tool as a job, or inspects a file."""
         source = call.sources[0]
-        options = {**call.options, **{name: _content(one) for name, one in call.further.items()}}
+        options = {**call.options, **{name: _content(one) for name, one in call.additional.items()}}
         if call.dry_run:
             found = self._client.inspect(_content(source), call.target, url=source.url, name=_name(source), **options)
             return asdict(await _asked(found))

@@ -119,19 +119,19 @@ class AgentTools:
         target = self._registry.format(name)
         (source,) = self._sources(given, 1)
         valid = validate_options(self._registry.options, options)
-        further: dict[str, Source] = {}
+        additional: dict[str, Source] = {}
         if self._files.root is not None:
             known = self._registry.options
             paths = [name for name, value in valid.items() if known[name].is_file(value)]
-            further = {name: self._further(name, str(valid.pop(name))) for name in paths}
+            additional = {name: self._additional(name, str(valid.pop(name))) for name in paths}
         if output is None:
-            return Call((source,), target.name if target else name, valid, further=further, dry_run=True)
+            return Call((source,), target.name if target else name, valid, additional=additional, dry_run=True)
         place = self._place(output, source, target.extensions[0] if target else name)
         return Call(
             (source,),
             target.name if target else name,
             valid,
-            further=further,
+            additional=additional,
             output=place,
             overwrite=output.overwrite,
             background=output.as_job,
@@ -149,7 +149,7 @@ class AgentTools:
             tool.target.name,
             options,
             tool.name,
-            {name: self._further(name, value) for name, value in given.files.items()},
+            {name: self._additional(name, value) for name, value in given.files.items()},
             self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
             given.overwrite,
             given.as_job,
@@ -183,7 +183,7 @@ class AgentTools:
             raise AgentError("invalid_parameter", f"Give at most {most} files.", reason="out_of_range")
         return tuple(found)
 
-    def _further(self, name: str, value: str) -> Source:
+    def _additional(self, name: str, value: str) -> Source:
         if value.startswith("data:"):
             return Source(name, data=decode(value.removeprefix("data:"), name))
         path = self._file(value)
@@ -222,5 +222,5 @@ def _describe(tool: AnyTool, options: Mapping[str, Option]) -> str:
     """A line about a tool: its files, what it does, and its options."""
     count = f"{tool.inputs[0]} to {tool.inputs[-1]} files" if tool.takes_several else "1 file"
     listed = [f"{option.name} ({option.values}{', required' * option.required})" for option in options.values()]
-    files = "".join(f"; further file {name}" for name in tool.files)
+    files = "".join(f"; additional file {name}" for name in tool.files)
     return f"- {tool.name}, {count}, {tool.reads}: {tool.summary} Options: {', '.join(listed) or 'none'}{files}."

@@ -336,7 +336,7 @@ WARNING_CATALOGUE: Mapping[str, str] = MappingProxyType(
         "not_enlarged": "nothing; the image is smaller than the size requested, and `enlarge` is not set",
         "option_ignored": "nothing; options of the request have no effect",
         "pages_dropped": "all pages but the first",
-        "pictures_dropped": "further images of a JPEG, such as the second one of a stereo pair, of a DDS or of a PNM",
+        "pictures_dropped": "additional images, such as the second one of a stereo pair, of a DDS or of a PNM",
         "profile_dropped": "the color profile of CMYK, whose inks are kept",
         "quality_ignored": "nothing; the target is lossless, so `quality` has no effect",
         "repaired": "the parts of a damaged PDF that could not be recovered",

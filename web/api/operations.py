@@ -105,14 +105,14 @@ class FormFields:
 
     file: FileField
     fields: type[RequestModel] = RequestModel
-    further: tuple[FileField, ...] = ()
+    additional: tuple[FileField, ...] = ()
     urls: type[UrlFields | UrlsFields] | None = None
     left_out: frozenset[str] = frozenset()
 
     @property
     def files(self) -> tuple[FileField, ...]:
         """All fields with files."""
-        return (self.file, *self.further)
+        return (self.file, *self.additional)
 
     @cached_property
     def text_names(self) -> tuple[str, ...]:
@@ -226,14 +226,14 @@ class Operation:
         options = registry.options if self.conversion_options else {}
         return {name: one for name, one in options.items() if not one.secret} if self.without_secrets else options
 
-    def further_files(self, registry: Registry) -> tuple[FileField, ...]:
+    def additional_files(self, registry: Registry) -> tuple[FileField, ...]:
         """The fields of files that are options, or parameters of the tool."""
         fields = [
             FileField(name, option.file.description, 0, or_text=True)
             for name, option in self.options_of(registry).items()
             if option.file is not None
         ]
-        return (*(self.form.further if self.form else ()), *fields)
+        return (*(self.form.additional if self.form else ()), *fields)
 
     def as_json(self, path: str) -> Operation:
         """The operation at the path with JSON_FORM, which stores the result of the operation at `path`."""
@@ -282,7 +282,7 @@ def tool_operation(tool: AnyTool) -> Operation:
         form=FormFields(
             file,
             ToolFields,
-            further=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
+            additional=tuple(FileField(name, one.description, 0) for name, one in tool.files.items()),
             urls=UrlsFields if tool.takes_several else UrlFields,
         ),
         tool=tool,

@@ -19,7 +19,7 @@ from engine.registry import Registry, load_registry
 from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
 from web.cli.local import convert_locally
 from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit, print_message
-from web.cli.results import Display, TaskResult, report, summarize
+from web.cli.results import CommandResult, Display, report, summarize
 from web.cli.tasks import make_tasks, make_tool_tasks
 from web.workers.executor_setup import SandboxIncomplete
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mode:
-    """How tasks run: here or on a `server`, `jobs` at a time; to `explain` or `submit` them instead of converting.
+    """How tasks run: here or on a `server`, `jobs` at a time; a `dry_run` or `submit` instead of converting.
 
     `outputs` is the JSON of several results, `preset` the name of one of the account.
     """
 
     server: str | None = None
-    explain: bool = False
+    dry_run: bool = False
     submit: bool = False
     jobs: int | None = None
     display: Display = field(default_factory=Display)
@@ -56,7 +56,7 @@ def run(arguments: Arguments, given: Mapping[str, object], mode: Mode) -> None:
         exit_with("--url needs --remote: a server fetches the file.", WRONG_USAGE)
     if mode.preset is not None and mode.server is None:
         exit_with("--preset needs --remote: a server keeps the presets.", WRONG_USAGE)
-    if mode.submit and (mode.server is None or mode.explain or mode.display.as_json):
+    if mode.submit and (mode.server is None or mode.dry_run or mode.display.as_json):
         exit_with("--async needs --remote, no --dry-run and no --json", WRONG_USAGE)
     registry = load_registry()
     _run(registry, given, mode, partial(make_tasks, registry, arguments))
@@ -95,7 +95,7 @@ def _run(
         if client is None:
             settings = load_settings_or_exit()
             results = convert_locally(
-                registry, tasks, options, settings, mode.outputs, explain=mode.explain, jobs=mode.jobs
+                registry, tasks, options, settings, mode.outputs, dry_run=mode.dry_run, jobs=mode.jobs
             )
             work = report(results, len(tasks), skipped, mode.display)
         else:
@@ -123,9 +123,9 @@ def _with_files(
 
 def _check_mode(tasks: Sequence[ConversionTask], mode: Mode) -> None:
     """Raises ValueError if the tasks cannot run in this mode."""
-    if tasks[0].tool is not None and (mode.explain or mode.submit):
+    if tasks[0].tool is not None and (mode.dry_run or mode.submit):
         raise ValueError("--dry-run and --async are for conversions of single files; this makes one file of several.")
-    if mode.display.as_json and not mode.explain and any(task.output is None for task in tasks):
+    if mode.display.as_json and not mode.dry_run and any(task.output is None for task in tasks):
         raise ValueError("--json needs standard output, which the result uses, too.")
 
 
@@ -161,22 +161,22 @@ def _open_client(server: str) -> AsyncClient:
 
 async def _run_remotely(
     client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, skipped: list[SkippedFile], mode: Mode
-) -> list[TaskResult]:
+) -> list[CommandResult]:
     """Converts on the server, prints the results and the remaining credits."""
     from convertd_client import ConvertdError  # noqa: PLC0415, as above
     from web.cli import remote  # noqa: PLC0415, as above
 
     fields = {**options, **mode.target}
     async with client:
-        results: AsyncIterator[TaskResult]
+        results: AsyncIterator[CommandResult]
         if mode.submit:
             results = remote.submit_remotely(client, tasks, fields)
-        elif mode.explain:
-            results = remote.explain_remotely(client, tasks, fields)
+        elif mode.dry_run:
+            results = remote.dry_run_remotely(client, tasks, fields)
         else:
             results = remote.convert_remotely(client, tasks, fields, mode.jobs)
         done = await report(results, len(tasks), skipped, mode.display)
-        hidden = mode.explain or mode.display.quiet or mode.display.as_json
+        hidden = mode.dry_run or mode.display.quiet or mode.display.as_json
         if not hidden and any(not result.error for result in done):
             with suppress(ConvertdError):
                 # Not earlier: while conversions run, credits are reserved for them.

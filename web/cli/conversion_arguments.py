@@ -41,7 +41,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class ToolArguments:
-    """The arguments of a tool, as given. `files` are its further files by name. The others are as in Arguments."""
+    """The arguments of a tool, as given. `files` are its additional files by name. The others are as in Arguments."""
 
     tool: str
     paths: Sequence[Path]
@@ -55,7 +55,7 @@ class ToolArguments:
 class ConversionTask:
     """A file to convert, the output format, and the output file, None for standard output.
 
-    With a tool, `inputs` can be several files. `files` are further files of the tool or of options by name. `label`
+    With a tool, `inputs` can be several files. `files` are additional files of the tool or of options by name. `label`
     names the input in messages. The format of the first input is detected by its content and its filename `name`; it
     is `source_format` if the content is not recognized. `overwrite` is whether to replace an existing output; None:
     fail. `named`: the result has its own name, in the folder of the output.

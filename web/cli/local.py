@@ -14,13 +14,13 @@ from typing import IO
 from config.settings import Settings
 from engine import ConversionError, OptionValues
 from engine.errors import UnknownFormat
-from engine.executor import Executor, Job, JobOutput, JobResult
-from engine.executor.several import PlannedOutput, job_of
+from engine.executor import Executor, Task, TaskOutput, TaskResult
+from engine.executor.several import PlannedOutput, task_of
 from engine.file_names import FILENAME, file_name
 from engine.outcome import Outcome
 from engine.registry import Registry
 from web.cli.conversion_arguments import AUTO_FORMAT, ConversionTask
-from web.cli.results import Explanation, TaskResult, failure, publish, refusal, temporary_path
+from web.cli.results import CommandResult, Explanation, failure, publish, refusal, temporary_path
 from web.workers.executor_setup import check_sandbox, command_executor
 
 _ACCOUNT = "command"  # all files of a command belong to one user
@@ -33,13 +33,13 @@ async def convert_locally(
     settings: Settings,
     outputs: str | None = None,
     *,
-    explain: bool = False,
+    dry_run: bool = False,
     jobs: int | None = None,
-) -> AsyncIterator[TaskResult]:
+) -> AsyncIterator[CommandResult]:
     """Yields results in order of completion, of at most `jobs` at a time. Raises SandboxIncomplete before the first."""
     planned: list[tuple[ConversionTask, tuple[PlannedOutput, ...]]] = []
     for task in tasks:
-        if not explain and (refused := refusal(task, task.known_output)) is not None:
+        if not dry_run and (refused := refusal(task, task.known_output)) is not None:
             yield refused
             continue
         try:
@@ -53,7 +53,7 @@ async def convert_locally(
     try:
         if settings.sandbox == "required":
             await check_sandbox(settings, executor)
-        run = explain_task if explain else convert_task
+        run = dry_run_task if dry_run else convert_task
         works = [run(executor, task, made, options) for task, made in planned]
         for result in asyncio.as_completed(works):
             yield await result
@@ -79,7 +79,7 @@ def make_plans(
     if outputs is None and task.target != AUTO_FORMAT:
         plan = registry.plan(formats, task.target, task.tool, options, tuple(task.files))
         files = tuple(range(len(formats))), tuple(task.files)
-        return (PlannedOutput((plan,), JobOutput((plan.target.name,), options, None, *files)),)
+        return (PlannedOutput((plan,), TaskOutput((plan.target.name,), options, None, *files)),)
     from web.services.conversions.conversion_plan import plan_outputs, read_outputs  # noqa: PLC0415, rarely needed
 
     listed = read_outputs(registry.options, json.loads(outputs or "[]"), options)
@@ -88,13 +88,13 @@ def make_plans(
 
 async def convert_task(
     executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
-) -> TaskResult:
+) -> CommandResult:
     """Converts, and writes the result to the output of the task."""
     try:
         with temporary_path(task.output) as path:
             with path.open("x+b") as file:
                 names = [path.stem for path in task.inputs]
-                job = job_of(planned, Path(task.name).stem, input_names=names)
+                job = task_of(planned, Path(task.name).stem, input_names=names)
                 result = await _run_job(executor, task, job, file)
             outcome = _named(task, planned, options, result.outcome)
             return publish(task, path, outcome, sum(one.stat().st_size for one in task.inputs))
@@ -112,24 +112,24 @@ def _named(task: ConversionTask, planned: Sequence[PlannedOutput], options: Opti
     return replace(outcome, filename=file_name(str(template), Path(task.name).stem, target, size))
 
 
-async def explain_task(
+async def dry_run_task(
     executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
-) -> TaskResult:
+) -> CommandResult:
     """Finds out what the conversion would do; of several outputs or formats, the first one."""
     plan, options, needed = planned[0].plans[0], planned[0].output.options, planned[0].output.inputs
     try:
         with tempfile.TemporaryFile() as file:
-            result = await _run_job(executor, task, Job.of(plan, options, dry_run=True), file, needed)
+            result = await _run_job(executor, task, Task.of(plan, options, dry_run=True), file, needed)
     except (ConversionError, OSError) as error:
         return failure(task, error)
     effective = plan.effective_options(options)
     explanation = Explanation(plan.source.name, plan.step_names, plan.losses, effective, frozenset(options))
-    return TaskResult(task, result.outcome, explanation=explanation)
+    return CommandResult(task, result.outcome, explanation=explanation)
 
 
 async def _run_job(
-    executor: Executor, task: ConversionTask, job: Job, output: IO[bytes], needed: Sequence[int] | None = None
-) -> JobResult:
+    executor: Executor, task: ConversionTask, job: Task, output: IO[bytes], needed: Sequence[int] | None = None
+) -> TaskResult:
     """Runs a job on all files of a task, or on those with the `needed` indexes."""
     paths = [*task.inputs, *task.files.values()]
     paths = paths if needed is None else [paths[index] for index in needed]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.registry import Registry
     from web.agents.calls import Call
     from web.agents.tools import AgentTools
-    from web.cli.results import TaskResult
+    from web.cli.results import CommandResult
 
 cli = typer.Typer(add_completion=False, help="Give agents tools that convert files, by the Model Context Protocol.")
 
@@ -104,22 +104,22 @@ class LocalBackend:
                 values["files"] = _returned(values.pop("outputs"))
             return values
 
-    async def _run(self, call: Call, folder: Path) -> TaskResult:
+    async def _run(self, call: Call, folder: Path) -> CommandResult:
         from web.agents.calls import AgentError
         from web.cli.conversion_arguments import ConversionTask
-        from web.cli.local import convert_task, explain_task, make_plans
+        from web.cli.local import convert_task, dry_run_task, make_plans
 
         target = self._registry.format(call.target)
         if target is None:
             message = f"{call.target} is not a known format; list_formats lists them."
             raise AgentError("unsupported_conversion", message, param="output_format")
         inputs = tuple(_path(source, folder / f"input-{number}") for number, source in enumerate(call.sources))
-        further = {name: _path(source, folder / f"further-{name}") for name, source in call.further.items()}
+        additional = {name: _path(source, folder / f"further-{name}") for name, source in call.additional.items()}
         name = call.sources[0].name or "result"
         output = call.output or folder / "out" / f"{Path(name).stem}.{target.extensions[0]}"
-        task = ConversionTask(inputs, name, name, None, output, target, call.overwrite, call.tool, further)
+        task = ConversionTask(inputs, name, name, None, output, target, call.overwrite, call.tool, additional)
         planned = make_plans(self._registry, task, call.options)
-        return await (explain_task if call.dry_run else convert_task)(self._executor, task, planned, call.options)
+        return await (dry_run_task if call.dry_run else convert_task)(self._executor, task, planned, call.options)
 
     async def formats(self, source: str | None, target: str | None) -> dict[str, Any]:
         """Returns the output formats of all input formats or of one, or the options of a pair."""
@@ -152,7 +152,7 @@ def _path(source: Any, place: Path) -> Path:
     return place
 
 
-def _described(result: TaskResult) -> dict[str, Any]:
+def _described(result: CommandResult) -> dict[str, Any]:
     """The result as JSON values. Raises AgentError if the task failed."""
     from web.agents.calls import AgentError
 

@@ -111,7 +111,7 @@ Outputs = Annotated[
 Preset = Annotated[
     str | None, typer.Option(metavar="NAME", help="With --remote: the preset of the account whose options are used.")
 ]
-Explain = Annotated[
+DryRun = Annotated[
     bool,
     typer.Option(
         "--dry-run",
@@ -149,7 +149,7 @@ def convert(
     source_format: From = None,
     recursive: Recursive = False,
     overwrite: Overwrite = None,
-    explain: Explain = False,
+    dry_run: DryRun = False,
     submit: Submit = False,
     jobs: Jobs = None,
     server: Server = None,
@@ -171,7 +171,7 @@ def run_convert(
     source_format: str | None,
     recursive: bool,
     overwrite: bool | None,
-    explain: bool,
+    dry_run: bool,
     submit: bool,
     jobs: int | None,
     server: str | None,
@@ -194,7 +194,7 @@ def run_convert(
     filename = None if options.get("filename") is None else str(options["filename"])
     changes = bool(given.keys() - {"filename"})
     arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset), changes=changes)
-    mode = conversion.Mode(server, explain, submit, jobs, _display(quiet, verbose, as_json), outputs, preset)
+    mode = conversion.Mode(server, dry_run, submit, jobs, _display(quiet, verbose, as_json), outputs, preset)
     conversion.run(arguments, given, mode)
 
 
@@ -276,7 +276,7 @@ def tool_command(name: str) -> Any:
 
 
 def _tool_flags(tool: AnyTool, options: Mapping[str, Option]) -> list[Parameter]:
-    """The parameters of the options and further files of a tool."""
+    """The parameters of the options and additional files of a tool."""
     panel = "Options of the tool"
     defaults = {name: "" if one.default is None else str(one.default).lower() for name, one in options.items()}
     flags = [_flag(option, defaults[name], panel) for name, option in options.items()]

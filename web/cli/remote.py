@@ -14,7 +14,7 @@ from engine import OptionValues
 from engine.outcome import Outcome, WarningRecord
 from engine.registry import load_registry
 from web.cli.conversion_arguments import CHOSEN_LATER, ConversionTask, UsageError
-from web.cli.results import Explanation, Failure, TaskResult, failure, publish, refusal, temporary_path
+from web.cli.results import CommandResult, Explanation, Failure, failure, publish, refusal, temporary_path
 
 _MAX_REQUESTS = 2  # concurrent requests; more would only wait in the server's queue
 
@@ -28,10 +28,10 @@ def open_client(server: str) -> AsyncClient:
 
 async def convert_remotely(
     client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, jobs: int | None = None
-) -> AsyncIterator[TaskResult]:
+) -> AsyncIterator[CommandResult]:
     """Converts on the server, `jobs` files at a time. Yields results in order of completion."""
 
-    async def convert(task: ConversionTask) -> TaskResult:
+    async def convert(task: ConversionTask) -> CommandResult:
         if (refused := refusal(task, task.known_output)) is not None:
             return refused
         with temporary_path(task.output) as path:
@@ -44,44 +44,44 @@ async def convert_remotely(
 
 async def submit_remotely(
     client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
-) -> AsyncIterator[TaskResult]:
+) -> AsyncIterator[CommandResult]:
     """Submits the files in their order, and prints the ids of their jobs."""
 
-    async def submit(task: ConversionTask) -> TaskResult:
+    async def submit(task: ConversionTask) -> CommandResult:
         job = await client.submit(*_source(task), url=task.url, name=task.name, **_fields(task, options))
         print(job.job_id, flush=True)
-        return TaskResult(task, Outcome(task.target.name, 0))
+        return CommandResult(task, Outcome(task.target.name, 0))
 
     async for result in _run_all(tasks, submit, 1):
         yield result
 
 
-async def explain_remotely(
+async def dry_run_remotely(
     client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues
-) -> AsyncIterator[TaskResult]:
+) -> AsyncIterator[CommandResult]:
     """Yields what the conversions would do."""
 
-    async def explain(task: ConversionTask) -> TaskResult:
+    async def dry_run(task: ConversionTask) -> CommandResult:
         found = await client.inspect(*_source(task), url=task.url, name=task.name, **_fields(task, options))
         explanation = Explanation(found.input_format, found.path, found.losses, found.options, frozenset(options))
-        return TaskResult(task, _outcome(found, 0), explanation=explanation)
+        return CommandResult(task, _outcome(found, 0), explanation=explanation)
 
-    async for result in _run_all(tasks, explain, _MAX_REQUESTS):
+    async for result in _run_all(tasks, dry_run, _MAX_REQUESTS):
         yield result
 
 
 async def _run_all(
-    tasks: Sequence[ConversionTask], run: Callable[[ConversionTask], Awaitable[TaskResult]], requests: int
-) -> AsyncIterator[TaskResult]:
+    tasks: Sequence[ConversionTask], run: Callable[[ConversionTask], Awaitable[CommandResult]], requests: int
+) -> AsyncIterator[CommandResult]:
     """Runs the tasks, some at a time and the first ones first. Yields results in order of completion."""
     slots = asyncio.Semaphore(requests)
 
-    async def attempt(task: ConversionTask) -> TaskResult:
+    async def attempt(task: ConversionTask) -> CommandResult:
         async with slots:
             try:
                 return await run(task)
             except ConvertdError as error:
-                return TaskResult(task, error=Failure(error.message, error.code, error.reason))
+                return CommandResult(task, error=Failure(error.message, error.code, error.reason))
             except OSError as error:
                 return failure(task, error)
 
@@ -100,7 +100,7 @@ def _source(task: ConversionTask) -> tuple[Path | None, str | None]:
 
 
 def _fields(task: ConversionTask, options: OptionValues) -> dict[str, Any]:
-    """The options of a conversion or tool, and its further files."""
+    """The options of a conversion or tool, and its additional files."""
     return {**task.files, **options}
 
 

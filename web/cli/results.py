@@ -46,7 +46,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class TaskResult:
+class CommandResult:
     """The result of a task: its outcome, its outputs and the size of its inputs in bytes; or `error`, or `skipped`.
 
     A dry run has the outcome that is foreseen, and an explanation.
@@ -87,23 +87,23 @@ class TaskResult:
         return {**values, **facts, **sizes, "outputs": [*self.outputs]}
 
 
-def failure(task: ConversionTask, error: ConversionError | OSError) -> TaskResult:
+def failure(task: ConversionTask, error: ConversionError | OSError) -> CommandResult:
     """The result of a task that failed here."""
     if isinstance(error, ConversionError):
-        return TaskResult(task, error=Failure(str(error), error.code, error.reason))
+        return CommandResult(task, error=Failure(str(error), error.code, error.reason))
     if error.filename in map(str, task.inputs):
-        return TaskResult(task, error=Failure(f"cannot read the file: {error.strerror}"))
-    return TaskResult(task, error=Failure(f"cannot write {task.output or 'standard output'}: {error.strerror}"))
+        return CommandResult(task, error=Failure(f"cannot read the file: {error.strerror}"))
+    return CommandResult(task, error=Failure(f"cannot write {task.output or 'standard output'}: {error.strerror}"))
 
 
-def refusal(task: ConversionTask, *outputs: Path | None) -> TaskResult | None:
+def refusal(task: ConversionTask, *outputs: Path | None) -> CommandResult | None:
     """The result of a task one of whose outputs exists and must not be replaced; None if all may be written."""
     existing = [one for one in outputs if one is not None and os.path.lexists(one) and not _is_stream(one)]
     if task.overwrite or not existing:
         return None
     if task.overwrite is None:
-        return TaskResult(task, error=Failure(f"{existing[0]} exists; use -y to replace it or -n to keep it"))
-    return TaskResult(task, skipped=f"{existing[0]} exists and is kept")
+        return CommandResult(task, error=Failure(f"{existing[0]} exists; use -y to replace it or -n to keep it"))
+    return CommandResult(task, skipped=f"{existing[0]} exists and is kept")
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def temporary_path(output: Path | None) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: int) -> TaskResult:
+def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: int) -> CommandResult:
     """Renames the complete result to the task's output, or copies it to standard output. Raises OSError.
 
     The files of an archive are written one by one, unless the output is an archive, too.
@@ -129,7 +129,7 @@ def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: i
     if task.output is None:
         with path.open("rb") as file, os.fdopen(os.dup(1), "wb") as standard_output:
             shutil.copyfileobj(file, standard_output)
-        return TaskResult(task, outcome, ("standard output",), original_size)
+        return CommandResult(task, outcome, ("standard output",), original_size)
     if task.named:  # a server chooses the names
         place = task.output.parent
         output = place if outcome.container else place / Path(outcome.filename).name
@@ -145,10 +145,10 @@ def publish(task: ConversionTask, path: Path, outcome: Outcome, original_size: i
             _move(packed, task.output)
     else:
         _move(path, task.output)
-    return TaskResult(task, outcome, (str(task.output),), original_size)
+    return CommandResult(task, outcome, (str(task.output),), original_size)
 
 
-def _unpack(task: ConversionTask, output: Path, path: Path, outcome: Outcome, original_size: int) -> TaskResult:
+def _unpack(task: ConversionTask, output: Path, path: Path, outcome: Outcome, original_size: int) -> CommandResult:
     """Writes the files of an archive next to the output, or into it if it is a folder; all of them, or none."""
     place = output if output.is_dir() else output.parent
     with ZipFile(path) as archive, tempfile.TemporaryDirectory(dir=place, prefix=".convertd-") as folder:
@@ -164,7 +164,7 @@ def _unpack(task: ConversionTask, output: Path, path: Path, outcome: Outcome, or
             return refused
         for unpacked, target in files:
             _move(unpacked, target)
-    return TaskResult(task, outcome, tuple(str(target) for _, target in files), original_size)
+    return CommandResult(task, outcome, tuple(str(target) for _, target in files), original_size)
 
 
 def _move(path: Path, output: Path) -> None:
@@ -202,10 +202,10 @@ class Display:
 
 
 async def report(
-    results: AsyncIterator[TaskResult], total: int, skipped: Sequence[SkippedFile], display: Display
-) -> list[TaskResult]:
+    results: AsyncIterator[CommandResult], total: int, skipped: Sequence[SkippedFile], display: Display
+) -> list[CommandResult]:
     """Prints skipped files, progress, warnings and errors. Returns all results."""
-    done: list[TaskResult] = []
+    done: list[CommandResult] = []
     hidden = display.quiet or display.as_json
     for file in () if hidden else skipped:
         print(f"{file.path}: skipped, {file.reason}", file=sys.stderr)
@@ -216,7 +216,7 @@ async def report(
     return done
 
 
-def describe(result: TaskResult, display: Display, *, with_defaults: bool) -> list[str]:
+def describe(result: CommandResult, display: Display, *, with_defaults: bool) -> list[str]:
     """The lines to print for a task; for a dry run, with the options that have their defaults."""
     name, outcome = result.task.label, result.outcome
     if result.error is not None:
@@ -255,7 +255,7 @@ def _explain(explanation: Explanation, outcome: Outcome, *, with_defaults: bool)
     return lines
 
 
-def summarize(results: Sequence[TaskResult], skipped: Sequence[SkippedFile], display: Display) -> None:
+def summarize(results: Sequence[CommandResult], skipped: Sequence[SkippedFile], display: Display) -> None:
     """Prints the results of all files: as JSON on standard output, or their numbers in a line if there are several."""
     counts = Counter(result.status for result in results)
     counts["skipped"] += len(skipped)

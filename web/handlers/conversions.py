@@ -88,9 +88,9 @@ class Convert(BaseHandler):
             export=export_of(self, fields),
             tag=fields.tag,
             webhook_url=fields.webhook_url,
-        ).with_further(self.input.further_files())
+        ).with_additional(self.input.additional_files())
         if fields.dry_run:
-            await _foresee_and_respond(self, request)
+            await _dry_run_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
 
@@ -118,7 +118,7 @@ class Inspect(BaseHandler):
         await apply_preset(self)
         asked = wanted(self, self.input.form_fields(TargetFields))
         request = ConversionRequest(self.client(), "convert", uploads, **asked, remote=remote, context=self.context)
-        await _foresee_and_respond(self, request.with_further(self.input.further_files()))
+        await _dry_run_and_respond(self, request.with_additional(self.input.additional_files()))
 
 
 class RunTool(BaseHandler):
@@ -149,7 +149,7 @@ class RunTool(BaseHandler):
             export=export_of(self, fields),
             tag=fields.tag,
             webhook_url=fields.webhook_url,
-        ).with_further(self.input.further_files())
+        ).with_additional(self.input.additional_files())
         await convert_and_respond(self, request)
 
 
@@ -252,11 +252,11 @@ def _close_uploads(request: ConversionRequest) -> None:
         upload.file.close()
 
 
-async def _foresee_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
+async def _dry_run_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.create_work_file() as output:
         async with handler.services.remote_files.complete(request) as complete:
-            handler.respond(await handler.services.conversions.foresee(complete, output))
+            handler.respond(await handler.services.conversions.dry_run(complete, output))
 
 
 def _with_formats(registry: Registry, target: str, options: OptionValues, accept: str) -> OptionValues:
@@ -300,7 +300,7 @@ class TryConvert(PageHandler):
         request = _conversion_request(self, fields.output_format, self.input.options_given())
         if fields.dry_run:
             await self.services.trials.count_preview(self.authorization.address)
-            await _foresee_and_respond(self, request)
+            await _dry_run_and_respond(self, request)
             return
         remaining = await self.services.trials.count(self.authorization.address)
         with self.create_work_file() as output:
@@ -367,6 +367,6 @@ class TryPreview(PageHandler):
 
 def _conversion_request(handler: PageHandler, target: str, options: OptionValues) -> ConversionRequest:
     """The conversion of the form's file."""
-    upload, further = handler.input.form.file("file"), handler.input.further_files()
+    upload, additional = handler.input.form.file("file"), handler.input.additional_files()
     request = ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
-    return request.with_further(further)
+    return request.with_additional(additional)

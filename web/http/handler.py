@@ -125,7 +125,7 @@ class BaseHandler(RequestHandler):
             if self.operation is not None and self.access != "open":
                 self.input.check_query(self.operation)
             if queued:
-                self.services.job_queue.check(self.client().tenant)
+                self.services.admission.check(self.client().tenant)
             self.input.expect_body(self.operation, self.max_body, self.authorization.account, self.services)
         except Exception as error:
             await self._refuse(error)

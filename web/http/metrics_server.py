@@ -58,14 +58,14 @@ def start_metrics_server(
 
 def sample(services: Services) -> None:
     """Sets the gauges that are read at scrape time."""
-    job_queue, metrics, limiter = services.job_queue, services.metrics, services.limiter
+    admission, metrics, limiter = services.admission, services.metrics, services.limiter
     if metrics.process is not None:
         metrics.process.update()
-    metrics.workers.slots.set(job_queue.slots)
-    metrics.workers.busy.set(job_queue.running)
-    metrics.workers.queue_depth.set(job_queue.waiting)
-    metrics.workers.oldest_wait.set(job_queue.oldest_wait)
-    metrics.workers.set_refusals(job_queue.refused)
+    metrics.workers.slots.set(admission.slots)
+    metrics.workers.busy.set(admission.running)
+    metrics.workers.queue_depth.set(admission.waiting)
+    metrics.workers.oldest_wait.set(admission.oldest_wait)
+    metrics.workers.set_refusals(admission.refused)
     metrics.http.in_progress.set(services.in_flight.running)
     metrics.credits.emails_waiting.set(services.email_queue.waiting)
     if metrics.cluster is not None and services.readiness.cluster_state is not None:

@@ -133,7 +133,7 @@ class RequestInput:
         self._form_fields: FormFields | None = None
         self._preset: Mapping[str, object] = {}
         self._given: dict[str, OptionValue] = {}
-        self._further: tuple[FileField, ...] = ()
+        self._additional: tuple[FileField, ...] = ()
 
     def expect_body(
         self, operation: Operation | None, max_size: int, account: Account | None, services: Services
@@ -150,17 +150,17 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
-        self._form_fields, self._further = operation.form, operation.further_files(services.registry)
+        self._form_fields, self._additional = operation.form, operation.additional_files(services.registry)
         content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
         if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
-            sent = (operation.form.file, *self._further)
+            sent = (operation.form.file, *self._additional)
             files = [name for file in sent if not file.or_text for name in file.names]
             self.body = PlainForm(content_type, names, files, max_size, length)
             return
         connection = connection_of(self._request.server_connection)
         self.body = MultipartBody(
             content_type,
-            (operation.form.file, *self._further),
+            (operation.form.file, *self._additional),
             names,
             max_file_size=account.tier.max_file_size,
             length=length,
@@ -262,9 +262,9 @@ class RequestInput:
         kept = {name: value for name, value in fields.items() if not has_target or name not in field_names(KeptFields)}
         self._preset = {name: _as_text(value) for name, value in kept.items()} if self._is_form else kept
 
-    def further_files(self) -> dict[str, Upload]:
+    def additional_files(self) -> dict[str, Upload]:
         """The files of the form that are options, or parameters of a tool, by name."""
-        sent = {file.name: self.form.uploads(file.name) for file in self._further}
+        sent = {file.name: self.form.uploads(file.name) for file in self._additional}
         if both := [name for name, found in sent.items() if found and name in self.form.texts]:
             raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
         return {name: self.form.file(name) for name, found in sent.items() if found}

@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine.errors import CorruptInput
-from engine.executor import JobResult
+from engine.executor import TaskResult
 from engine.outcome import Outcome
 from engine.planner import Plan
 from web.api.errors import STATUS, public_error
@@ -108,7 +108,7 @@ class ConversionMetrics:
         if 0 <= seconds <= _MAX_SECONDS:
             self._stages[name].observe(seconds)
 
-    def record_stages(self, result: JobResult) -> None:
+    def record_stages(self, result: TaskResult) -> None:
         """Records the durations that a job reports. Ignores unknown stages: the report is untrusted."""
         for timing in result.trace:
             if timing.stage in STAGES:

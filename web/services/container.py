@@ -20,11 +20,11 @@ from web.metrics.service import ReadState
 from web.services.accounts.accounts import Accounts, Registrations
 from web.services.accounts.email import EmailQueue, EmailTransport, OutboxTransport, SmtpTransport
 from web.services.accounts.trials import Trials
-from web.services.admission.admission import JobQueue
+from web.services.admission.admission import Admission
+from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import Charges
 from web.services.conversions.conversions import Conversions
 from web.services.conversions.file_executor import FileExecutor
-from web.services.conversions.further_files import FurtherFiles
 from web.services.conversions.idempotency import IdempotencyService
 from web.services.conversions.releases import Releases
 from web.services.conversions.remote_files import RemoteFiles
@@ -82,7 +82,7 @@ class Services:
         self.accounts, self.trials = Accounts(database), Trials(database, limiter)
         self.payments = open_payments(settings, database, idempotency, metrics.credits, process.checkout_code)
         self.charges = Charges(database, owner, releases)
-        self.job_queue = JobQueue(settings.workers, memory=job_memory(), processes=process.count)
+        self.admission = Admission(settings.workers, memory=job_memory(), processes=process.count)
         self._open_conversions(executor, blobs, idempotency, owner, jobs_by_key=cluster is not None)
         self.formats = cached_json(formats_catalogue(registry))
         self._make_openapi = make_openapi
@@ -107,17 +107,17 @@ class Services:
         retention, max_files = settings.file_retention_seconds, settings.max_batch_files
         self.files = files = Files(database, blobs, registry, retention, jobs_by_key=jobs_by_key)
         self.remote_files = RemoteFiles(self.outgoing, self.work_files, self.detector, metrics.remote_files)
-        further_files = FurtherFiles(files, self.work_files, registry)
-        used = self.job_queue, self.charges, idempotency, files, self.remote_files, further_files
+        additional_files = AdditionalFiles(files, self.work_files, registry)
+        used = self.admission, self.charges, idempotency, files, self.remote_files, additional_files
         self.conversions = Conversions(registry, executor, *used, metrics)
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
         )
-        others = metrics.jobs, self.remote_files, further_files, self.webhooks.sender
+        others = metrics.jobs, self.remote_files, additional_files, self.webhooks.sender
         self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
         requests = JobRequests(files, self.remote_files, self.work_files, registry)
         conversions = self.conversions, self.batches, files
-        self.job_runner = JobRunner(database, owner, self.job_queue, self.jobs, requests, *conversions, metrics.jobs)
+        self.job_runner = JobRunner(database, owner, self.admission, self.jobs, requests, *conversions, metrics.jobs)
 
     async def close(self) -> None:
         """Closes the connections to the payment provider, Redis and the database, when no request uses them.

@@ -13,7 +13,7 @@ from tornado.escape import xhtml_escape
 from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CREDITS, MIB, TIERS
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
-from engine.executor import JobLimits
+from engine.executor import TaskLimits
 from storage.tables.api_keys import MAX_KEYS
 from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
@@ -101,14 +101,14 @@ class DocsIndex(Docs):
 
 
 def _pages(documents: ApiDocuments) -> list[DocsPage]:
-    """The pages of this server: the page of further options only if it has some."""
+    """The pages of this server: the page of additional options only if it has some."""
     has_more = any(group is MORE for group, _ in grouped(documents.options))
     return [page for page in DOCS_PAGES if has_more or page.name != f"options/{MORE.name}"]
 
 
 def _limits(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Limits that do not depend on the tier: name and value."""
-    job = JobLimits()
+    job = TaskLimits()
     return (
         ("pixels of an image", f"{MAX_PIXELS:,}"),
         ("frames or pages of a file", f"{MAX_FRAMES}; {MAX_TOTAL_PIXELS:,} pixels in total"),

@@ -258,8 +258,8 @@ class StatusPage(PageHandler):
             version=version("convertd"),
             registry=self.services.registry,
             total=self.services.formats.data["total"],
-            job_queue=self.services.job_queue,
-            workers=self.services.job_queue.slots,
+            admission=self.services.admission,
+            workers=self.services.admission.slots,
         )
 
 

@@ -14,8 +14,8 @@ from distributed.scheduler import NoValidWorkerError, NoWorkerError
 from distributed.worker import get_data_from_worker
 
 from engine.errors import ExecutorUnavailable, WorkerCrashed
-from engine.executor import Job, JobLimits, JobResult
-from engine.executor.jobs import UnreadableReply, parse_result
+from engine.executor import Task, TaskLimits, TaskResult
+from engine.executor.tasks import UnreadableReply, parse_result
 from storage.blobs.blob_store import BlobStore
 from storage.descriptors import run_in_thread
 from storage.errors import StorageError
@@ -23,7 +23,7 @@ from storage.ids import new_id
 from web.api.schemas.service import Cluster
 from web.services.files.work_files import StoredContent, WorkFile
 from web.services.operation.closing import complete
-from web.workers.cluster_jobs import MAX_INLINE, ClusterJob, FileContent, Installation, run_job
+from web.workers.cluster_jobs import MAX_INLINE, ClusterTask, FileContent, Installation, run_job
 from web.workers.connection import MEMORY, SERIALIZERS, ClusterConnection, ClusterWorker
 
 log = logging.getLogger("convertd.cluster")
@@ -49,7 +49,7 @@ class _OtherInstallation(ExecutorUnavailable):
 class _Result:
     """The result of a job as its worker reports it: its content, or the size and the SHA-256 of its blob `key`."""
 
-    result: JobResult
+    result: TaskResult
     data: bytes
     size: int
     digest: str
@@ -88,8 +88,8 @@ class ClusterExecutor:
         return replace(self.connection.state, retries=self._retries)
 
     async def run_on_files(
-        self, job: Job, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         """Runs a job of an account. Raises ConversionError. Cancelling ends the job on its worker.
 
         Inputs in the blob store are read from there, and a large result stays there. A job whose worker dies is
@@ -101,7 +101,7 @@ class ClusterExecutor:
             async with asyncio.timeout(limits.seconds + _MAX_OVERHEAD):
                 valid = limits.seconds + _MAX_OVERHEAD + _URL_MARGIN
                 files = await self._send(inputs, blobs, valid)
-                done = await self._run(ClusterJob("", self._installation, job, account, limits, files, ""), blobs)
+                done = await self._run(ClusterTask("", self._installation, task, account, limits, files, ""), blobs)
                 blobs.remove(done.key)
                 if done.size <= MAX_INLINE:
                     await output.write(done.data)
@@ -134,7 +134,7 @@ class ClusterExecutor:
                 contents.append(FileContent(file.size, url=await self.blobs.read_url(blobs[-1], valid)))
         return tuple(contents)
 
-    async def _run(self, job: ClusterJob, blobs: list[str]) -> _Result:
+    async def _run(self, job: ClusterTask, blobs: list[str]) -> _Result:
         for attempt in range(_MAX_RUNS):
             # One at a time: beside a job that kills its workers, others would seem to do so too.
             async with self._retrying if attempt else nullcontext():
@@ -146,7 +146,7 @@ class ClusterExecutor:
             self._retries += attempt < _MAX_RUNS - 1
         raise WorkerCrashed("The workers that ran the conversion ended, one after another.")
 
-    async def _run_once(self, job: ClusterJob, blobs: list[str], *, prefer: bool) -> _Result:
+    async def _run_once(self, job: ClusterTask, blobs: list[str], *, prefer: bool) -> _Result:
         """Runs a job on a worker, first on the account's preferred one. Raises _WorkerLost."""
         if prefer:
             with self.connection.prefer_worker(job.account, job.job.memory) as preferred:
@@ -160,7 +160,7 @@ class ClusterExecutor:
         except (NoValidWorkerError, NoWorkerError) as error:
             raise ExecutorUnavailable("The cluster has no worker for the conversion.") from error
 
-    async def _submit(self, job: ClusterJob, blobs: list[str], preferred: ClusterWorker | None = None) -> _Result:
+    async def _submit(self, job: ClusterTask, blobs: list[str], preferred: ClusterWorker | None = None) -> _Result:
         """Runs a job on a worker. Raises _WorkerLost, NoValidWorkerError, NoWorkerError and _OtherInstallation."""
         client, workers = self.connection.client, self.connection.workers
         if client is None:
@@ -266,7 +266,7 @@ async def _fetch(future: Future[Any]) -> object:
     raise _WorkerLost("its reply is gone")
 
 
-def _read_reply(reply: object, limits: JobLimits, key: str) -> _Result:
+def _read_reply(reply: object, limits: TaskLimits, key: str) -> _Result:
     """Checks what a task has returned. Raises the ConversionError of the job, and ExecutorUnavailable."""
     match reply:
         case ("other installation",):

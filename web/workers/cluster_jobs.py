@@ -18,8 +18,8 @@ from typing import Any, Literal, Self, TypeAlias
 from distributed import Worker, WorkerPlugin, get_worker
 
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
-from engine.executor import Executor, Job, JobLimits, JobResult
-from engine.executor.jobs import error_reply, result_reply
+from engine.executor import Executor, Task, TaskLimits, TaskResult
+from engine.executor.tasks import error_reply, result_reply
 from engine.registry import Registry
 from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import run_in_thread
@@ -84,19 +84,19 @@ class FileContent:
 
 
 @dataclass(frozen=True)
-class ClusterJob:
+class ClusterTask:
     """A job of an account. `id` is the key of its Dask task, `output` the URL by which a large result is stored."""
 
     id: str
     installation: Installation
-    job: Job
+    job: Task
     account: str
-    limits: JobLimits
+    limits: TaskLimits
     inputs: tuple[FileContent, ...]
     output: str
 
 
-async def run_job(job: ClusterJob) -> Reply:
+async def run_job(job: ClusterTask) -> Reply:
     """Runs a job on the worker that executes this task."""
     worker = get_worker()
     runner = worker.plugins[JobRunner.name]
@@ -136,7 +136,7 @@ class JobRunner(WorkerPlugin):
         """Number of running jobs."""
         return len(self._running)
 
-    async def run(self, job: ClusterJob) -> Reply:
+    async def run(self, job: ClusterTask) -> Reply:
         """Runs a job. Raises nothing: Dask would send the exception as a pickle, which servers do not read."""
         if difference := self.installation.difference(asdict(job.installation)):
             log.warning("a server has another %s than this worker, which does not run its job", difference)
@@ -178,7 +178,7 @@ class JobRunner(WorkerPlugin):
         for task in self._running.values():
             task.cancel()
 
-    async def _run(self, job: ClusterJob) -> Reply:
+    async def _run(self, job: ClusterTask) -> Reply:
         with ExitStack() as stack:
             inputs = [await self._receive(stack, job.account, content) for content in job.inputs]
             output = stack.enter_context(self._work_files.create(job.account))
@@ -205,7 +205,7 @@ class JobRunner(WorkerPlugin):
         if received != content.size:
             raise NotFound("file")
 
-    async def _reply(self, result: JobResult, output: WorkFile, url: str) -> Reply:
+    async def _reply(self, result: TaskResult, output: WorkFile, url: str) -> Reply:
         reply, size, digest = result_reply(result, reusable=False), output.size, await output.digest()
         if size <= MAX_INLINE:
             return reply, await run_in_thread(output.descriptor, os.pread, size, 0), size, digest

@@ -49,8 +49,8 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
     if settings.cluster is None:
         folder = settings.data_dir.absolute() / "workers"
         # While jobs in the background use all slots, requests that come start beside them.
-        further = settings.workers // 2
-        return local_executor(settings, settings.workers, folder, processes=processes, further=further)
+        additional = settings.workers // 2
+        return local_executor(settings, settings.workers, folder, processes=processes, additional=additional)
     from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.workers.cluster_executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.workers.cluster_jobs import Installation  # noqa: PLC0415, as above
@@ -86,7 +86,7 @@ def local_executor(
     folder: Path | None = None,
     modules: Collection[str] = (),
     processes: int = 1,
-    further: int = 0,
+    additional: int = 0,
 ) -> LocalExecutor:
     """Returns an executor with the sandbox layers and jobs per process of the settings. The caller closes it.
 
@@ -102,7 +102,7 @@ def local_executor(
         settings.jobs_per_process,
         idle_memory() // processes,
     )
-    return LocalExecutor(workers + further, pool=pool)
+    return LocalExecutor(workers + additional, pool=pool)
 
 
 def command_executor(

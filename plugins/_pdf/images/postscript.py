@@ -21,7 +21,7 @@ _SRGB_TOLERANCE = 3  # 8-bit levels
 _SPACES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"1": ("DeviceGray", 1), "L": ("DeviceGray", 1), "RGB": ("DeviceRGB", 3), "CMYK": ("DeviceCMYK", 4)}
 )
-HOLDS = TargetCapabilities(tuple(_SPACES))
+CAPABILITIES = TargetCapabilities(tuple(_SPACES))
 """What an EPS with an image can store."""
 _LINE = 60  # bytes of data in a line of 75 characters
 _BLOCK = _LINE * 10_000
@@ -56,7 +56,7 @@ def embed_jpeg(data: bytes, *, metadata: Metadata = "safe") -> bytes:
         color.warn_profile_dropped()
     elif embeddable.icc_profile and not _is_srgb(embeddable):
         _, image = open_file(data)
-        return from_raster(pillow.to_raster(image, [0], lossy=True).converted_for(HOLDS))
+        return from_raster(pillow.to_raster(image, [0], lossy=True).converted_for(CAPABILITIES))
     return _draw_jpeg(embeddable)
 
 

@@ -35,7 +35,7 @@ def lay_out(data: bytes, paper: Paper, font_size: float, pages: str | None) -> p
 
 
 class _PageWriter:
-    """Writes text below what is on the page, and on further pages. Raises TooLarge."""
+    """Writes text below what is on the page, and on additional pages. Raises TooLarge."""
 
     def __init__(self, file: BytesIO, paper: Paper) -> None:
         self._writer = pymupdf.DocumentWriter(file)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from engine.errors import StepFailed
-from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.executor import Executor, Task, TaskLimits, TaskResult
 
 
 class EndlessExecutor:
@@ -17,8 +17,8 @@ class EndlessExecutor:
         self.cancelled = 0
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         if self._errors:
             raise self._errors.pop()
         self.running += 1
@@ -43,9 +43,9 @@ class SwitchedExecutor:
         self.executor = executor
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        return await self.executor.run(job, account, inputs, output, limits)
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
+        return await self.executor.run(task, account, inputs, output, limits)
 
     async def ready(self) -> bool:
         return True
@@ -55,18 +55,18 @@ class RecordingExecutor:
     """Records jobs and their accounts, and raises StepFailed, or passes the jobs on to `executor` if there is one."""
 
     def __init__(self, executor: Executor | None = None) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[Task] = []
         self.accounts: list[str] = []
         self._executor = executor
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
-        self.jobs.append(job)
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
+        self.jobs.append(task)
         self.accounts.append(account)
         if self._executor is None:
             raise StepFailed("Nothing is done here.")
-        return await self._executor.run(job, account, inputs, output, limits)
+        return await self._executor.run(task, account, inputs, output, limits)
 
     async def ready(self) -> bool:
         return True
@@ -79,8 +79,8 @@ class FailingExecutor:
         self._errors = iter(errors)
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         raise next(self._errors)
 
     async def ready(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from engine import sandbox
-from engine.executor import Executor, Job, JobLimits, JobResult, LocalExecutor
+from engine.executor import Executor, LocalExecutor, Task, TaskLimits, TaskResult
 from engine.executor.forkserver import ForkServer
 from engine.executor.pool import WorkerPool
 from engine.registry import load_registry
@@ -61,14 +61,14 @@ async def misbehaving(
 class FileJob(NamedTuple):
     """A job with the paths of its files."""
 
-    job: Job
+    job: Task
     inputs: Sequence[Path]
     output: Path
 
 
 async def run_files(
-    executor: Executor, file_job: FileJob, limits: JobLimits = JobLimits(), account: str = ACCOUNT
-) -> JobResult:
+    executor: Executor, file_job: FileJob, limits: TaskLimits = TaskLimits(), account: str = ACCOUNT
+) -> TaskResult:
     """Runs a job. Leaves no output file if it fails."""
     job, inputs, output = file_job
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def trouble_job(
     source = folder / f"{deed}.trouble"
     source.write_bytes((b"LAUNCH " if programs else b"TROUBLE ") + deed.encode())
     name = "launcher" if programs else "trouble"
-    return FileJob(Job((name,), target, isolated=isolated or programs), [source], folder / f"{deed}.out")
+    return FileJob(Task((name,), target, isolated=isolated or programs), [source], folder / f"{deed}.out")
 
 
 def serving_process(forkserver: ForkServer) -> int:

@@ -33,7 +33,7 @@ def decode(data: bytes) -> Raster:
     return Raster([Frame(Image.frombytes("RGBA", size, data[16::2]))])  # the high bytes of the samples
 
 
-@conversion(RASTER, FF, holds=RGBA)
+@conversion(RASTER, FF, capabilities=RGBA)
 def encode(raster: Raster, *, opaque: Opaque = False) -> bytes:
     image = raster.first_frame().image
     if opaque:

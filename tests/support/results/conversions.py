@@ -20,7 +20,7 @@ def convert(data: bytes, target: str, name: str = "", /, **options: OptionValue)
 
 
 def convert_with(data: bytes, target: str, files: Mapping[str, bytes], **options: OptionValue) -> PipelineResult:
-    """Converts a file with further files, by the names of the options that they belong to."""
+    """Converts a file with additional files, by the names of the options that they belong to."""
     sources = [_REGISTRY.identify_content(one) for one in (data, *files.values())]
     plan = _REGISTRY.plan(sources, target, options=options, file_names=tuple(files))
     return pipeline.run(plan, [data, *files.values()], options)

@@ -33,10 +33,10 @@ class ToolRun:
 
 def run_tool(name: str, *inputs: bytes, files: Mapping[str, bytes] | None = None, **options: OptionValue) -> ToolRun:
     """Runs a tool on files whose formats are identified by their content, and verifies its results."""
-    further = files or {}
-    sources = [_REGISTRY.identify_content(data) for data in (*inputs, *further.values())]
+    additional = files or {}
+    sources = [_REGISTRY.identify_content(data) for data in (*inputs, *additional.values())]
     given = validate_options(_REGISTRY.tool_options(name), options)
-    plan = _REGISTRY.plan(sources, _REGISTRY.tools[name].target, name, given, tuple(further))
+    plan = _REGISTRY.plan(sources, _REGISTRY.tools[name].target, name, given, tuple(additional))
     made: dict[str, bytes] = {}
 
     def keep(file: EncodedFile) -> None:
@@ -45,5 +45,5 @@ def run_tool(name: str, *inputs: bytes, files: Mapping[str, bytes] | None = None
         made[f"{file.name}.{extension}" if file.name else ""] = file.data
 
     names = tuple(f"file {number}" for number in range(1, len(inputs) + 1))
-    outcome = pipeline.run(plan, [*inputs, *further.values()], given, on_file=keep, names=names).outcome
+    outcome = pipeline.run(plan, [*inputs, *additional.values()], given, on_file=keep, names=names).outcome
     return ToolRun(outcome, made)

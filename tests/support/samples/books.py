@@ -35,7 +35,7 @@ def chapter(title: str, body: str = "") -> str:
 
 
 def epub(image: bytes, **files: str | bytes) -> bytes:
-    """A book of two chapters, the first with a PNG and a link to the second. Further files replace those of a name."""
+    """A book of two chapters, the first with a PNG and a link to the second. `files` replace those of a name."""
     numbers = range(1, len(CHAPTERS) + 1)
     items = "".join(f'<item id="c{n}" href="c{n}.xhtml" media-type="application/xhtml+xml"/>' for n in numbers)
     points = "".join(

@@ -73,13 +73,13 @@ def _psd() -> bytes:
     return buffer.getvalue()
 
 
-def boxed(codestream: bytes, *, brand: bytes = b"jp2 ", colors: bytes = SRGB, further: bytes = b"") -> bytes:
+def boxed(codestream: bytes, *, brand: bytes = b"jp2 ", colors: bytes = SRGB, additional: bytes = b"") -> bytes:
     """A JPEG 2000 file with the codestream of an image, this content of its box colr, and more boxes in its header."""
     width, height = (int.from_bytes(codestream[at : at + 4]) for at in (8, 12))
     channels, depth = codestream[41], codestream[42]
     header = jp2_box(b"ihdr", struct.pack(">2IH4B", height, width, channels, depth, 7, 0, 0)) + jp2_box(b"colr", colors)
     start = b"\0\0\0\x0cjP  \r\n\x87\n" + jp2_box(b"ftyp", brand + bytes(4) + brand)
-    return start + jp2_box(b"jp2h", header + further) + jp2_box(b"jp2c", codestream)
+    return start + jp2_box(b"jp2h", header + additional) + jp2_box(b"jp2c", codestream)
 
 
 def jp2_box(kind: bytes, content: bytes) -> bytes:

@@ -17,7 +17,7 @@ _TABLE, _DIRECTORY = 0, 1  # sectors
 
 
 def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str, str | bytes] | None = None) -> bytes:
-    """A document with one line of text in the font, and further parts."""
+    """A document with one line of text in the font, and additional parts."""
     main = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     return zipped(
         {
@@ -34,7 +34,7 @@ def docx(text: str = TEXT, *, font: str = "Liberation Sans", parts: Mapping[str,
 
 
 def opendocument(kind: str, body: str, parts: Mapping[str, str | bytes] | None = None) -> bytes:
-    """A file of OpenDocument with this body, and further parts."""
+    """A file of OpenDocument with this body, and additional parts."""
     media_type = f"application/vnd.oasis.opendocument.{kind}"
     names = " ".join(
         f'xmlns:{name}="{_ODF}:{urn}:1.0"'

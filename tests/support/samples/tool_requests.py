@@ -16,7 +16,7 @@ from tests.support.samples.scans import scanned_pdf
 
 @dataclass(frozen=True)
 class ToolRequest:
-    """The files and the options. `files` are the further files by name; `count` is the number of files of the result.
+    """The files and the options. `files` are the additional files by name; `count` is the number of results.
 
     `same_pages`: each page of the result looks like the page of the only file.
     """

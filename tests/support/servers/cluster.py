@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.processes import SchedulerProcess
 from engine.errors import CorruptInput
-from engine.executor import Job, JobLimits, JobResult
+from engine.executor import Task, TaskLimits, TaskResult
 from engine.outcome import Outcome
 from storage.blobs.blob_store import FolderBlobStore
 from storage.blobs.url_transfers import UrlTransfers
@@ -55,15 +55,15 @@ class ScriptedExecutor:
         self.jobs: Counter[str] = Counter()  # by account
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         self.jobs[account] += 1
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         with (self._folder / _STARTED).open("ab") as started:
             started.write(b".")
         try:
-            deed, _, value = job.name.partition(" ")
+            deed, _, value = task.name.partition(" ")
             if deed == "sleep":
                 await asyncio.sleep(float(value))
             elif deed == "wait":
@@ -76,7 +76,7 @@ class ScriptedExecutor:
                 raise RuntimeError("unexpected")
             elif deed == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            return JobResult(Outcome(job.target, os.sendfile(output, inputs[0], 0, 1 << 30)), seconds=SECONDS)
+            return TaskResult(Outcome(task.target, os.sendfile(output, inputs[0], 0, 1 << 30)), seconds=SECONDS)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -266,7 +266,7 @@ async def run_scripted(
         source, target = (stack.enter_context(work_files.create(account)) for _ in range(2))
         await source.write(content)
         await source.flush()
-        job = Job(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
+        job = Task(("png",), "webp", {"password": "secret"}, name=deed, memory=memory)
         result = await executor.run_on_files(job, account, [source], target)
         await target.load(executor.blobs)
         await target.flush()
@@ -274,10 +274,10 @@ async def run_scripted(
         return target.read()
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+async def until(capabilities: Callable[[], bool], seconds: float = 20) -> None:
     """Waits until the function `holds` returns True. Raises TimeoutError."""
     deadline = asyncio.get_running_loop().time() + seconds
-    while not holds():
+    while not capabilities():
         if asyncio.get_running_loop().time() > deadline:
             raise TimeoutError
         await asyncio.sleep(0.02)

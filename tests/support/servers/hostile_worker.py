@@ -14,15 +14,15 @@ from distributed import Status, Worker
 from distributed.protocol.serialize import Serialized, ToPickle
 from prometheus_client import CollectorRegistry
 
-from engine.executor import JobResult
-from engine.executor.jobs import result_reply
+from engine.executor import TaskResult
+from engine.executor.tasks import result_reply
 from engine.outcome import Outcome
 from storage.blobs.url_transfers import UrlTransfers
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.servers.cluster import SECONDS
 from web.metrics.service import ClusterWorkerMetrics
 from web.services.files.work_files import WorkFiles
-from web.workers.cluster_jobs import MAX_INLINE, ClusterJob, Installation, JobRunner
+from web.workers.cluster_jobs import MAX_INLINE, ClusterTask, Installation, JobRunner
 from web.workers.connection import INSTALLATION, MEMORY
 
 _LARGE = MAX_INLINE + 1
@@ -58,7 +58,7 @@ class HostileRunner(JobRunner):
         self.attack = Attack(folder)
         self.urls: list[str] = []
 
-    async def run(self, job: ClusterJob) -> Any:
+    async def run(self, job: ClusterTask) -> Any:
         self.worker.pickles = False
         self.urls.append(job.output)
         match job.job.name:
@@ -82,7 +82,7 @@ class HostileRunner(JobRunner):
                 return _reply(job, b"result")
         return await self._wrong_reply(job)
 
-    async def _wrong_reply(self, job: ClusterJob) -> Any:
+    async def _wrong_reply(self, job: ClusterTask) -> Any:
         match job.job.name:
             case "nothing":
                 return None
@@ -104,7 +104,7 @@ class HostileRunner(JobRunner):
                 return await self.store(job, bytes(_LARGE), b"x" * _LARGE)
         raise AssertionError(job.job.name)
 
-    async def store(self, job: ClusterJob, reported: bytes, stored: bytes | None = None) -> Any:
+    async def store(self, job: ClusterTask, reported: bytes, stored: bytes | None = None) -> Any:
         await self.write(job.output, reported if stored is None else stored)
         message, _, size, digest = _reply(job, reported)
         return message, b"", size, digest
@@ -116,9 +116,9 @@ class HostileRunner(JobRunner):
             await self.transfers.write(url, file.fileno())
 
 
-def _reply(job: ClusterJob, data: bytes, size: int | None = None) -> tuple[bytes, bytes, int, str]:
+def _reply(job: ClusterTask, data: bytes, size: int | None = None) -> tuple[bytes, bytes, int, str]:
     size = len(data) if size is None else size
-    result = JobResult(Outcome(job.job.target, size), seconds=SECONDS)
+    result = TaskResult(Outcome(job.job.target, size), seconds=SECONDS)
     return result_reply(result, reusable=True), data, size, hashlib.sha256(data).hexdigest()
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from config.settings import Settings
-from engine.executor import Executor, JobLimits, LocalExecutor
+from engine.executor import Executor, LocalExecutor, TaskLimits
 from engine.executor.detector import Detector
 from engine.registry import Registry
 from storage.database import Database, Transaction
@@ -125,7 +125,7 @@ class Servers:
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         port: int = 0,
         limiter: RateLimiter | None = None,
-        short_deadline: float = JobLimits().seconds,
+        short_deadline: float = TaskLimits().seconds,
         registry: Registry | None = None,
         **settings: Any,
     ) -> Iterator[Running]:
@@ -139,7 +139,7 @@ class Servers:
         chosen = Settings(data_dir=data_dir, **{**usual, **settings}).at_port(port)
         services = assemble(chosen, registry or self.registry, executor or self.executor)
         services.limiter = services.limiter if limiter is None else limiter  # an empty one is false
-        services.job_queue.short_deadline = short_deadline
+        services.admission.short_deadline = short_deadline
         server = listening(services, "127.0.0.1", port, timeouts)
         url = self.run(server.__aenter__())
         try:
@@ -205,10 +205,10 @@ def parsed(response: bytes) -> httpx.Response:
     return httpx.Response(int(status_line.split()[1]), headers=headers, content=body, extensions={"raw": True})
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(capabilities: Callable[[], bool], seconds: float = 10) -> bool:
     """Waits for the condition. Returns whether it was met within `seconds`."""
     deadline = time.monotonic() + seconds
-    while not holds():
+    while not capabilities():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -42,7 +42,7 @@ class WebhookSender:
         return time.time() + self.ahead
 
     def another(self, registry: CollectorRegistry | None = None) -> Deliveries:
-        """A further sender, as of another server."""
+        """An additional sender, as of another server."""
         metrics, base_url = WebhookMetrics(registry or CollectorRegistry()), "http://localhost/api/v1"
         return Deliveries(self.database, self.outgoing, self.email_queue, metrics, base_url, self.clock)
 
@@ -67,10 +67,10 @@ class WebhookSender:
                 task.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
 
-    async def until(self, holds: Callable[[], bool], seconds: float = 20) -> None:
+    async def until(self, capabilities: Callable[[], bool], seconds: float = 20) -> None:
         """Waits for the condition. Fails if it is not met in time."""
         async with asyncio.timeout(seconds):
-            while not holds():  # noqa: ASYNC110, other threads and servers make it true
+            while not capabilities():  # noqa: ASYNC110, other threads and servers make it true
                 await asyncio.sleep(0.01)
 
     async def until_idle(self) -> None:

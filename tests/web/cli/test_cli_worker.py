@@ -15,7 +15,7 @@ from socket import create_server
 import pytest
 from PIL import Image
 
-from engine.executor.jobs import JobLimits
+from engine.executor.tasks import TaskLimits
 from tests.support.command_line import COMMAND, run_command
 from tests.support.executors.isolated import MISBEHAVING
 from tests.support.samples.generated import sample
@@ -26,13 +26,13 @@ _SECRET = "secret-of-the-command"
 _WITH_DEADLINE = """
 import asyncio, sys
 from engine import sandbox
-from engine.executor import Job, JobLimits, LocalExecutor
+from engine.executor import Job, TaskLimits, LocalExecutor
 from engine.executor.local import SingleWorker
 
 async def run():
     executor = LocalExecutor(1, pool=SingleWorker(sandbox.LAYERS, ()))
     with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as output:
-        limits = JobLimits(seconds=3, files=10)
+        limits = TaskLimits(seconds=3, files=10)
         await executor.run(Job(("trouble",), "bmp"), "account", [source.fileno()], output.fileno(), limits)
 
 asyncio.run(run())
@@ -167,7 +167,7 @@ def test_the_sandbox_stops_attacks(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("deed", "message"),
     [
-        (f"claim 8 {JobLimits().memory}", "out_of_memory"),
+        (f"claim 8 {TaskLimits().memory}", "out_of_memory"),
         ("crash", "crashed"),
         ("exit", "crashed"),
         ("raise", "corrupt_input"),

@@ -21,7 +21,7 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running, eventually
 from web.api import errors
-from web.services.conversions.further_files import FurtherFiles
+from web.services.conversions.additional_files import AdditionalFiles
 from web.services.files.files import Files
 from web.services.files.work_files import WorkFiles
 
@@ -157,12 +157,12 @@ async def test_a_file_that_is_sent_goes_before_an_id(server: Running, tmp_path: 
     """As a field of a request goes before options that are kept for it."""
     registry = load_registry()
     files = Files(server.database, open_blob_store(None, tmp_path), registry, 60)
-    further = FurtherFiles(files, WorkFiles(tmp_path), registry)
+    additional = AdditionalFiles(files, WorkFiles(tmp_path), registry)
     options: OptionValues = {"watermark": "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7", "width": 9, "output_profile": "p3"}
 
-    assert await further.find("acct_1", options, ["watermark"]) == {}
+    assert await additional.find("acct_1", options, ["watermark"]) == {}
     with pytest.raises(errors.InvalidParameter):
-        await further.find("acct_1", options)
+        await additional.find("acct_1", options)
 
 
 @pytest.mark.parametrize("name", ["watermark", "output_profile"])

@@ -86,16 +86,16 @@ def test_as_a_command_and_by_the_client(server: Running, tmp_path: Path, name: s
     inputs = [tmp_path / f"{number}.bin" for number in range(len(request.inputs))]
     for path, data in zip(inputs, request.inputs, strict=True):
         path.write_bytes(data)
-    further = {field: tmp_path / f"{field}.bin" for field in request.files}
-    for field, path in further.items():
+    additional = {field: tmp_path / f"{field}.bin" for field in request.files}
+    for field, path in additional.items():
         path.write_bytes(request.files[field])
     suffix = "zip" if _TOOLS[name].archive else "pdf"
     flags = [f"--{key.replace('_', '-')}" for key, value in request.options.items() if value is True]
-    for key, value in ({**request.options, **further}).items():
+    for key, value in ({**request.options, **additional}).items():
         flags += [] if value is True else [f"--{key.replace('_', '-')}", str(value)]
 
     done = invoke(tmp_path, name, *map(str, inputs), "-o", f"here.{suffix}", *flags)
-    given: Any = {**request.options, **further}
+    given: Any = {**request.options, **additional}
     with Client(server.url, server.key) as client:
         files: Any = inputs if _TOOLS[name].takes_several else inputs[0]
         sent = client.tool(name, files, to=tmp_path / f"there.{suffix}", **given)

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from engine.errors import StepFailed
-from engine.executor import Job, JobResult
+from engine.executor import Task, TaskResult
 from storage.tables import models
 from tests.support.executors.fake import EndlessExecutor
 from tests.support.requests.jobs import ASYNC, Site
@@ -37,7 +37,7 @@ COPY_JOB = """
 class SlowExecutor(EndlessExecutor):
     """Fails after a time."""
 
-    async def run(self, job: Job, account: str, *args: Any, **kwargs: Any) -> JobResult:
+    async def run(self, task: Task, account: str, *args: Any, **kwargs: Any) -> TaskResult:
         self.running += 1
         try:
             await asyncio.sleep(LENGTH)

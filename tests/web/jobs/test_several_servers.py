@@ -12,7 +12,7 @@ from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests.http_requests import upload_request
 from tests.support.requests.jobs import Site
 from tests.support.servers.in_process import Servers, eventually
-from web.services.admission import job_costs
+from web.services.admission import task_costs
 
 _LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
@@ -54,7 +54,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def long_jobs() -> Iterator[None]:
     """All conversions are expected to take long: they have no other slots than jobs."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(job_costs, "START", 100.0)
+        monkeypatch.setattr(task_costs, "START", 100.0)
         yield
 
 

@@ -1,18 +1,18 @@
 """FairQueue: jobs in the background use what requests leave, and at most half of the slots and of the memory."""
 
-from web.services.admission.fair_queue import FairQueue, Kind, QueuedJob, Standing, Tenant
+from web.services.admission.fair_queue import FairQueue, Kind, QueuedTask, Standing, Tenant
 
 RESTRICTED, UNPROVEN, PROVEN = Standing
 MEMORY = 10
 
 
-def add(queue: FairQueue, tenant: str, memory: int = 0, *, background: bool = False) -> QueuedJob:
-    job = QueuedJob(Tenant(tenant, 4), memory, 0, Kind.BACKGROUND if background else Kind.LONG)
+def add(queue: FairQueue, tenant: str, memory: int = 0, *, background: bool = False) -> QueuedTask:
+    job = QueuedTask(Tenant(tenant, 4), memory, 0, Kind.BACKGROUND if background else Kind.LONG)
     queue.add(job)
     return job
 
 
-def add_background(queue: FairQueue, *tenants: str, memory: int = 0) -> list[QueuedJob]:
+def add_background(queue: FairQueue, *tenants: str, memory: int = 0) -> list[QueuedTask]:
     return [add(queue, tenant, memory, background=True) for tenant in tenants]
 
 
@@ -55,7 +55,7 @@ def test_a_restricted_tenant_in_the_background_keeps_others_from_starting() -> N
 
 def test_parts_of_a_job_keep_no_others_from_starting() -> None:
     queue = FairQueue(2, MEMORY, lambda _tenant: UNPROVEN, lambda: False, requests_come=lambda: False)
-    parts = [QueuedJob(Tenant("a", 8), 0, 0, Kind.BACKGROUND, is_part=True) for _ in range(4)]
+    parts = [QueuedTask(Tenant("a", 8), 0, 0, Kind.BACKGROUND, is_part=True) for _ in range(4)]
     for part in parts:
         queue.add(part)
     assert started(queue) == "aa"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from engine.errors import ConversionError
-from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.executor import Executor, Task, TaskLimits, TaskResult
 from tests.support.executors.fake import EndlessExecutor, SwitchedExecutor
 from tests.support.requests import http
 from tests.support.requests.checks import problem
@@ -24,7 +24,7 @@ from tests.support.samples.hostile import eps
 from tests.support.servers.in_process import Running, Servers, eventually
 from web.services.admission import tenant_records
 from web.services.admission.admission import SHORT_DEADLINE
-from web.services.admission.job_costs import START_OF_PROGRAM
+from web.services.admission.task_costs import START_OF_PROGRAM
 from web.services.admission.tenant_records import PROVING_JOBS
 
 MIB = 1 << 20
@@ -46,15 +46,15 @@ class ShortDeadlines:
         self.limits: dict[str, float] = {}  # the latest limit on CPU seconds by account
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         self.running[account] += 1
         self.limits[account] = limits.cpu
         self.most_together = max(self.most_together, sum(self.running[name] for name in self.accounts))
         try:
             if not self.accounts or account in self.accounts:  # others have time on a busy machine
                 limits = replace(limits, cpu=_DEADLINE)
-            return await self._executor.run(job, account, inputs, output, limits)
+            return await self._executor.run(task, account, inputs, output, limits)
         except ConversionError as error:
             self.overruns[account] += (error.seconds or 0) > tenant_records.SHORT_JOB
             raise
@@ -101,7 +101,7 @@ def test_accounts_with_endless_jobs_share_one_slot(
     assert executor.most_together == 1
     limits = [executor.limits[account] for account in executor.accounts]
     assert limits == pytest.approx([SHORT_DEADLINE + START_OF_PROGRAM] * _ATTACKERS, abs=0.1)
-    assert max(executor.limits.values()) == JobLimits().cpu
+    assert max(executor.limits.values()) == TaskLimits().cpu
 
 
 @pytest.mark.parametrize(("dry_run", "slots"), [("false", 2), ("true", 1)], ids=["charged", "free"])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from storage.tables.jobs import START_CHARGE
-from web.services.admission.fair_queue import PATIENCE, FairQueue, Kind, QueuedJob, Standing, Tenant
+from web.services.admission.fair_queue import PATIENCE, FairQueue, Kind, QueuedTask, Standing, Tenant
 
 SLOTS, MEMORY = 3, 10
 LIMITS = {"a": 1, "b": 2, "c": 3, "d": 2}
@@ -24,8 +24,8 @@ class Jobs(RuleBasedStateMachine):
         self.keeps_slot = self.requests_come = True
         sharing = (lambda tenant: self.standings[tenant.id], lambda: self.keeps_slot, lambda: self.requests_come)
         self.queue = FairQueue(SLOTS, MEMORY, *sharing)
-        self.running: list[QueuedJob] = []
-        self.waiting: list[QueuedJob] = []  # in order of arrival
+        self.running: list[QueuedTask] = []
+        self.waiting: list[QueuedTask] = []  # in order of arrival
         self.served: dict[str, float] = {}  # of tenants with jobs, by the rules without MAX_LEAD
         self.clock = 0.0
 
@@ -44,20 +44,20 @@ class Jobs(RuleBasedStateMachine):
             self.running.append(job)
             self.served[job.tenant.id] += START_CHARGE
 
-    def standing(self, job: QueuedJob) -> Standing:
+    def standing(self, job: QueuedTask) -> Standing:
         return self.standings[job.tenant.id]
 
-    def rank(self, job: QueuedJob) -> tuple[bool, int]:
+    def rank(self, job: QueuedTask) -> tuple[bool, int]:
         late = job.kind is Kind.LONG and self.clock - job.queued_at > PATIENCE
         return self.standing(job) is RESTRICTED, -1 if late and self.standing(job) is not RESTRICTED else job.kind
 
-    def first(self, tenant: str, kind: Kind) -> QueuedJob:
+    def first(self, tenant: str, kind: Kind) -> QueuedTask:
         return next(job for job in self.waiting if job.tenant.id == tenant and job.kind is kind)
 
-    def first_jobs(self) -> list[QueuedJob]:
+    def first_jobs(self) -> list[QueuedTask]:
         return [self.first(tenant, kind) for tenant, kind in {(job.tenant.id, job.kind) for job in self.waiting}]
 
-    def may_start(self, job: QueuedJob) -> bool:
+    def may_start(self, job: QueuedTask) -> bool:
         own = [other for other in self.running if other.tenant == job.tenant]
         if len(own) >= LIMITS[job.tenant.id]:
             return False
@@ -82,12 +82,12 @@ class Jobs(RuleBasedStateMachine):
             if standing >= self.standing(job)
         )
 
-    def lacks_memory(self, job: QueuedJob) -> bool:
+    def lacks_memory(self, job: QueuedTask) -> bool:
         """Whether the job is in the background and does not fit into the half of the memory that these have."""
         used = [other.memory for other in self.running if other.background]
         return job.background and bool(used) and sum(used) + job.memory > MEMORY / 2
 
-    def blocked(self) -> list[QueuedJob]:
+    def blocked(self) -> list[QueuedTask]:
         """The jobs that may wait for memory of the background: no smaller one must pass one that does."""
         background = [job for job in self.first_jobs() if job.background]
         return background if any(self.may_start(job) and self.lacks_memory(job) for job in background) else []
@@ -100,7 +100,7 @@ class Jobs(RuleBasedStateMachine):
     )
     def add(self, tenant: str, memory: int, kind: Kind) -> None:
         self.clock += 1
-        job = QueuedJob(Tenant(tenant, LIMITS[tenant]), memory, self.clock, kind)
+        job = QueuedTask(Tenant(tenant, LIMITS[tenant]), memory, self.clock, kind)
         if all(other.tenant != job.tenant for other in (*self.running, *self.waiting)):
             present = {other.tenant.id for other in (*self.running, *self.waiting)}
             running = sum(other.expected for other in self.running)
@@ -181,8 +181,8 @@ TestJobs = Jobs.TestCase
 
 def add(
     queue: FairQueue, tenant: str, memory: int = 0, max_jobs: int = 2, kind: Kind = Kind.LONG, expected: float = 1.0
-) -> QueuedJob:
-    job = QueuedJob(Tenant(tenant, max_jobs), memory, queued_at=0, kind=kind, expected=expected)
+) -> QueuedTask:
+    job = QueuedTask(Tenant(tenant, max_jobs), memory, queued_at=0, kind=kind, expected=expected)
     queue.add(job)
     return job
 
@@ -191,7 +191,7 @@ def started(queue: FairQueue) -> str:
     return "".join(job.tenant.id for job in queue.start_next(0))
 
 
-def end(queue: FairQueue, *jobs: QueuedJob, used: float = 1.0, now: float = 0) -> list[QueuedJob]:
+def end(queue: FairQueue, *jobs: QueuedTask, used: float = 1.0, now: float = 0) -> list[QueuedTask]:
     """Ends jobs. Returns those that start then."""
     for job in jobs:
         job.used = used
@@ -208,7 +208,7 @@ def wait(queue: FairQueue, tenant: str, max_jobs: int = 2, kind: Kind = Kind.LON
     return queue.expected_wait(Tenant(tenant, max_jobs), kind)
 
 
-def names(jobs: Iterable[QueuedJob]) -> str:
+def names(jobs: Iterable[QueuedTask]) -> str:
     return "".join(job.tenant.id for job in jobs)
 
 

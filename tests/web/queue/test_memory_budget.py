@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 
 from engine import OptionValues
-from engine.executor import JobLimits
+from engine.executor import TaskLimits
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
-from web.services.admission.job_costs import START_OF_PROGRAM, JobCost, JobCosts, cpu_limit, estimate_memory, is_short
+from web.services.admission.task_costs import (
+    START_OF_PROGRAM,
+    TaskCost,
+    TaskCosts,
+    cpu_limit,
+    estimate_memory,
+    is_short,
+)
 from web.services.operation.machine import job_memory
 
 REGISTRY = load_registry()
@@ -39,19 +46,19 @@ def test_deadlines_of_drawings_and_programs_grow_with_their_size() -> None:
         assert [seconds(source, size) for size in (0, 400_000, 10 * MIB)] == [25, 35, 110]
 
 
-def cost(source: str, target: str, size: int) -> JobCost:
-    return JobCost.of([REGISTRY.plan([REGISTRY.formats[source]], target)], size)
+def cost(source: str, target: str, size: int) -> TaskCost:
+    return TaskCost.of([REGISTRY.plan([REGISTRY.formats[source]], target)], size)
 
 
 def test_the_expected_time_is_that_of_the_plan_at_first() -> None:
-    costs = JobCosts()
+    costs = TaskCosts()
     assert is_short(costs.expected_seconds(cost("png", "jpeg", 4000)))
     assert not is_short(costs.expected_seconds(cost("jpeg", "avif", 5 * MIB)))
     assert cost("docx", "pdf", 4000).planned > START_OF_PROGRAM > cost("jpeg", "avif", 4000).planned
 
 
 def test_the_expected_time_is_that_of_the_latest_jobs() -> None:
-    costs, tiny, other = JobCosts(), cost("png", "jpeg", 4000), cost("png", "webp", 4000)
+    costs, tiny, other = TaskCosts(), cost("png", "jpeg", 4000), cost("png", "webp", 4000)
     costs.record(tiny, 100.0, complete=False)  # one that takes long is no reason to expect it of others
     assert is_short(costs.expected_seconds(tiny))
     for _ in range(20):
@@ -67,8 +74,8 @@ def test_the_expected_time_is_that_of_the_latest_jobs() -> None:
 
 
 def test_estimates_stay_below_the_limit_of_a_job() -> None:
-    assert job("jpeg", "heic", 10**9) == JobLimits().memory
-    assert 256 * MIB < job("jpeg", "png", 10**9) < JobLimits().memory
+    assert job("jpeg", "heic", 10**9) == TaskLimits().memory
+    assert 256 * MIB < job("jpeg", "png", 10**9) < TaskLimits().memory
 
 
 def test_estimates_include_the_result_in_memory() -> None:
@@ -95,7 +102,7 @@ def test_estimates_include_what_options_add(options: OptionValues, pixels: int) 
 
     estimate = estimate_memory(plan, size, options)
 
-    assert estimate >= min(pixels * plan.memory, JobLimits().memory)
+    assert estimate >= min(pixels * plan.memory, TaskLimits().memory)
     assert estimate == 256 * MIB or pixels
 
 

@@ -13,7 +13,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.services.admission import job_costs, tenant_records
+from web.services.admission import task_costs, tenant_records
 from web.services.admission.admission import MAX_EXPECTED_WAIT
 
 MIB = 1 << 20
@@ -28,7 +28,7 @@ Crowded: TypeAlias = tuple[Running, ExitStack, EndlessExecutor]
 def small_queue() -> Iterator[None]:
     """Before a job has ended, servers expect each to take so long that they queue 50."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for module, name in ((job_costs, "START"), (tenant_records, "FIRST_MEAN")):
+        for module, name in ((task_costs, "START"), (tenant_records, "FIRST_MEAN")):
             monkeypatch.setattr(module, name, MAX_EXPECTED_WAIT / (_MOST - 1))
         yield
 

@@ -14,7 +14,7 @@ from benchmarks.redis_server import RedisServer
 from config.settings import Settings
 from engine.conversions import conversion
 from engine.errors import StepFailed
-from engine.executor import Job, JobLimits, JobResult
+from engine.executor import Task, TaskLimits, TaskResult
 from engine.formats import Content, FileFormat
 from engine.media import RASTER, Raster
 from engine.plugin_loader import Plugin
@@ -38,8 +38,8 @@ class Idle:
         self.checks = 0
 
     async def run(
-        self, job: Job, account: str, inputs: Sequence[int], output: int, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[int], output: int, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         raise StepFailed("Nothing is done here.")
 
     async def ready(self) -> bool:

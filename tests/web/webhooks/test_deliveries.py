@@ -97,7 +97,7 @@ async def test_a_2xx_ends_a_delivery(sender: WebhookSender, receiver: Receiver, 
 
 
 @pytest.mark.parametrize("status", [307, 500])
-async def test_other_responses_are_followed_by_further_attempts(
+async def test_other_responses_are_followed_by_additional_attempts(
     sender: WebhookSender, receiver: Receiver, account: str, status: int
 ) -> None:
     """Redirects are not followed."""

@@ -312,8 +312,8 @@ class Calls(JobCalls):
     ) -> Result:
         # Asks for JSON and downloads the result separately: only the download of a stored result can be resumed.
         with transfers.open_download(to, overwrite=overwrite, progress=progress) as download:
-            texts, further = split_fields(fields)
-            with transfers.open_form(texts, [*files, *further], name, progress) as form:
+            texts, additional = split_fields(fields)
+            with transfers.open_form(texts, [*files, *additional], name, progress) as form:
                 result = await self._api.call(Result, "POST", path, files=form, idempotent=True)
             try:
                 await self._fetch(result.file_id, download, result.container)

@@ -114,6 +114,6 @@ class JobCalls:
         progress: Progress | None,
     ) -> schema.Job:
         request: dict[str, Any] = {"idempotent": True, "prefer": "respond-async"}
-        texts, further = split_fields(fields)
-        with transfers.open_form(texts, [*files, *further], name, progress) as form:
+        texts, additional = split_fields(fields)
+        with transfers.open_form(texts, [*files, *additional], name, progress) as form:
             return await self._api.call(schema.Job, "POST", path, files=form, **request)

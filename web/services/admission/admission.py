@@ -1,6 +1,6 @@
 """Admission control: a bounded, fair queue in front of the executor, with a memory budget.
 
-`FairQueue` decides the order; `JobQueue` adds waiting, timeouts and refusals. The
+`FairQueue` decides the order; `Admission` adds waiting, timeouts and refusals. The
 memory of a job is an estimate from its plan and the size of its input; the budget is a share of the machine's memory.
 """
 
@@ -15,13 +15,13 @@ from math import ceil, inf
 from time import monotonic
 
 from engine.errors import ConversionError
-from engine.executor import JobLimits
-from engine.executor.job_time import LONG
+from engine.executor import TaskLimits
+from engine.executor.task_time import LONG
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
-from web.services.admission.fair_queue import FairQueue, Kind, QueuedJob, Standing, Tenant
-from web.services.admission.job_costs import JobCost, JobCosts, cpu_limit, is_short, planned_seconds
-from web.services.admission.tenant_records import JobRecords
+from web.services.admission.fair_queue import FairQueue, Kind, QueuedTask, Standing, Tenant
+from web.services.admission.task_costs import TaskCost, TaskCosts, cpu_limit, is_short, planned_seconds
+from web.services.admission.tenant_records import TenantRecords
 
 QUEUE_TIMEOUT = 30.0  # seconds
 MAX_EXPECTED_WAIT = 15.0  # seconds; less than the timeout, because it is only a mean
@@ -35,7 +35,7 @@ _STRETCH_WEIGHT, _MAX_STRETCH = 0.1, 20.0  # of the latest job in the moving ave
 _RESERVATION_SECONDS = 1.0  # reserving credits takes longer only when the database is stalled
 
 
-class JobQueue:
+class Admission:
     """Runs at most `slots` long jobs and as many short ones at a time, within `memory` bytes and fair between tenants.
 
     Refuses a new job if it is not expected to start soon, by what the jobs before it are expected to cost. `refused`
@@ -51,14 +51,14 @@ class JobQueue:
     def __init__(
         self, slots: int, *, memory: float = inf, processes: int = 1, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._records, self._costs = JobRecords(clock), JobCosts()
+        self._records, self._costs = TenantRecords(clock), TaskCosts()
         self._stretch = dict.fromkeys(Kind, 1.0)  # seconds in a slot for a second of CPU time
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
         self._latest_request = -inf
         self.short_deadline = SHORT_DEADLINE
         self.on_end: Callable[[], None] = lambda: None
         self._clock = clock
-        self._waiters: dict[QueuedJob, asyncio.Event] = {}
+        self._waiters: dict[QueuedTask, asyncio.Event] = {}
         self._closed = False
         self.refused: Counter[str] = Counter()
         self.resize(slots, memory, processes)
@@ -98,22 +98,24 @@ class JobQueue:
             raise self._full("full", expected, "Too many conversions are waiting.")
 
     @contextmanager
-    def admit(self, tenant: Tenant, cost: JobCost) -> Iterator[QueuedJob]:
+    def admit(self, tenant: Tenant, cost: TaskCost) -> Iterator[QueuedTask]:
         """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
         expected = self._costs.expected_seconds(cost)
         self._check(tenant, _kind(expected))
         self._latest_request = self._clock()
-        with self._place(QueuedJob(tenant, 0, self._clock(), _kind(expected), expected, cost=cost, ready=False)) as job:
+        with self._place(
+            QueuedTask(tenant, 0, self._clock(), _kind(expected), expected, cost=cost, ready=False)
+        ) as job:
             yield job
 
     @contextmanager
-    def admit_background(self, tenant: Tenant, *, is_part: bool = False) -> Iterator[QueuedJob]:
+    def admit_background(self, tenant: Tenant, *, is_part: bool = False) -> Iterator[QueuedTask]:
         """Takes a place for a job in the background, which is not refused: no client waits for the response."""
-        with self._place(QueuedJob(tenant, 0, self._clock(), Kind.BACKGROUND, ready=False, is_part=is_part)) as job:
+        with self._place(QueuedTask(tenant, 0, self._clock(), Kind.BACKGROUND, ready=False, is_part=is_part)) as job:
             yield job
 
     @contextmanager
-    def _place(self, job: QueuedJob) -> Iterator[QueuedJob]:
+    def _place(self, job: QueuedTask) -> Iterator[QueuedTask]:
         self._queue.add(job)
         try:
             yield job
@@ -122,7 +124,7 @@ class JobQueue:
                 self._queue.remove(job)
 
     @asynccontextmanager
-    async def acquire(self, job: QueuedJob, memory: int = 0, max_wait: float = QUEUE_TIMEOUT) -> AsyncIterator[None]:
+    async def acquire(self, job: QueuedTask, memory: int = 0, max_wait: float = QUEUE_TIMEOUT) -> AsyncIterator[None]:
         """Waits for a slot and holds it for the block, which runs an admitted job of `memory` bytes.
 
         The block sets what the job has `used`, and its `seconds` if it is to count as a success. Raises RateLimited,
@@ -142,15 +144,15 @@ class JobQueue:
         else:
             self._end(job, None)
 
-    def limits(self, job: QueuedJob, plans: Iterable[Plan], size: int, seconds: float | None = None) -> JobLimits:
+    def limits(self, job: QueuedTask, plans: Iterable[Plan], size: int, seconds: float | None = None) -> TaskLimits:
         """Returns the limits of an admitted job with `size` bytes of input.
 
         One in the background may run for `seconds`.
         """
         plans, tenant = tuple(plans), job.tenant
-        limits = JobLimits(cpu=max(cpu_limit(plan, size) for plan in plans))
+        limits = TaskLimits(cpu=max(cpu_limit(plan, size) for plan in plans))
         if seconds is not None:
-            limits = JobLimits(seconds=seconds, cpu=2 * seconds)
+            limits = TaskLimits(seconds=seconds, cpu=2 * seconds)
         if tenant.is_new or self._records.standing(tenant) is Standing.RESTRICTED:
             short = self.short_deadline + sum(planned_seconds(plan, size) for plan in plans)
             return replace(limits, cpu=min(limits.cpu, short))
@@ -181,7 +183,7 @@ class JobQueue:
         for waiter in self._waiters.values():
             waiter.set()
 
-    async def _wait(self, job: QueuedJob, max_wait: float) -> None:
+    async def _wait(self, job: QueuedTask, max_wait: float) -> None:
         waiter = self._waiters[job] = asyncio.Event()
         try:
             with suppress(TimeoutError):
@@ -199,7 +201,7 @@ class JobQueue:
         seconds = self._expected_wait(job.tenant, job.kind)
         raise self._full("late", seconds, f"The conversion could not start within {max_wait:g} s.")
 
-    def _end(self, job: QueuedJob, error: BaseException | None) -> None:
+    def _end(self, job: QueuedTask, error: BaseException | None) -> None:
         if job.started_at is not None:
             if error is not None:
                 job.used = used_seconds(error)
@@ -221,7 +223,7 @@ class JobQueue:
             if job in self._waiters:
                 self._waiters[job].set()
 
-    def _lengthen(self, job: QueuedJob) -> None:
+    def _lengthen(self, job: QueuedTask) -> None:
         if self._queue.lengthen(job):
             self._start_next()
 

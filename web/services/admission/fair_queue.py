@@ -12,7 +12,7 @@ from itertools import chain
 from math import ceil
 
 from storage.tables.jobs import MAX_LEAD, START_CHARGE
-from web.services.admission.job_costs import JobCost
+from web.services.admission.task_costs import TaskCost
 
 PATIENCE = 5.0
 """Seconds for which short jobs start before a long one that has a slot, but may wait for memory."""
@@ -56,7 +56,7 @@ class Kind(IntEnum):
 
 
 @dataclass(eq=False)
-class QueuedJob:
+class QueuedTask:
     """A job that waits until `started_at` is set. `memory` is in bytes; times are in seconds of one clock.
 
     A job that is not `ready` keeps its place in the queue, but does not start. `expected` is the CPU time in seconds
@@ -75,7 +75,7 @@ class QueuedJob:
     ready: bool = True
     seconds: float | None = None
     used: float = 0.0
-    cost: JobCost | None = None
+    cost: TaskCost | None = None
     is_part: bool = False
     misjudged: bool = False
 
@@ -91,8 +91,8 @@ class _Lane:
 
     served: float
     most: int = 1
-    running: set[QueuedJob] = field(default_factory=set)
-    waiting: dict[Kind, dict[QueuedJob, None]] = field(default_factory=lambda: {kind: {} for kind in Kind})  # ordered
+    running: set[QueuedTask] = field(default_factory=set)
+    waiting: dict[Kind, dict[QueuedTask, None]] = field(default_factory=lambda: {kind: {} for kind in Kind})  # ordered
 
     @property
     def settled(self) -> float:
@@ -132,7 +132,7 @@ class FairQueue:
         self._requests_come = requests_come
         self._lanes: dict[str, _Lane] = {}  # those with jobs; a start moves its lane to the end
         self._idle: dict[str, float] = {}  # the virtual times of others, ordered by their end
-        self._running: dict[QueuedJob, _Lane] = {}
+        self._running: dict[QueuedTask, _Lane] = {}
         self._waiting = Counter[Kind]()
 
     @property
@@ -162,7 +162,7 @@ class FairQueue:
         """
         self._slots, self._memory, self._sharers = slots, memory, sharers
 
-    def add(self, job: QueuedJob) -> None:
+    def add(self, job: QueuedTask) -> None:
         """Queues a job."""
         crowd = job.tenant.crowd
         if crowd not in self._lanes:
@@ -172,7 +172,7 @@ class FairQueue:
         lane.waiting[job.kind][job] = None
         self._waiting[job.kind] += 1
 
-    def remove(self, job: QueuedJob) -> None:
+    def remove(self, job: QueuedTask) -> None:
         """Removes a job, whether it waits or runs."""
         crowd = job.tenant.crowd
         lane = self._lanes[crowd]
@@ -189,7 +189,7 @@ class FairQueue:
             if len(self._idle) > _MAX_IDLE:
                 del self._idle[next(iter(self._idle))]
 
-    def start_next(self, now: float) -> list[QueuedJob]:
+    def start_next(self, now: float) -> list[QueuedTask]:
         """Starts as many jobs as the limits allow and returns them in order."""
         started = []
         while (job := self._next(now)) is not None:
@@ -203,7 +203,7 @@ class FairQueue:
             started.append(job)
         return started
 
-    def lengthen(self, job: QueuedJob) -> bool:
+    def lengthen(self, job: QueuedTask) -> bool:
         """Counts a short job, which takes longer than expected, as a long one, if it still runs. Returns whether."""
         if job not in self._running:
             return False
@@ -245,7 +245,7 @@ class FairQueue:
         lines = (lane.waiting[kind] for lane in self._lanes.values() for kind in (Kind.SHORT, Kind.LONG))
         return min((job.queued_at for line in lines for job in line if not (unready and job.ready)), default=None)
 
-    def _next(self, now: float) -> QueuedJob | None:
+    def _next(self, now: float) -> QueuedTask | None:
         full = False
         for job in self._candidates(now) if self.waiting else ():
             if job.background and (full or not self._has_background_memory(job)):
@@ -255,9 +255,9 @@ class FairQueue:
                 return job if not self._running or used + job.memory <= self._memory else None
         return None
 
-    def _candidates(self, now: float) -> list[QueuedJob]:
+    def _candidates(self, now: float) -> list[QueuedTask]:
         """The first job of each lane and kind that has a slot, in the order in which they start."""
-        counts, found = self._count(self._running), list[tuple[int, QueuedJob]]()
+        counts, found = self._count(self._running), list[tuple[int, QueuedTask]]()
         for kind in Kind:
             if not self._waiting[kind] or not self._has_slot(Standing.PROVEN, kind, counts):
                 continue
@@ -272,11 +272,11 @@ class FairQueue:
                     found.append((2 if standing is Standing.RESTRICTED else int(not late), job))
         return [job for _, job in sorted(found, key=lambda each: each[0])]
 
-    def _has_background_memory(self, job: QueuedJob) -> bool:
+    def _has_background_memory(self, job: QueuedTask) -> bool:
         used = [each.memory for each in self._running if each.background]
         return not used or sum(used) + job.memory <= self._memory / 2
 
-    def _count(self, jobs: Iterable[QueuedJob]) -> Counter[tuple[Standing, Kind]]:
+    def _count(self, jobs: Iterable[QueuedTask]) -> Counter[tuple[Standing, Kind]]:
         """The number of jobs by standing and kind."""
         return Counter((self._standing(job.tenant), job.kind) for job in jobs)
 

@@ -6,8 +6,8 @@ from time import time
 from storage.tables.job_runs import ClaimedJob, LaneUse
 from storage.tables.jobs import LaneRecord
 from web.services.accounts.accounts import Account
-from web.services.admission.admission import JobQueue
-from web.services.admission.fair_queue import QueuedJob, Standing, Tenant
+from web.services.admission.admission import Admission
+from web.services.admission.fair_queue import QueuedTask, Standing, Tenant
 from web.services.admission.tenant_records import OVERRUN_MEMORY
 
 
@@ -27,17 +27,17 @@ def standing_of(record: LaneRecord) -> Standing:
 class JobRun:
     """A run of a claimed job, and its places in the queue: one, or one for each file of a batch."""
 
-    def __init__(self, job: ClaimedJob, account: Account, job_queue: JobQueue) -> None:
+    def __init__(self, job: ClaimedJob, account: Account, admission: Admission) -> None:
         self.job = job
         self.account = account
         self.place = ExitStack()
-        self.admitted: list[QueuedJob] = []
+        self.admitted: list[QueuedTask] = []
         self.crowd = _crowd(account.tenant)
-        self._job_queue = job_queue
+        self._admission = admission
 
-    def admit(self) -> QueuedJob:
+    def admit(self) -> QueuedTask:
         """Takes a place in the queue until `place` closes."""
-        self.admitted.append(self.place.enter_context(self._job_queue.admit_background(self.account.tenant)))
+        self.admitted.append(self.place.enter_context(self._admission.admit_background(self.account.tenant)))
         return self.admitted[-1]
 
     @property
@@ -48,7 +48,7 @@ class JobRun:
     def use(self) -> LaneUse:
         """Returns what the lane of the account is told at the end. Those of a crowd are charged together, later."""
         tenant = self.account.tenant
-        record = lane_record(tenant, self._job_queue.standing(tenant))
+        record = lane_record(tenant, self._admission.standing(tenant))
         return LaneUse(self.used if self.crowd is None else None, record)
 
 

@@ -43,7 +43,7 @@ class _Record:
     mean_seconds: float = FIRST_MEAN
 
 
-class JobRecords:
+class TenantRecords:
     """The standing of each tenant, and the CPU time of its jobs.
 
     A tenant is proven after ten short successful jobs, until it has a long one. It is restricted after three overruns:

@@ -137,11 +137,11 @@ def _settle(
     transaction: Transaction,
     hold: Hold,
     usage: UsageRecord,
-    further: Sequence[UsageRecord],
+    additional: Sequence[UsageRecord],
     save: SaveResult | None,
     finish: Finish | None,
 ) -> tuple[int, ResponseData | None]:
-    balance = ledger.settle(transaction, hold, usage, *further)
+    balance = ledger.settle(transaction, hold, usage, *additional)
     response = save(transaction) if save else None
     if finish is not None and response is not None:
         finish(transaction, response)

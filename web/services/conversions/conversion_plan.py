@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.auto_format import AUTO, without_formats
 from engine.errors import ConversionError
-from engine.executor import JobOutput
+from engine.executor import TaskOutput
 from engine.executor.several import MIXED, PlannedOutput, output_param
 from engine.formats import FileFormat
 from engine.options import Option, OptionValue, OptionValues, validate_options
@@ -19,7 +19,7 @@ from web.api.errors import ApiError
 from web.api.field_types import check_known, field_names, validate
 from web.api.operations import ZIP
 from web.api.output_fields import OutputFields
-from web.services.admission.job_costs import JobCost, estimate_memory
+from web.services.admission.task_costs import TaskCost, estimate_memory
 from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
 from web.services.files.files import result_name, safe_name
 
@@ -55,9 +55,9 @@ class ConversionPlan:
         """The expected memory in bytes of a job with `size` bytes of input."""
         return max(estimate_memory(plan, size, one.output.options) for one in self.outputs for plan in one.plans)
 
-    def cost(self, size: int) -> JobCost:
+    def cost(self, size: int) -> TaskCost:
         """What a job with `size` bytes of input is expected to cost."""
-        return JobCost.of(self.plans, size)
+        return TaskCost.of(self.plans, size)
 
     def describe(self, request: ConversionRequest, outcome: Outcome, seconds: float) -> Outcome:
         """Returns the outcome of the job with what the job does not know. Its formats are taken from the plans."""
@@ -112,7 +112,7 @@ def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPl
     if request.tool is not None:
         plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
         files = tuple(range(len(sources))), request.file_names
-        return ConversionPlan((PlannedOutput((plan,), JobOutput((plan.target.name,), request.options, None, *files)),))
+        return ConversionPlan((PlannedOutput((plan,), TaskOutput((plan.target.name,), request.options, None, *files)),))
     return ConversionPlan(
         plan_outputs(registry, sources, request.target, request.options, request.outputs, request.file_names)
     )
@@ -153,10 +153,10 @@ def _plan_output(
     formats = [sources[index] for index in used]
     if one.target.lower() != AUTO:
         plan = registry.plan(formats, one.target, options=one.options, file_names=names)
-        return PlannedOutput((plan,), JobOutput((plan.target.name,), one.options, name, used, names))
+        return PlannedOutput((plan,), TaskOutput((plan.target.name,), one.options, name, used, names))
     plans = registry.auto_plans(formats, one.options, names)
     targets = tuple(plan.target.name for plan in plans)
-    return PlannedOutput(plans, JobOutput(targets, without_formats(one.options), name, used, names))
+    return PlannedOutput(plans, TaskOutput(targets, without_formats(one.options), name, used, names))
 
 
 def own_file(name: str, value: OptionValue) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
-from engine.executor import JobOutput
+from engine.executor import TaskOutput
 from engine.executor.detector import Detector
 from engine.formats import FileFormat
 from engine.options import OptionValues
@@ -140,14 +140,14 @@ class ConversionRequest:
         """The uploads, without the working copy of a stored file and without files that were fetched."""
         return [] if self.file is not None else [upload.file for upload in self.uploads if not upload.fetched]
 
-    def with_further(self, uploads: Mapping[str, Upload]) -> "ConversionRequest":
-        """The request with further files by the names of the options that they belong to."""
+    def with_additional(self, uploads: Mapping[str, Upload]) -> "ConversionRequest":
+        """The request with additional files by the names of the options that they belong to."""
         if not uploads:
             return self
         names = (*self.file_names, *uploads)
         return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=names)
 
-    def for_output(self, output: JobOutput) -> "ConversionRequest":
+    def for_output(self, output: TaskOutput) -> "ConversionRequest":
         """The request with the files that one of its outputs needs."""
         uploads = tuple(self.uploads[index] for index in output.inputs)
         return replace(self, uploads=uploads, file_names=output.file_names)

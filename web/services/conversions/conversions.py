@@ -9,8 +9,8 @@ from time import perf_counter
 from config.pricing import CREDITS_PER_CONVERSION
 from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
-from engine.executor import JobResult
-from engine.executor.several import MIXED, PlannedOutput, job_of, losses
+from engine.executor import TaskResult
+from engine.executor.several import MIXED, PlannedOutput, losses, task_of
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -21,14 +21,14 @@ from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import PlannedConversion, PlannedResult
 from web.metrics import Metrics
-from web.services.admission.admission import JobQueue
-from web.services.admission.fair_queue import QueuedJob
-from web.services.admission.job_costs import DRY_RUN
+from web.services.admission.admission import Admission
+from web.services.admission.fair_queue import QueuedTask
+from web.services.admission.task_costs import DRY_RUN
+from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import Charge, Charges, Finish
 from web.services.conversions.conversion_plan import ConversionPlan, of_output, plan_request
 from web.services.conversions.conversion_request import ChargedConversion, ConversionRequest, OutputRequest, Upload
 from web.services.conversions.file_executor import FileExecutor
-from web.services.conversions.further_files import FurtherFiles
 from web.services.conversions.idempotency import IdempotencyService, Replayed
 from web.services.conversions.remote_files import RemoteFiles
 from web.services.files.files import Files, stem
@@ -44,22 +44,22 @@ class Conversions:
         self,
         registry: Registry,
         executor: FileExecutor,
-        job_queue: JobQueue,
+        admission: Admission,
         charges: Charges,
         idempotency: IdempotencyService,
         files: Files,
         remote_files: RemoteFiles,
-        further_files: FurtherFiles,
+        additional_files: AdditionalFiles,
         metrics: Metrics,
     ) -> None:
         self._registry = registry
         self._executor = executor
-        self._job_queue = job_queue
+        self._admission = admission
         self._charges = charges
         self._idempotency = idempotency
         self._files = files
         self._remote_files = remote_files
-        self._further_files = further_files
+        self._additional_files = additional_files
         self._metrics = metrics
 
     async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
@@ -75,7 +75,7 @@ class Conversions:
             plan = self.plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
             account = request.account
-            with self._job_queue.admit(account.tenant, plan.cost(request.size)) as admitted:
+            with self._admission.admit(account.tenant, plan.cost(request.size)) as admitted:
                 claim = await self._claim(request, plan)
                 if isinstance(claim, Replayed):
                     self._metrics.conversions.replays.inc()
@@ -85,7 +85,7 @@ class Conversions:
                     return await self._run_and_settle(request, plan, output, admitted, charge)
 
     async def convert_held(
-        self, request: ConversionRequest, output: WorkFile, admitted: QueuedJob, hold: Hold, finish: Finish
+        self, request: ConversionRequest, output: WorkFile, admitted: QueuedTask, hold: Hold, finish: Finish
     ) -> ChargedConversion:
         """Converts for a credit that is held, and with a place in the queue.
 
@@ -100,29 +100,29 @@ class Conversions:
     async def preview(self, request: ConversionRequest, output: WorkFile) -> Outcome:
         """Converts without a charge. Raises ConversionError and RateLimited as `convert` does."""
         plan = self.plan(request)
-        with self._job_queue.admit(request.account.tenant, plan.cost(request.size)) as admitted:
+        with self._admission.admit(request.account.tenant, plan.cost(request.size)) as admitted:
             return await self._run(request, plan, output, admitted)
 
-    async def foresee(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
+    async def dry_run(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
         """Returns what the conversion would result in. Charges nothing, and leaves `output` empty.
 
         Raises ConversionError and RateLimited as `convert` does.
         """
         found: list[PlannedResult] = []
-        async with self._further_files.complete(request) as complete:
+        async with self._additional_files.complete(request) as complete:
             plan = self.plan(complete)
             for index, one in enumerate(plan.outputs):
                 with of_output(index) if request.outputs else nullcontext():
-                    found.append(await self._foresee_output(complete, one, output))
+                    found.append(await self._dry_run_output(complete, one, output))
         several = bool(request.outputs)
         return PlannedConversion.of_several(found, plan.output_format) if several else PlannedConversion(found[0])
 
-    async def _foresee_output(self, request: ConversionRequest, one: PlannedOutput, output: WorkFile) -> PlannedResult:
+    async def _dry_run_output(self, request: ConversionRequest, one: PlannedOutput, output: WorkFile) -> PlannedResult:
         """Foresees one output. Of several formats, the first one that loses least is chosen."""
         outcomes: list[tuple[Plan, Outcome]] = []
         for plan in one.plans:
             single = ConversionPlan((PlannedOutput((plan,), replace(one.output, name=None)),))
-            with self._job_queue.admit(request.account.tenant, DRY_RUN) as admitted:
+            with self._admission.admit(request.account.tenant, DRY_RUN) as admitted:
                 needed = request.for_output(one.output)
                 result, _ = await self._run_complete(needed, single, output, admitted, dry_run=True)
             outcomes.append((plan, result.outcome))
@@ -186,7 +186,7 @@ class Conversions:
         return await self._idempotency.claim(request.idempotency, parameters, request.contents)
 
     async def _run_and_settle(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob, charge: Charge
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask, charge: Charge
     ) -> ChargedConversion:
         outcome = await self._run(request, plan, output, admitted)
         converted = await self._settle(request, plan, outcome, output, charge)
@@ -196,7 +196,7 @@ class Conversions:
         return converted
 
     async def _run(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask
     ) -> Outcome:
         """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
         if request.is_stored and not admitted.background:  # a background job was checked when it was accepted
@@ -217,10 +217,10 @@ class Conversions:
         return outcome
 
     async def _run_job(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedJob
-    ) -> tuple[JobResult, float]:
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask
+    ) -> tuple[TaskResult, float]:
         """Runs the job with the files of its options. Returns its result and its duration in seconds."""
-        async with self._further_files.complete(request) as complete:
+        async with self._additional_files.complete(request) as complete:
             plan = plan if complete.file_names == request.file_names else self.plan(complete)
             return await self._run_complete(complete, plan, output, admitted)
 
@@ -229,22 +229,22 @@ class Conversions:
         request: ConversionRequest,
         plan: ConversionPlan,
         output: WorkFile,
-        admitted: QueuedJob,
+        admitted: QueuedTask,
         *,
         dry_run: bool = False,
-    ) -> tuple[JobResult, float]:
+    ) -> tuple[TaskResult, float]:
         """Waits in the queue and runs the job."""
         tenant, memory, queued = admitted.tenant, plan.estimate_memory(request.size), perf_counter()
         name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
-        job = job_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
+        job = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
             job = replace(job, isolated=True)
         inputs = [upload.file for upload in request.uploads]
-        async with self._job_queue.acquire(admitted, memory):
+        async with self._admission.acquire(admitted, memory):
             started = perf_counter()
             seconds = request.account.tier.job_seconds if admitted.background else None
-            limits = self._job_queue.limits(admitted, plan.plans, request.size, seconds)
+            limits = self._admission.limits(admitted, plan.plans, request.size, seconds)
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from engine.executor import Executor, Job, JobLimits, JobResult
+from engine.executor import Executor, Task, TaskLimits, TaskResult
 from web.services.files.work_files import WorkFile
 
 
@@ -12,8 +12,8 @@ class FileExecutor(Protocol):
     """Runs jobs on work files."""
 
     async def run_on_files(
-        self, job: Job, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         """Runs a job of an account and writes its result to `output`, or to the blob store as `output.stored`.
 
         The size of the result is in the outcome, and the result cannot be changed by the job any more. Raises
@@ -31,11 +31,11 @@ class DescriptorExecutor:
         self._executor = executor
 
     async def run_on_files(
-        self, job: Job, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: JobLimits = JobLimits()
-    ) -> JobResult:
+        self, task: Task, account: str, inputs: Sequence[WorkFile], output: WorkFile, limits: TaskLimits = TaskLimits()
+    ) -> TaskResult:
         descriptors = [file.descriptor for file in inputs]
-        result = await self._executor.run(job, account, descriptors, output.descriptor, limits)
-        if not job.dry_run:
+        result = await self._executor.run(task, account, descriptors, output.descriptor, limits)
+        if not task.dry_run:
             await output.seal(result.outcome.processed_size)
         return result
 

@@ -15,8 +15,8 @@ from storage.errors import JobLost, NoCredits
 from storage.tables import job_runs, ledger
 from storage.tables.job_runs import ClaimedJob
 from storage.tables.ledger import Hold
-from web.services.admission.admission import JobQueue
-from web.services.admission.fair_queue import QueuedJob
+from web.services.admission.admission import Admission
+from web.services.admission.fair_queue import QueuedTask
 from web.services.conversions.conversion_request import ChargedConversion, ConversionRequest
 from web.services.conversions.conversions import Conversions
 from web.services.conversions.idempotency import ResponseData
@@ -35,15 +35,15 @@ class BatchJob:
         self,
         database: Database,
         conversions: Conversions,
-        job_queue: JobQueue,
+        admission: Admission,
         changes: JobChanges,
         job: ClaimedJob,
         fatal: tuple[type[Exception], ...],
-        admitted: list[QueuedJob],
+        admitted: list[QueuedTask],
     ) -> None:
         self._database = database
         self._conversions = conversions
-        self._job_queue = job_queue
+        self._admission = admission
         self._changes = changes
         self._job = job
         self._fatal = fatal
@@ -61,7 +61,7 @@ class BatchJob:
     async def _convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion:
         assert request.file is not None
         async with self._hold(request.credits) as hold_id:
-            with self._job_queue.admit_background(request.account.tenant, is_part=True) as admitted:
+            with self._admission.admit_background(request.account.tenant, is_part=True) as admitted:
                 self._admitted.append(admitted)
                 hold = Hold(hold_id, request.account.id, request.credits, 0)
                 finish = partial(_save_success, self._job, request.file.file_id)

@@ -20,8 +20,8 @@ from storage.tables.usage import UsageRecord
 from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
 from web.metrics.jobs import JobMetrics
 from web.services.accounts.accounts import Account
-from web.services.admission.admission import JobQueue
-from web.services.admission.fair_queue import QueuedJob, Standing
+from web.services.admission.admission import Admission
+from web.services.admission.fair_queue import QueuedTask, Standing
 from web.services.admission.job_lanes import JobRun, lane_record, standing_of
 from web.services.conversions.conversions import Conversions
 from web.services.conversions.idempotency import ResponseData
@@ -60,7 +60,7 @@ class JobRunner:
         self,
         database: Database,
         owner: ServerInstance,
-        job_queue: JobQueue,
+        admission: Admission,
         jobs: Jobs,
         requests: JobRequests,
         conversions: Conversions,
@@ -70,7 +70,7 @@ class JobRunner:
     ) -> None:
         self._database = database
         self._owner = owner
-        self._job_queue = job_queue
+        self._admission = admission
         self._jobs = jobs
         self._requests = requests
         self._conversions = conversions
@@ -78,7 +78,7 @@ class JobRunner:
         self._files = files
         self._metrics = metrics
         self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
-        self._fetched: deque[tuple[JobRun, asyncio.Future[QueuedJob]]] = deque()  # wait for a slot
+        self._fetched: deque[tuple[JobRun, asyncio.Future[QueuedTask]]] = deque()  # wait for a slot
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
         self._due = asyncio.Event()
         self._more = False  # whether jobs may wait for a slot of this server
@@ -86,8 +86,8 @@ class JobRunner:
         self._in_touch_at = time()  # the clock of leases, which also runs while the machine is suspended
         jobs.on_accept = self._expect
         jobs.on_cancel = self._cancel
-        jobs.lane_of = lambda tenant: lane_record(tenant, job_queue.standing(tenant))
-        job_queue.on_end = self._on_free_slot
+        jobs.lane_of = lambda tenant: lane_record(tenant, admission.standing(tenant))
+        admission.on_end = self._on_free_slot
 
     async def run(self) -> None:
         """Claims and runs jobs until cancelled."""
@@ -134,7 +134,7 @@ class JobRunner:
             await self._check()
         self._place_fetched()
         while self._more and now >= self._paused_until and not self._is_alone():
-            least = self._job_queue.background_standing
+            least = self._admission.background_standing
             if least is None:
                 break
             self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
@@ -142,8 +142,8 @@ class JobRunner:
             self._more |= claim.more
             if claim.job is None or account is None:
                 return _BUSY_INTERVAL if claim.locked else INTERVAL
-            self._job_queue.restore(account.tenant, standing_of(claim.lane))
-            self._start(JobRun(claim.job, account, self._job_queue))
+            self._admission.restore(account.tenant, standing_of(claim.lane))
+            self._start(JobRun(claim.job, account, self._admission))
         return INTERVAL
 
     def _is_alone(self) -> bool:
@@ -185,21 +185,21 @@ class JobRunner:
         self._tasks[job.id] = job, task
         self._jobs.changes.publish(job.id)
 
-    async def _place_after_fetch(self, run: JobRun) -> QueuedJob:
+    async def _place_after_fetch(self, run: JobRun) -> QueuedTask:
         """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
         turn = asyncio.get_running_loop().create_future()
         self._fetched.append((run, turn))
         self._due.set()
-        admitted: QueuedJob = await turn
+        admitted: QueuedTask = await turn
         return admitted
 
     def _place_fetched(self) -> None:
-        while self._fetched and self._job_queue.background_standing is not None:
+        while self._fetched and self._admission.background_standing is not None:
             run, turn = self._fetched.popleft()
             if not turn.cancelled():
                 turn.set_result(run.admit())
 
-    async def _run(self, run: JobRun, admitted: QueuedJob) -> None:
+    async def _run(self, run: JobRun, admitted: QueuedTask) -> None:
         """Runs a job, and ends it or queues it again."""
         job, is_charged = run.job, run.crowd is None
         try:
@@ -223,14 +223,14 @@ class JobRunner:
                 with suppress(StorageError):  # it is unavailable
                     await self._database.run_unsynced(job_runs.charge, job.account, run.crowd, run.used)
 
-    async def _attempt(self, run: JobRun, admitted: QueuedJob) -> int:
+    async def _attempt(self, run: JobRun, admitted: QueuedTask) -> int:
         """Runs a job and completes it. Returns the number of messages about that."""
         job, account = run.job, run.account
         request, retention = StoredRequest.from_text(job.request), self._files.retention
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
-            batch = BatchJob(self._database, self._conversions, self._job_queue, changes, job, _OUTAGES, run.admitted)
+            batch = BatchJob(self._database, self._conversions, self._admission, changes, job, _OUTAGES, run.admitted)
             response = await self._batches.run(request.batch(account), await batch.begin())
             result = json.dumps(dict(response.data))
             ended = await self._database.run(finish, job, "completed", retention, result=result, use=run.use())

@@ -19,10 +19,10 @@ from web.api.schemas.jobs import describe_job
 from web.metrics.jobs import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.admission.fair_queue import Tenant
+from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
 from web.services.conversions.conversion_request import ConversionRequest, RemoteFile
 from web.services.conversions.conversions import Conversions
-from web.services.conversions.further_files import FurtherFiles
 from web.services.conversions.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.conversions.releases import LEASE
 from web.services.conversions.remote_files import RemoteFiles
@@ -78,7 +78,7 @@ class Jobs:
         idempotency: IdempotencyService,
         metrics: JobMetrics,
         remote_files: RemoteFiles,
-        further_files: FurtherFiles,
+        additional_files: AdditionalFiles,
         sender: Deliveries,
     ) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class Jobs:
         self._idempotency = idempotency
         self._metrics = metrics
         self._remote_files = remote_files
-        self._further_files = further_files
+        self._additional_files = additional_files
         self._sender = sender
         self._messages = JobMessages(database)
         self.changes = JobChanges(database, self._messages)
@@ -105,12 +105,12 @@ class Jobs:
         if request.webhook_url is not None:
             self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
         if isinstance(request, BatchRequest):
-            await self._further_files.find(request.account.id, request.options, (), request.outputs)
+            await self._additional_files.find(request.account.id, request.options, (), request.outputs)
             job, contents = await self._batch_job(request), list[WorkFile]()
         else:
             if request.tool is None:
                 given = request.options, request.file_names, request.outputs
-                await self._further_files.find(request.account.id, *given)
+                await self._additional_files.find(request.account.id, *given)
             job, contents = self._conversion_job(request), request.contents
         attempt = None
         if request.idempotency is not None:

@@ -1,4 +1,4 @@
-"""Jobs, their limits and their results, and the messages between the executor and worker processes.
+"""Tasks, their limits and their results, and the messages between the executor and worker processes.
 
 A reply is untrusted input, because a hostile file may have taken over the process that sent it.
 """
@@ -40,11 +40,11 @@ class UnreadableReply(WorkerCrashed):
 
 
 @dataclass(frozen=True)
-class JobLimits:
-    """Limits of one job. The defaults are for a client that waits; they are maximums, except the times.
+class TaskLimits:
+    """Limits of one task. The defaults are for a client that waits; they are maximums, except the times.
 
     `seconds` from start to reply, `cpu` seconds of its processes together, bytes of `memory`, bytes of `output` in any
-    one file, bytes of `scratch` space and number of `files` in the job's own folder.
+    one file, bytes of `scratch` space and number of `files` in the task's own folder.
     """
 
     seconds: float = 55.0  # leaves time to reply within a minute
@@ -56,11 +56,11 @@ class JobLimits:
 
 
 @dataclass(frozen=True)
-class JobOutput:
-    """A result that a job makes of its input, and its options.
+class TaskOutput:
+    """A result that a task makes of its input, and its options.
 
     `targets` are names of formats; of several, the smallest file is the result. Results with a `name`, which can be
-    empty, are files of a ZIP. `inputs` are the indexes of the files of the job that it needs, the last ones for the
+    empty, are files of a ZIP. `inputs` are the indexes of the files of the task that it needs, the last ones for the
     options `file_names`.
     """
 
@@ -72,16 +72,16 @@ class JobOutput:
 
 
 @dataclass(frozen=True)
-class Job:
+class Task:
     """A conversion, described by names only; its files are passed as open descriptors.
 
     `inputs` and `target` are names of formats, `tool` is the name of a tool; the last inputs are the files of its
-    parameters `file_names`. Its process is forked from the `template`; that of an `isolated` job is new, and ends after
-    it. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
+    parameters `file_names`. Its process is forked from the `template`; that of an `isolated` task is new, and ends
+    after it. `name` is the file name, without extension, of files in a ZIP; `input_names` belong to the inputs.
     With `outputs`, which need an input and no tool, `target`, `options` and `file_names` are not used; the format of an
     input that no output needs can be empty or missing.
     A `dry_run` finds out what the conversion would result in, and writes nothing. `memory` is the expected use in
-    bytes, by which an executor may place the job; JobLimits has the limit.
+    bytes, by which an executor may place the task; TaskLimits has the limit.
     """
 
     inputs: tuple[str, ...]
@@ -95,7 +95,7 @@ class Job:
     memory: int = 0
     file_names: tuple[str, ...] = ()
     input_names: tuple[str, ...] = ()
-    outputs: tuple[JobOutput, ...] = ()
+    outputs: tuple[TaskOutput, ...] = ()
 
     @classmethod
     def of(
@@ -107,8 +107,8 @@ class Job:
         dry_run: bool = False,
         memory: int = 0,
         input_names: Iterable[str] = (),
-    ) -> Job:
-        """Creates the job that runs a plan, or foresees the outcome."""
+    ) -> Task:
+        """Creates the task that runs a plan, or foresees the outcome."""
         tool = None if plan.tool is None else plan.tool.name
         sources = tuple(source.name for source in plan.sources)
         names = tuple(input_name[:_MAX_NAME] for input_name in input_names)
@@ -117,12 +117,12 @@ class Job:
 
 
 @dataclass(frozen=True)
-class JobResult:
-    """The outcome of a job and its measurements.
+class TaskResult:
+    """The outcome of a task and its measurements.
 
     `trace` has the duration of each step, `check_seconds` is the duration of the verification. `peak_memory` is the
-    largest resident size of the process in bytes since its start, which can be before the job. `seconds` is the time of
-    the job by JobTime, as the executor measured it.
+    largest resident size of the process in bytes since its start, which can be before the task. `seconds` is the time
+    of the task by TaskTime, as the executor measured it.
     """
 
     outcome: Outcome
@@ -144,21 +144,21 @@ class Identification:
 
 
 class Request(NamedTuple):
-    """A message to a worker process: a job of an account, as names and values without paths, or an identification.
+    """A message to a worker process: a task of an account, as names and values without paths, or an identification.
 
-    A request without a `job` asks for a sandbox self-test. The process ends after a `final` request.
+    A request without a `task` asks for a sandbox self-test. The process ends after a `final` request.
     """
 
     account: str
-    limits: JobLimits
+    limits: TaskLimits
     final: bool
-    job: Job | Identification | None = None
+    task: Task | Identification | None = None
 
     def encode(self) -> bytes:
         """Returns the message. Raises StepFailed if it is longer than MAX_MESSAGE."""
         message = pickle.dumps(tuple(self))
         if len(message) > MAX_MESSAGE:
-            raise StepFailed("The description of the job is too long.")
+            raise StepFailed("The description of the task is too long.")
         return message
 
     @classmethod
@@ -167,8 +167,8 @@ class Request(NamedTuple):
         return cls(*pickle.loads(message))
 
 
-def result_reply(result: JobResult, *, reusable: bool) -> bytes:
-    """Returns the message for a result. `reusable` is False if the job has changed the state of its process."""
+def result_reply(result: TaskResult, *, reusable: bool) -> bytes:
+    """Returns the message for a result. `reusable` is False if the task has changed the state of its process."""
     return _reply({"result": result, "reusable": reusable})
 
 
@@ -235,7 +235,7 @@ class Identified:
 class _Reply:
     """A reply, which has a result, a format, an error or a report."""
 
-    result: JobResult | None = None
+    result: TaskResult | None = None
     identified: Identified | None = None
     error: _ErrorValues | None = None
     report: SandboxReport | None = None
@@ -261,8 +261,8 @@ def _unreadable() -> UnreadableReply:
     return UnreadableReply("The conversion's process sent an unreadable reply.")
 
 
-def parse_result(message: bytes) -> tuple[JobResult, bool]:
-    """Returns the job's result, and whether its process can be used again.
+def parse_result(message: bytes) -> tuple[TaskResult, bool]:
+    """Returns the task's result, and whether its process can be used again.
 
     Raises the ConversionError of the reply, or UnreadableReply.
     """
@@ -292,7 +292,7 @@ def parse_report(message: bytes) -> SandboxReport:
     return report
 
 
-def quota_error(limits: JobLimits) -> ConversionError:
+def quota_error(limits: TaskLimits) -> ConversionError:
     """Returns the error of a process that was killed because its folder exceeded the quota."""
     return StepFailed(
         "The conversion exceeded its disk quota.",

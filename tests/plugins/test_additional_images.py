@@ -74,7 +74,7 @@ def test_gain_maps_of_jpeg_without_index_are_told(target: str) -> None:
 
 @pytest.mark.parametrize("target", _TARGETS)
 @pytest.mark.parametrize("kind", [_UNDEFINED, _PANORAMA, _DISPARITY])
-def test_further_images_of_jpeg_are_told(target: str, kind: int) -> None:
+def test_additional_images_of_jpeg_are_told(target: str, kind: int) -> None:
     image = _jpeg()
 
     assert _told(_multi_image(image, (kind, image)), target) == {"pictures_dropped"}

@@ -14,7 +14,7 @@ from web.services.files.files import Files
 from web.services.files.work_files import WorkFiles
 
 
-class FurtherFiles:
+class AdditionalFiles:
     """Finds the files of options by their ids, and adds them to requests."""
 
     def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:
@@ -72,4 +72,4 @@ class FurtherFiles:
             for file in found.values():
                 copy = stack.enter_context(self._work_files.create(request.account.tenant.id))
                 copies.append(await self._files.working_copy(file, copy))
-            yield request.with_further(dict(zip(found, copies, strict=True)))
+            yield request.with_additional(dict(zip(found, copies, strict=True)))

@@ -1,4 +1,4 @@
-"""JobRecords: which jobs prove a tenant, and which restrict it."""
+"""TenantRecords: which jobs prove a tenant, and which restrict it."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from engine.errors import ConversionError, CorruptInput, ExecutorUnavailable, OutOfMemory, TimedOut
 from tests.support.samples.storage import Clock
 from web.services.admission.fair_queue import Standing, Tenant
-from web.services.admission.tenant_records import FIRST_MEAN, PROVING_JOBS, SHORT_JOB, JobRecords
+from web.services.admission.tenant_records import FIRST_MEAN, PROVING_JOBS, SHORT_JOB, TenantRecords
 
 RESTRICTED, UNPROVEN, PROVEN = Standing
 A, B = Tenant("a", 2, "192.0.2.1"), Tenant("b", 2, "192.0.2.1")
@@ -19,8 +19,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def records(clock: Clock) -> JobRecords:
-    return JobRecords(clock)
+def records(clock: Clock) -> TenantRecords:
+    return TenantRecords(clock)
 
 
 def failed(seconds: float | None, error: ConversionError | None = None) -> ConversionError:
@@ -38,12 +38,12 @@ def cancelled(seconds: float | None) -> asyncio.CancelledError:
     return error
 
 
-def overrun(records: JobRecords, tenant: Tenant, times: int = 1) -> None:
+def overrun(records: TenantRecords, tenant: Tenant, times: int = 1) -> None:
     for _ in range(times):
         records.record_failure(tenant, failed(SHORT_JOB + 1))
 
 
-def succeed(records: JobRecords, tenant: Tenant, times: int = PROVING_JOBS, seconds: float = 1.0) -> None:
+def succeed(records: TenantRecords, tenant: Tenant, times: int = PROVING_JOBS, seconds: float = 1.0) -> None:
     for _ in range(times):
         records.record_success(tenant, seconds)
 
@@ -66,14 +66,14 @@ def succeed(records: JobRecords, tenant: Tenant, times: int = PROVING_JOBS, seco
     ],
     ids=str,
 )
-def test_three_overruns_restrict(records: JobRecords, error: BaseException, standing: Standing) -> None:
+def test_three_overruns_restrict(records: TenantRecords, error: BaseException, standing: Standing) -> None:
     for _ in range(3):
         assert records.standing(A) is UNPROVEN
         records.record_failure(A, error)
     assert records.standing(A) is standing
 
 
-def test_a_restriction_ends_ten_minutes_after_the_latest_overrun(records: JobRecords, clock: Clock) -> None:
+def test_a_restriction_ends_ten_minutes_after_the_latest_overrun(records: TenantRecords, clock: Clock) -> None:
     for _ in range(3):
         overrun(records, A)
         clock.now += 599
@@ -87,7 +87,7 @@ def test_a_restriction_ends_ten_minutes_after_the_latest_overrun(records: JobRec
     assert records.standing(A) is UNPROVEN
 
 
-def test_jobs_that_find_no_slot_do_not_end_the_restriction(records: JobRecords, clock: Clock) -> None:
+def test_jobs_that_find_no_slot_do_not_end_the_restriction(records: TenantRecords, clock: Clock) -> None:
     overrun(records, A, 3)
     clock.now += 599
     for tenant in (A, Tenant("c", 2)):
@@ -99,7 +99,7 @@ def test_jobs_that_find_no_slot_do_not_end_the_restriction(records: JobRecords, 
     assert records.standing(A) is UNPROVEN
 
 
-def test_successes_make_up_for_overruns(records: JobRecords) -> None:
+def test_successes_make_up_for_overruns(records: TenantRecords) -> None:
     overrun(records, A, 4)
     for _ in range(20):
         assert records.standing(A) is RESTRICTED
@@ -110,7 +110,7 @@ def test_successes_make_up_for_overruns(records: JobRecords) -> None:
     assert records.standing(A) is UNPROVEN
 
 
-def test_short_successes_prove_a_tenant_until_a_long_job(records: JobRecords) -> None:
+def test_short_successes_prove_a_tenant_until_a_long_job(records: TenantRecords) -> None:
     succeed(records, A, PROVING_JOBS - 1)
     assert (records.standing(A), records.any_proven()) == (UNPROVEN, False)
     succeed(records, A, 1)
@@ -124,7 +124,7 @@ def test_short_successes_prove_a_tenant_until_a_long_job(records: JobRecords) ->
     assert (records.standing(A), records.any_proven()) == (UNPROVEN, False)
 
 
-def test_overruns_count_for_the_address_of_registration(records: JobRecords) -> None:
+def test_overruns_count_for_the_address_of_registration(records: TenantRecords) -> None:
     """They restrict all tenants of the address, except proven ones."""
     overrun(records, A, 3)
     assert records.standing(B) is RESTRICTED
@@ -133,7 +133,7 @@ def test_overruns_count_for_the_address_of_registration(records: JobRecords) -> 
     assert records.standing(B) is PROVEN
 
 
-def test_a_proven_tenant_is_not_restricted_by_others_of_its_address(records: JobRecords) -> None:
+def test_a_proven_tenant_is_not_restricted_by_others_of_its_address(records: TenantRecords) -> None:
     succeed(records, B)
     overrun(records, A, 5)
     assert records.standing(B) is PROVEN
@@ -141,14 +141,14 @@ def test_a_proven_tenant_is_not_restricted_by_others_of_its_address(records: Job
     assert records.standing(B) is RESTRICTED
 
 
-def test_tenants_are_forgotten_after_a_day(records: JobRecords, clock: Clock) -> None:
+def test_tenants_are_forgotten_after_a_day(records: TenantRecords, clock: Clock) -> None:
     succeed(records, A)
     clock.now += 86_401
     succeed(records, Tenant("c", 2), 1)
     assert (records.standing(A), records.any_proven(), len(records)) == (UNPROVEN, False, 1)
 
 
-def test_the_expected_time_is_that_of_the_latest_jobs(records: JobRecords) -> None:
+def test_the_expected_time_is_that_of_the_latest_jobs(records: TenantRecords) -> None:
     assert records.expected_seconds(A) == FIRST_MEAN
     succeed(records, A, 50, 4)
     assert records.expected_seconds(A) == pytest.approx(4, rel=0.01)
@@ -156,7 +156,9 @@ def test_the_expected_time_is_that_of_the_latest_jobs(records: JobRecords) -> No
 
 
 @pytest.mark.parametrize("standing", Standing)
-def test_a_standing_is_restored_unless_there_is_a_record(records: JobRecords, clock: Clock, standing: Standing) -> None:
+def test_a_standing_is_restored_unless_there_is_a_record(
+    records: TenantRecords, clock: Clock, standing: Standing
+) -> None:
     succeed(records, B, 1)
     for tenant in (A, B):
         records.restore(tenant, standing)
@@ -165,7 +167,7 @@ def test_a_standing_is_restored_unless_there_is_a_record(records: JobRecords, cl
     assert records.standing(A) is max(standing, UNPROVEN)
 
 
-def test_a_restriction_is_logged_once(records: JobRecords, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restriction_is_logged_once(records: TenantRecords, caplog: pytest.LogCaptureFixture) -> None:
     overrun(records, Tenant("acct_1", 2), 5)
     assert [record.getMessage() for record in caplog.records] == [
         "account acct_1 is restricted: its jobs keep exceeding their limits"

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.decode_limits import MAX_PIXELS
-from engine.executor import JobLimits
-from engine.executor.job_time import LONG
+from engine.executor import TaskLimits
+from engine.executor.task_time import LONG
 from engine.memory_estimate import needed_bytes
 from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
@@ -25,35 +25,35 @@ _MAX_KEYS = 10_000
 
 
 @dataclass(frozen=True)
-class JobCost:
+class TaskCost:
     """Jobs of one `key` are expected to use similar CPU time, by their plans `planned` seconds."""
 
     key: tuple[object, ...]
     planned: float
 
     @classmethod
-    def of(cls, plans: Iterable[Plan], size: int) -> "JobCost":
+    def of(cls, plans: Iterable[Plan], size: int) -> "TaskCost":
         """The cost of a job that runs these plans of the same input of `size` bytes."""
         plans = tuple(plans)
         steps = (plans[0].source.name, *((plan.tool and plan.tool.name, plan.target.name) for plan in plans))
         return cls((*steps, size.bit_length()), sum(planned_seconds(plan, size) for plan in plans))
 
 
-DRY_RUN = JobCost(("dry run",), START)
+DRY_RUN = TaskCost(("dry run",), START)
 """The cost of a job that only finds out what a conversion would result in."""
 
 
-class JobCosts:
+class TaskCosts:
     """The CPU time that jobs are expected to use: a moving average of those with the same key."""
 
     def __init__(self) -> None:
         self._means: dict[tuple[object, ...], float] = {}  # by key, ordered by the latest use
 
-    def expected_seconds(self, cost: JobCost) -> float:
+    def expected_seconds(self, cost: TaskCost) -> float:
         """Returns how many seconds of CPU time a job is expected to use."""
         return self._means.get(cost.key, cost.planned)
 
-    def record(self, cost: JobCost, used: float, *, complete: bool) -> None:
+    def record(self, cost: TaskCost, used: float, *, complete: bool) -> None:
         """Counts a job that has used this CPU time; only if it is above the average, unless the job is `complete`."""
         mean = self._means.pop(cost.key, cost.planned)
         if complete or used > mean:
@@ -88,5 +88,5 @@ def cpu_limit(plan: Plan, size: int) -> float:
     The time for images is bounded by the limits on pixels and frames. Isolated plans read drawings and programs: a
     small file that takes long is more likely to be an attack than a large one.
     """
-    longest = JobLimits().cpu
+    longest = TaskLimits().cpu
     return min(longest, _ISOLATED_SECONDS + size / _ISOLATED_BYTES_PER_SECOND) if plan.isolated else longest

@@ -1,4 +1,4 @@
-"""The time of a job: its deadlines, and the CPU time of the processes that run it."""
+"""The time of a task: its deadlines, and the CPU time of the processes that run it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from engine.errors import TimedOut
-from engine.executor.jobs import JobLimits
+from engine.executor.tasks import TaskLimits
 
 STEP = 0.25
-"""Seconds after which the time of a job is updated."""
+"""Seconds after which the time of a task is updated."""
 
 LONG = 0.25
-"""Seconds of CPU time after which a job has a lower priority than shorter ones."""
+"""Seconds of CPU time after which a task has a lower priority than shorter ones."""
 
 _IDLE_SHARE = 1 / 8  # of the time in which a process does not compute: it occupies a slot and memory
 
 
 class Process(Protocol):
-    """A process that runs a job."""
+    """A process that runs a task."""
 
     def cpu_seconds(self, *, children: bool) -> float:
         """Its CPU time; with `children`, also that of all processes that it has started. Raises OSError if it ended."""
@@ -27,19 +27,19 @@ class Process(Protocol):
         """Lowers the priority of the process and its children, for good."""
 
 
-class JobTime:
-    """Counts up to the limits of a job, in steps: seconds since its start, and CPU time since a process runs it.
+class TaskTime:
+    """Counts up to the limits of a task, in steps: seconds since its start, and CPU time since a process runs it.
 
-    While this process is stopped, it counts two steps at most. Otherwise, the stop of a machine would look like a job
+    While this process is stopped, it counts two steps at most. Otherwise, the stop of a machine would look like a task
     that exceeds its limit.
     """
 
-    def __init__(self, limits: JobLimits) -> None:
+    def __init__(self, limits: TaskLimits) -> None:
         self._limits = limits
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
         self._process_start: float | None = None
-        self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the job, and the `total` at which it was measured
+        self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the task, and the `total` at which it was measured
         self._process: Process | None = None
         self._measure: Callable[[], float] = lambda: 0.0
         self._stop: Callable[[], None] = lambda: None
@@ -57,7 +57,7 @@ class JobTime:
         return 0.0 if self._process_start is None else max(self._cpu, _IDLE_SHARE * (self.total - self._process_start))
 
     def begin(self, process: Process, *, children: bool) -> None:
-        """Records that a process begins the job, which may have waited for one. The job may have `children`."""
+        """Records that a process begins the task, which may have waited for one. The task may have `children`."""
         before = 0.0
         with suppress(OSError):  # it has ended
             before = process.cpu_seconds(children=children)
@@ -105,7 +105,7 @@ class JobTime:
     def _count_process(self, process: Process) -> None:
         try:
             self._cpu, self._measured_at = self._measure(), self._counted
-        except OSError:  # it has ended; its job, too, soon
+        except OSError:  # it has ended; its task, too, soon
             return
         if self._cpu >= LONG and not self.is_long:
             self.is_long = True
