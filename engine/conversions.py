@@ -336,9 +336,10 @@ class Tool(Generic[T]):
             )
         for index, source in enumerate(sources):
             if source not in self.accepted:
+                kinds = [*(one.name for one in self.sources), *(["picture"] if self.decoded_to else [])]
                 raise UnknownFormat(
-                    f"File {index + 1} is not a {self.reads}.",
-                    reason=f"not_a_{self.reads}".lower().replace(" ", "_"),
+                    f"File {index + 1} is not {'an' if self.reads.startswith('image') else 'a'} {self.reads}.",
+                    reason=f"not_a_{'_or_'.join(kinds)}",
                     details={"index": index, "input_format": source and source.name},
                 )
 

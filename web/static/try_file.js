@@ -2,7 +2,7 @@
 
 import { createComparison, createCropper } from "./try_compare.js";
 import { OptionFields, givenOptions, isSecret } from "./try_options.js";
-import { copyMiddle, loadImage, showImage } from "./try_images.js";
+import { copyMiddle, loadPreview, showImage } from "./try_images.js";
 import { RequestError, createForm, describeError, send, sendForJson } from "./try_requests.js";
 
 const API = "/api/v1";
@@ -312,7 +312,7 @@ export class FileEntry {
     if (isOpen) return;
     this.part("compare").setAttribute("aria-expanded", "true");
     try {
-      const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadImage(blob, this.imageOptions(name))));
+      const images = await Promise.all([[file, file.name], [result.blob, result.name]].map(([blob, name]) => loadPreview(blob, this.imageOptions(name))));
       if (result !== this.result) return;
       const captions = [`before: ${formatSize(file.size)}`, `after: ${formatSize(result.blob.size)}, ${saving(file.size, result.blob.size)}`];
       this.part("view").replaceChildren(createComparison(...images, { label: `Before and after of ${file.name}`, captions, zoom: !images[1].isPreview }));

@@ -15,7 +15,7 @@ function loadImage(blob, alt) {
 
 // Resolves to an image of the file, which can be a small preview that the server makes, or rejects if there is none.
 // `limit` is the largest file, in bytes, of which the server makes one.
-export async function loadImage(blob, { alt, limit, key, password, signal }) {
+export async function loadPreview(blob, { alt, limit, key, password, signal }) {
   try {
     return await loadImage(blob, alt);
   } catch (error) {
@@ -37,7 +37,7 @@ export async function showImage(frame, blob, options) {
   showText(frame, "…");
   frame.shown = blob;
   try {
-    const image = await loadImage(blob, options);
+    const image = await loadPreview(blob, options);
     if (isCurrent()) frame.replaceChildren(image);
     return image;
   } catch {
@@ -60,5 +60,5 @@ export async function encodeSample(canvas, options, { key, signal }) {
   const sample = await new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
   const form = createForm({ ...options, file: new File([sample], "sample.png", { type: "image/png" }) });
   const { response } = await previews.add(() => send("/try/preview", { form, key, signal }), signal);
-  return { image: await loadImage(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
+  return { image: await loadPreview(response, { alt: "", limit: Infinity, key, signal }), size: response.size };
 }

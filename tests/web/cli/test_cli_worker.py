@@ -26,14 +26,14 @@ _SECRET = "secret-of-the-command"
 _WITH_DEADLINE = """
 import asyncio, sys
 from engine import sandbox
-from engine.executor import Job, TaskLimits, LocalExecutor
+from engine.executor import LocalExecutor, Task, TaskLimits
 from engine.executor.local import SingleWorker
 
 async def run():
     executor = LocalExecutor(1, pool=SingleWorker(sandbox.LAYERS, ()))
     with open(sys.argv[1], "rb") as source, open(sys.argv[2], "wb") as output:
         limits = TaskLimits(seconds=3, files=10)
-        await executor.run(Job(("trouble",), "bmp"), "account", [source.fileno()], output.fileno(), limits)
+        await executor.run(Task(("trouble",), "bmp"), "account", [source.fileno()], output.fileno(), limits)
 
 asyncio.run(run())
 """

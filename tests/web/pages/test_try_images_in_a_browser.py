@@ -346,7 +346,7 @@ def test_options_of_the_pair(page: Page, site: Running, keep: Save) -> None:
 def test_previews_of_what_the_browser_cannot_show(page: Page) -> None:
     page.goto("/")
     for name in ("heic", "cr2", "pdf", "psd", "tiff"):
-        entry = add_file(page, sample(name), f"picture.{name}")
+        entry = add_file(page, sample(name), f"image.{name}")
         image = entry.get_by_role("img", name=f"Preview of image.{name}")
         expect(image).to_be_visible()
         assert image.evaluate("image => image.naturalWidth") > 0
