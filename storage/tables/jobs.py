@@ -5,7 +5,7 @@ To avoid deadlocks, transactions lock accounts and holds first, as in the module
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from peewee import SQL, Case, fn
@@ -49,57 +49,34 @@ class LaneRecord:
 
 
 @dataclass(frozen=True)
-class NewJob:
-    """A job to accept. `request` is JSON; `inputs` is the number of its blobs, and `size` their bytes.
+class Job:
+    """A job with the number of its blobs, `inputs`. `result`, `error` and `entries` of a batch's files are JSON.
 
-    `holds` is the number of credits that are held for it, and `total` the number of files of a batch.
+    `holds` is the number of credits that are held for it, and `total` the number of files of a batch. `position` is the
+    number of jobs of the account that were accepted earlier and wait, if the job itself waits.
     """
 
     account: str
-    max_running: int
     operation: str
     input_format: str | None
     output_format: str
-    request: str = field(repr=False)
-    inputs: int = 0
-    size: int = 0
-    holds: int = 1
-    total: int | None = None
+    job_id: str = field(default_factory=lambda: new_id("job"))
+    number: int = field(default_factory=time.time_ns)
+    status: Status = "queued"
     tag: str | None = None
     webhook_url: str | None = None
-    lane: LaneRecord = LaneRecord()
-    id: str = field(default_factory=lambda: new_id("job"))
-    number: int = field(default_factory=time.time_ns)
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job. `result`, `error` and the `entries` of a batch's files so far are JSON.
-
-    `position` is the number of jobs of the account that were accepted earlier and wait, if the job itself waits.
-    """
-
-    job_id: str
-    account: str
-    number: int
-    status: Status
-    operation: str
-    input_format: str | None
-    output_format: str
-    tag: str | None
-    webhook_url: str | None
-    inputs: int
-    holds: int
-    done: int
-    total: int | None
-    attempts: int
-    result: str | None
-    file_id: str | None
-    error: str | None
-    created_at: int
-    started_at: int | None
-    finished_at: int | None
-    expires_at: int | None
+    inputs: int = 0
+    holds: int = 1
+    done: int = 0
+    total: int | None = None
+    attempts: int = 0
+    result: str | None = None
+    file_id: str | None = None
+    error: str | None = None
+    created_at: int = 0
+    started_at: int | None = None
+    finished_at: int | None = None
+    expires_at: int | None = None
     position: int | None = None
 
     @property
@@ -166,15 +143,26 @@ def hold_ids(job_id: str, count: int) -> tuple[str, ...]:
     return tuple(f"{job_id}.{number}" for number in range(count))
 
 
-def accept(transaction: Transaction, job: NewJob) -> Job:
-    """Queues a job whose credits are held. Raises QueueFull."""
-    state = {"state": "queued", "done": 0, "fence": 0, "attempts": 0, "crashes": 0, "created_at": transaction.now}
-    row = transaction.execute_all(ENTER, **{**vars(job), "lane": None}, **vars(job.lane), **state, limit=MAX_UNFINISHED)
-    if row is None:
+def accept(
+    transaction: Transaction,
+    job: Job,
+    *,
+    request: str,
+    size: int = 0,
+    max_running: int,
+    lane: LaneRecord = LaneRecord(),
+) -> Job:
+    """Queues a new job whose credits are held. Returns it as it is stored. Raises QueueFull.
+
+    `request` is JSON, `size` the bytes of the blobs. Of the account, `max_running` jobs run at a time.
+    """
+    job = replace(job, created_at=transaction.now)
+    row = {**vars(job), "id": job.job_id, "state": job.status, "fence": 0, "crashes": 0, "request": request}
+    limits = {"size": size, "max_running": max_running, "limit": MAX_UNFINISHED}
+    entered = transaction.execute_all(ENTER, **row, **vars(lane), **limits)
+    if entered is None:
         raise QueueFull(MAX_UNFINISHED)
-    known: dict[str, Any] = {**vars(job), **state, "job_id": job.id, "status": "queued", "position": int(row[0]) - 1}
-    values: dict[str, Any] = {one.name: known.get(one.name) for one in fields(Job)}
-    return Job(**values)
+    return replace(job, position=int(entered[0]) - 1)
 
 
 def cancel(transaction: Transaction, account: str, job_id: str, retention: int) -> Job | None:

@@ -16,7 +16,7 @@ import pytest
 from storage.database import Database
 from storage.tables import job_runs, jobs
 from storage.tables.job_runs import ClaimedJob, LaneUse
-from storage.tables.jobs import NewJob
+from storage.tables.jobs import Job
 from tests.support.samples.storage import DAY, OWNER, open_account
 from web.services.admission.fair_queue import FairQueue, QueuedTask, Standing, Tenant
 from web.services.admission.job_lanes import lane_record
@@ -93,8 +93,9 @@ class Jobs:
     def add(self, tenant: Tenant, standing: Standing) -> None:
         lane = lane_record(tenant, standing)
         self._crowds[tenant.id] = lane.crowd
-        job = NewJob(self._accounts[tenant.id], tenant.max_jobs, "convert", "png", "webp", "{}", lane=lane)
-        self._database.run_blocking(jobs.accept, job)
+        account = self._accounts[tenant.id]
+        job = Job(account=account, operation="convert", input_format="png", output_format="webp")
+        self._database.run_blocking(jobs.accept, job, request="{}", max_running=tenant.max_jobs, lane=lane)
 
     def start(self) -> str | None:
         job = self._database.run_blocking(job_runs.claim, OWNER, 30).job

@@ -13,7 +13,7 @@ from storage.database import Database, Transaction
 from storage.errors import HoldLost, JobLost
 from storage.tables import job_runs, jobs, ledger, ledger_audit, webhooks
 from storage.tables.job_runs import NOTHING, ClaimedJob
-from storage.tables.jobs import FOREVER, UNOWNED, LaneRecord, NewJob, hold_ids
+from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, hold_ids
 from storage.tables.ledger import Hold
 from tests.conftest import MakeUrl
 from tests.support.samples.storage import OWNER, USE, open_account
@@ -30,18 +30,10 @@ def url(new_postgres_url: MakeUrl) -> str:
 
 
 def accept(transaction: Transaction, account: str) -> None:
-    job = NewJob(
-        account,
-        _JOBS,
-        "convert",
-        "png",
-        "webp",
-        "{}",
-        webhook_url=f"https://{random.choice('abc')}.example",
-        lane=_CROWD,
-    )
-    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.id, 1))
-    jobs.accept(transaction, job)
+    url = f"https://{random.choice('abc')}.example"
+    job = Job(account=account, operation="convert", input_format="png", output_format="webp", webhook_url=url)
+    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.job_id, 1))
+    jobs.accept(transaction, job, request="{}", max_running=_JOBS, lane=_CROWD)
 
 
 def settle(transaction: Transaction, job: ClaimedJob) -> None:

@@ -10,7 +10,7 @@ from storage.database import Database, Transaction
 from storage.errors import HoldLost, JobLost, NoCredits, NotFound, QueueFull
 from storage.tables import accounts, files, job_runs, jobs, ledger, ledger_audit, models
 from storage.tables.job_runs import Claim, ClaimedJob
-from storage.tables.jobs import FOREVER, MAX_UNFINISHED, UNOWNED, Job, NewJob, hold_ids
+from storage.tables.jobs import FOREVER, MAX_UNFINISHED, UNOWNED, Job, hold_ids
 from storage.tables.ledger import Hold, ServerInstance
 from tests.support.samples.storage import DAY, OWNER, USE, Clock, open_account
 
@@ -27,19 +27,23 @@ def account(database: Database) -> str:
     return open_account(database).id
 
 
-def new_job(account: str, **values: Any) -> NewJob:
-    given = {"max_running": 2, "request": '{"target": "webp"}', "inputs": 1, "size": 100, "number": next(_numbers)}
-    return NewJob(account, operation="convert", input_format="png", output_format="webp", **{**given, **values})
+REQUEST = '{"target": "webp"}'
 
 
-def accept_in(transaction: Transaction, job: NewJob) -> Job:
-    for hold in hold_ids(job.id, job.holds):
+def new_job(account: str, **values: Any) -> Job:
+    given = {"inputs": 1, "number": next(_numbers)}
+    return Job(account=account, operation="convert", input_format="png", output_format="webp", **{**given, **values})
+
+
+def accept_in(transaction: Transaction, /, job: Job, **values: Any) -> Job:
+    for hold in hold_ids(job.job_id, job.holds):
         ledger.reserve(transaction, job.account, 1, UNOWNED, FOREVER, hold)
-    return jobs.accept(transaction, job)
+    return jobs.accept(transaction, job, **{"request": REQUEST, "size": 100, "max_running": 2, **values})
 
 
 def accept(database: Database, account: str, **values: Any) -> Job:
-    return database.run_blocking(accept_in, new_job(account, **values))
+    stored = {name: values.pop(name) for name in ("request", "size", "max_running", "lane") if name in values}
+    return database.run_blocking(accept_in, new_job(account, **values), **stored)
 
 
 def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER, *, idle: bool = False) -> list[ClaimedJob]:

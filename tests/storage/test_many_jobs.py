@@ -9,7 +9,7 @@ import pytest
 from storage.database import Database, Transaction
 from storage.database.transaction import Statement
 from storage.tables import job_runs, jobs, ledger, models
-from storage.tables.jobs import FOREVER, UNOWNED, Job, NewJob, hold_ids
+from storage.tables.jobs import FOREVER, UNOWNED, Job, hold_ids
 from tests.support.samples.storage import OWNER, open_account
 
 QUEUED, CHUNK, ACCOUNTS = 1_000_000, 50_000, 200  # jobs, rows of an INSERT, accounts
@@ -30,9 +30,9 @@ COPY_JOB = Statement(
 
 
 def accept(transaction: Transaction, account: str) -> Job:
-    job = NewJob(account, 2, "convert", "png", "webp", '{"target": "webp"}')
-    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.id, 1))
-    return jobs.accept(transaction, job)
+    job = Job(account=account, operation="convert", input_format="png", output_format="webp")
+    ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.job_id, 1))
+    return jobs.accept(transaction, job, request='{"target": "webp"}', max_running=2)
 
 
 @pytest.mark.long

@@ -219,6 +219,11 @@ class Operation:
         """Whether the Accept header decides between a file and JSON."""
         return self.json_schema is not None and not self.always_json
 
+    @property
+    def takes_several(self) -> bool:
+        """Whether the form has several files to process."""
+        return self.form is not None and self.form.file.maximum > 1
+
     def options_of(self, registry: Registry) -> Mapping[str, Option]:
         """The options that the body may have, by name."""
         if self.tool is not None:

@@ -7,14 +7,11 @@ import json
 import re
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
-from engine.auto_format import AUTO, DEFAULT_FORMATS, FORMATS
 from engine.options import OptionValues
-from engine.registry import Registry
 from storage.errors import NoCredits
 from web.api.errors import InvalidParameter
-from web.api.fields import ChargeHeaders, DirectConversionFields, PreviewFields, ToolFields, TrialFields
+from web.api.fields import ChargeHeaders, DirectConversionFields, DryRunField, PreviewFields, TrialFields
 from web.api.operations import (
     CONVERSION_ERRORS,
     FileField,
@@ -26,16 +23,16 @@ from web.api.operations import (
 )
 from web.api.output_fields import TargetFields
 from web.api.schemas.files import ConversionResult, PlannedConversion
-from web.api.url_fields import ExportFields, UrlFields
+from web.api.url_fields import UrlFields
 from web.api.values import to_json
-from web.handlers.jobs import accept_job, is_job, respond_with_job
-from web.handlers.presets import apply_preset
+from web.handlers.conversion_requests import conversion_request
+from web.handlers.jobs import accept_job, respond_with_job
 from web.http.downloads import send_and_delete, send_file, send_stored, set_validator
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.http.responses import wants_json
 from web.services.accounts.trials import credits_used_up, trial_result
 from web.services.container import Services
-from web.services.conversions.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest, RemoteFile
+from web.services.conversions.conversion_request import LARGE_RESULT, ChargedConversion, ConversionRequest
 from web.services.conversions.idempotency import Replayed, ResponseData
 from web.services.files.work_files import WorkFile
 from web.site.pages import PageHandler
@@ -72,24 +69,8 @@ class Convert(BaseHandler):
         `POST /convert/json`, and with `dry_run` the JSON of `POST /convert/inspect`. Several pages in a format for
         one image are sent as a ZIP. Costs one credit.
         """
-        remote = remote_files_of(self)
-        uploads = () if remote else (self.input.form.file("file"),)
-        await apply_preset(self)
-        fields = self.input.form_fields(DirectConversionFields)
-        request = ConversionRequest(
-            account=self.client(),
-            operation="convert",
-            uploads=uploads,
-            remote=remote,
-            **wanted(self, fields),
-            store_result=_stores_result(self),
-            idempotency=self.input.idempotent_request(self.client().id),
-            context=self.context,
-            export=export_of(self, fields),
-            tag=fields.tag,
-            webhook_url=fields.webhook_url,
-        ).with_additional(self.input.additional_files())
-        if fields.dry_run:
+        request = await conversion_request(self, store_result=_stores_result(self))
+        if self.input.fields(DryRunField).dry_run:
             await _dry_run_and_respond(self, request)
         else:
             await convert_and_respond(self, request)
@@ -113,12 +94,7 @@ class Inspect(BaseHandler):
 
         Looks at the header of the file only. Converts, stores and costs nothing.
         """
-        remote = remote_files_of(self)
-        uploads = () if remote else (self.input.form.file("file"),)
-        await apply_preset(self)
-        asked = wanted(self, self.input.form_fields(TargetFields))
-        request = ConversionRequest(self.client(), "convert", uploads, **asked, remote=remote, context=self.context)
-        await _dry_run_and_respond(self, request.with_additional(self.input.additional_files()))
+        await _dry_run_and_respond(self, await conversion_request(self))
 
 
 class RunTool(BaseHandler):
@@ -127,47 +103,17 @@ class RunTool(BaseHandler):
     @cancelled_on_disconnect
     async def post(self) -> None:
         assert self.operation is not None
-        assert self.operation.form is not None
         assert self.operation.tool is not None
-        tool, form = self.operation.tool, self.input.form
-        inputs = self.operation.form.file.names
-        remote = remote_files_of(self)
-        uploads = form.uploads(*inputs) if tool.takes_several or remote else (form.file(*inputs),)
-        fields = self.input.form_fields(ToolFields)
-        request = ConversionRequest(
-            account=self.client(),
+        tool = self.operation.tool
+        request = await conversion_request(
+            self,
             operation=tool.operation,
-            uploads=uploads,
-            remote=remote,
-            target=tool.target.name,
-            options=self.input.options_given(),
             tool=tool.name,
+            target=tool.target.name,
             name=f"{tool.output_name}.{tool.target.extensions[0]}" if tool.output_name else "",
             store_result=_stores_result(self),
-            idempotency=self.input.idempotent_request(self.client().id),
-            context=self.context,
-            export=export_of(self, fields),
-            tag=fields.tag,
-            webhook_url=fields.webhook_url,
-        ).with_additional(self.input.additional_files())
+        )
         await convert_and_respond(self, request)
-
-
-def wanted(handler: BaseHandler, fields: TargetFields) -> dict[str, Any]:
-    """What a request for a conversion results in: the values of `target`, `options` and `outputs`.
-
-    Raises InvalidParameter and InvalidOption.
-    """
-    registry, accept = handler.services.registry, handler.request.headers.get("Accept", "")
-    options = handler.input.options_given()
-    if fields.outputs is not None:  # an output format beside them has no effect
-        given = handler.input.outputs_given(fields.outputs)
-        outputs = [replace(one, options=_with_formats(registry, one.target, one.options, accept)) for one in given]
-        return {"target": "", "options": options, "outputs": tuple(outputs)}
-    if fields.output_format is None:
-        raise InvalidParameter("output_format is missing.", reason="missing", param="output_format")
-    target = fields.output_format
-    return {"target": target, "options": _with_formats(registry, target, options, accept)}
 
 
 def _stores_result(handler: BaseHandler) -> bool:
@@ -177,32 +123,13 @@ def _stores_result(handler: BaseHandler) -> bool:
     return always or wants_json(handler.request.headers.get("Accept", ""))
 
 
-def remote_files_of(handler: BaseHandler) -> tuple[RemoteFile, ...]:
-    """The files that the form names by their URLs, which are checked but for the addresses of names.
-
-    None if the form has the files. Raises InvalidParameter.
-    """
-    remote = handler.input.remote_files()
-    handler.services.remote_files.check(remote)
-    return remote
-
-
-def export_of(handler: BaseHandler, fields: ExportFields) -> RemoteFile | None:
-    """Where the result is also sent, if anywhere. Raises InvalidParameter."""
-    if fields.export_url is None:
-        return None
-    target = RemoteFile(fields.export_url, dict(fields.export_headers or {}), "export_url")
-    handler.services.remote_files.check([target])
-    return target
-
-
 async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Runs a conversion and responds with the result, or with JSON if `store_result` is set. Raises PublicError.
 
     If the client prefers that, the conversion is accepted as a job, and the response describes the job.
     """
     services = handler.services
-    if is_job(handler, request):
+    if request.webhook_url is not None or handler.preferences.respond_async:
         await _respond_with_stored(handler, request, await accept_job(handler, request))
         return
     with handler.create_work_file() as output:
@@ -240,10 +167,13 @@ async def _respond_with_stored(
 
 
 async def _convert(services: Services, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
-    if request.remote and (stored := await services.conversions.find_stored(request)) is not None:
+    conversions = services.conversions
+    if not conversions.lacks_files(request):
+        return await conversions.convert(request, output)
+    if (stored := await conversions.find_stored(request)) is not None:
         return stored
-    async with services.remote_files.complete(request) as complete:
-        return await services.conversions.convert(complete, output)
+    async with conversions.complete(request) as complete:
+        return await conversions.convert(complete, output)
 
 
 def _close_uploads(request: ConversionRequest) -> None:
@@ -255,30 +185,8 @@ def _close_uploads(request: ConversionRequest) -> None:
 async def _dry_run_and_respond(handler: BaseHandler, request: ConversionRequest) -> None:
     """Responds with a description of the conversion, which is not run. Raises PublicError."""
     with handler.create_work_file() as output:
-        async with handler.services.remote_files.complete(request) as complete:
+        async with handler.services.conversions.complete(request) as complete:
             handler.respond(await handler.services.conversions.dry_run(complete, output))
-
-
-def _with_formats(registry: Registry, target: str, options: OptionValues, accept: str) -> OptionValues:
-    """The options with the formats of which `auto` chooses, if the request does not name any.
-
-    These are the images that `Accept` names, and DEFAULT_FORMATS if it names none, or `image/*`.
-    """
-    if target.lower() != AUTO or FORMATS.name in options:
-        return options
-    return {**options, FORMATS.name: ",".join(_accepted_formats(registry, accept))}
-
-
-def _accepted_formats(registry: Registry, accept: str) -> tuple[str, ...]:
-    """The names of the formats of images that `Accept` names, or DEFAULT_FORMATS."""
-    entries = [[part.strip().lower() for part in entry.split(";")] for entry in accept.split(",")]
-    refused = {name for name, *weights in entries if any(_ZERO_WEIGHT.fullmatch(weight) for weight in weights)}
-    accepted = [name for name, *_ in entries if name not in refused]
-    written = {target.media_type: target.name for _, target in reversed(registry.pairs())}
-    named = [written[name] for name in accepted if name.startswith("image/") and name in written]
-    if not named or _ANY_IMAGE in accepted:
-        named += [name for name in DEFAULT_FORMATS if registry.formats[name].media_type not in refused]
-    return tuple(dict.fromkeys(named)) or DEFAULT_FORMATS
 
 
 class TryConvert(PageHandler):
@@ -296,9 +204,8 @@ class TryConvert(PageHandler):
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
-        fields = self.input.form_fields(TrialFields)
-        request = _conversion_request(self, fields.output_format, self.input.options_given())
-        if fields.dry_run:
+        request = await conversion_request(self)
+        if self.input.fields(DryRunField).dry_run:
             await self.services.trials.count_preview(self.authorization.address)
             await _dry_run_and_respond(self, request)
             return
@@ -351,22 +258,16 @@ class TryPreview(PageHandler):
     )
     @cancelled_on_disconnect
     async def post(self) -> None:
-        target, given = self.input.form_fields(PreviewFields).output_format, self.input.options_given()
+        target = self.input.fields(PreviewFields).output_format
         if target is None:
             target, allowed, fixed = _PREVIEW_FORMAT, frozenset({"password"}), _PREVIEW_OPTIONS
         else:
             allowed, fixed = _SAMPLE_OPTIONS, MappingProxyType({"width": _SAMPLE_SIDE, "height": _SAMPLE_SIDE})
             if self.input.form.file("file").format.name != "png":
                 raise InvalidParameter("A sample has to be a PNG.", reason="malformed", param="file")
-        options = {**{name: value for name, value in given.items() if name in allowed}, **fixed}
-        request = _conversion_request(self, target, options)
+        request = await conversion_request(self, target=target)
+        own = {name: value for name, value in request.options.items() if name in allowed}
+        request = replace(request, options={**own, **fixed})
         with self.create_work_file() as output:
             outcome = await self.services.conversions.preview(request, output)
             await send_file(self, output.blocks(), outcome)
-
-
-def _conversion_request(handler: PageHandler, target: str, options: OptionValues) -> ConversionRequest:
-    """The conversion of the form's file."""
-    upload, additional = handler.input.form.file("file"), handler.input.additional_files()
-    request = ConversionRequest(handler.client(), "convert", (upload,), target, options, context=handler.context)
-    return request.with_additional(additional)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from web.api.fields import (
     BatchConversionFields,
@@ -29,20 +30,18 @@ from web.api.schemas.files import (
     StoredFile,
 )
 from web.api.url_fields import UrlFields
-from web.handlers.conversions import convert_and_respond, export_of, remote_files_of, wanted
-from web.handlers.jobs import accept_job, is_job, respond_with_job
-from web.handlers.presets import apply_preset
+from web.handlers.conversion_requests import conversion_request, remote_files
+from web.handlers.conversions import convert_and_respond
+from web.handlers.jobs import accept_job, respond_with_job
 from web.http.handler import BaseHandler, cancelled_on_disconnect
-from web.services.conversions.conversion_request import ConversionRequest
 from web.services.conversions.conversion_request import Upload as UploadedFile
 from web.services.files.files import stored_file
-from web.services.jobs.batches import BatchRequest
 
 
 @asynccontextmanager
 async def _uploaded_file(handler: BaseHandler) -> AsyncIterator[UploadedFile]:
     """The file of the form, or the one that its URL leads to, which exists during the block."""
-    if remote := remote_files_of(handler):
+    if remote := remote_files(handler):
         async with handler.services.remote_files.fetch(handler.client(), remote) as (fetched,):
             yield fetched
     else:
@@ -119,26 +118,12 @@ class FileConversion(BaseHandler):
 
         A file that was converted before stays unchanged, and the result becomes a new file. Costs one credit.
         """
-        await apply_preset(self)
-        fields = self.input.json_fields(FileConversionFields)
-        asked = wanted(self, fields)
-        idempotency, files = self.input.idempotent_request(self.client().id), self.services.files
+        request = await conversion_request(self, file_id=file_id, store_result=True)
+        files = self.services.files
         file = await files.find(self.client().id, file_id)
         with self.services.work_files.create(self.client().id) as source:
-            request = ConversionRequest(
-                account=self.client(),
-                operation="convert",
-                uploads=(await files.working_copy(file, source),),
-                **asked,
-                store_result=True,
-                file=file,
-                idempotency=idempotency,
-                context=self.context,
-                export=export_of(self, fields),
-                tag=fields.tag,
-                webhook_url=fields.webhook_url,
-            )
-            await convert_and_respond(self, request)
+            uploads = (await files.working_copy(file, source),)
+            await convert_and_respond(self, replace(request, file=file, uploads=uploads))
 
 
 class Batches(BaseHandler):
@@ -209,19 +194,11 @@ class BatchConversion(BaseHandler):
 
         The files are converted concurrently and independently of each other. Every converted file costs one credit.
         """
-        await apply_preset(self)
-        fields = self.input.json_fields(BatchConversionFields)
-        request = BatchRequest(
-            account=self.client(),
-            batch_id=batch_id,
-            file_ids=unique_ids(fields.file_ids, self.services.batches.max_files),
-            **wanted(self, fields),
-            idempotency=self.input.idempotent_request(self.client().id),
-            context=self.context,
-            tag=fields.tag,
-            webhook_url=fields.webhook_url,
+        file_ids = self.input.json_fields(BatchConversionFields).file_ids
+        request = await conversion_request(
+            self, operation="batch", batch_id=batch_id, file_ids=unique_ids(file_ids, self.services.batches.max_files)
         )
-        job = is_job(self, request)
+        job = request.webhook_url is not None or self.preferences.respond_async
         response = self.unwrap_replay(
             await (accept_job(self, request) if job else self.services.batches.convert(request))
         )

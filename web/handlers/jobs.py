@@ -11,18 +11,12 @@ from web.api.values import API
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 from web.services.conversions.conversion_request import ConversionRequest
 from web.services.conversions.idempotency import Replayed, ResponseData
-from web.services.jobs.batches import BatchRequest
 
 _EVENT_STREAM = "text/event-stream"
 _SIGN_OF_LIFE = 15.0  # seconds without an event after which a comment is sent
 
 
-def is_job(handler: BaseHandler, request: ConversionRequest | BatchRequest) -> bool:
-    """Whether the request is to be processed in the background."""
-    return handler.preferences.respond_async or request.webhook_url is not None
-
-
-async def accept_job(handler: BaseHandler, request: ConversionRequest | BatchRequest) -> ResponseData | Replayed:
+async def accept_job(handler: BaseHandler, request: ConversionRequest) -> ResponseData | Replayed:
     """Accepts a request as a job, or returns the response of an earlier request. Raises PublicError."""
     accepted = await handler.services.jobs.accept(request)
     if isinstance(accepted, Replayed):

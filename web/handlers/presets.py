@@ -3,9 +3,8 @@
 import json
 import re
 
-from storage.errors import NotFound as StorageNotFound
 from storage.tables import presets
-from web.api.errors import InvalidParameter, NotFound
+from web.api.errors import InvalidParameter
 from web.api.operations import Operation, json_response
 from web.api.output_fields import PRESET_NAME, KeptFields
 from web.api.schemas.presets import DeletedPreset, Preset, PresetList, describe_preset
@@ -58,14 +57,3 @@ class PresetResource(BaseHandler):
         """Delete a preset"""
         await self.services.database.run(presets.delete, self.client().id, name)
         self.respond(DeletedPreset(name))
-
-
-async def apply_preset(handler: BaseHandler) -> None:
-    """Adds the fields of the preset that the request names, if it does. Raises NotFound and InvalidParameter."""
-    name = handler.input.preset_name()
-    if name is not None:
-        try:
-            preset = await handler.services.database.read(presets.get, handler.client().id, name)
-        except StorageNotFound:
-            raise NotFound(f"There is no preset {name}.", param="preset") from None
-        handler.input.add_preset(json.loads(preset.fields))

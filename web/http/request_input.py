@@ -17,7 +17,7 @@ from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
 from web.api.header_parameters import parse_header
 from web.api.operations import JSON_FORM, FileField, FormFields, Operation
-from web.api.output_fields import KeptFields, TargetFields
+from web.api.output_fields import KeptFields
 from web.http.connections import connection_of
 from web.http.multipart import Form, MultipartBody, no_file
 from web.services.accounts.accounts import Account
@@ -123,15 +123,15 @@ class DiscardedBody:
 class RequestInput:
     """The fields of a request. Its methods raise InvalidParameter.
 
-    `body` receives the body, `options` are the options that the body may have, by name.
+    `body` receives the body, which `has_form` or not; `options` are the options that it may have, by name.
     """
 
     def __init__(self, request: HTTPServerRequest) -> None:
         self.body: Body = MemoryBody(0)
         self.options: Mapping[str, Option] = {}
+        self.has_form = False
         self._request = request
         self._form_fields: FormFields | None = None
-        self._preset: Mapping[str, object] = {}
         self._given: dict[str, OptionValue] = {}
         self._additional: tuple[FileField, ...] = ()
 
@@ -150,6 +150,7 @@ class RequestInput:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
+        self.has_form = True
         self._form_fields, self._additional = operation.form, operation.additional_files(services.registry)
         content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
         if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
@@ -213,11 +214,29 @@ class RequestInput:
     def json_fields(self, model: type[Model]) -> Model:
         """The validated fields of the JSON body. Raises InvalidOption for unknown fields."""
         check_known(self.json_values, (*field_names(model), *self.options))
-        return validate(model, self._values)
+        return self.fields(model)
 
-    def form_fields(self, model: type[Model]) -> Model:
-        """The validated text fields of the form."""
-        return validate(model, self._values, from_text=True)
+    def fields(self, model: type[Model]) -> Model:
+        """The validated fields of the form, which are text, or of the JSON body."""
+        return validate(model, self.values, from_text=self.has_form)
+
+    @cached_property
+    def values(self) -> Mapping[str, object]:
+        """The fields of the form, as text, or of the JSON body, completed by the fields of the preset."""
+        return self.form.texts if self.has_form else self.json_values
+
+    def uploads(self, *, several: bool) -> tuple[tuple[Upload, ...], dict[str, Upload]]:
+        """The files to process, `several` or one, and by name those that are options, or parameters of a tool."""
+        assert self._form_fields is not None
+        names, form = self._form_fields.file.names, self.form
+        files = form.uploads(*names) if several else (form.file(names[0]),)
+        additional: dict[str, Upload] = {}
+        if len(form.files) > len(files):
+            sent = {name for name, _ in form.files}
+            additional = {file.name: form.file(file.name) for file in self._additional if file.name in sent}
+        if both := [name for name in additional if name in form.texts]:
+            raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
+        return files, additional
 
     def remote_files(self) -> tuple[RemoteFile, ...]:
         """The files that the form names by their URLs; none if it has the files. Raises InvalidParameter."""
@@ -225,7 +244,8 @@ class RequestInput:
         model, file = self._form_fields.urls, self._form_fields.file
         if model is None:
             return ()
-        fields, sent = self.form_fields(model), self.form.uploads(*file.names)
+        fields = self.fields(model)
+        sent = self.form.uploads(*file.names)
         if fields.given and sent:
             message = f"{file.name} and {model.name} cannot be sent together."
             raise InvalidParameter(message, reason="exclusive", param=model.name)
@@ -240,39 +260,21 @@ class RequestInput:
             for url, host in zip(fields.given, hosts, strict=True)
         )
 
-    @property
-    def _is_form(self) -> bool:
-        return isinstance(self.body, MultipartBody | PlainForm)
-
-    @property
-    def _values(self) -> Mapping[str, object]:
-        """The fields of the form, as text, or of the JSON body, completed by the fields of the preset."""
-        own: Mapping[str, object] = self.form.texts if self._is_form else self.json_values
-        if not self._preset:
-            return own
-        return {**self._preset, **{name: value for name, value in own.items() if value is not None}}
-
-    def preset_name(self) -> str | None:
-        """The preset that the form or the JSON body names."""
-        return validate(TargetFields, {"preset": self._values.get("preset")}).preset
-
     def add_preset(self, fields: Mapping[str, object]) -> None:
         """Adds the fields of a preset that the request lacks. A target in the request replaces the preset's target."""
-        has_target = any(self._values.get(name) is not None for name in field_names(KeptFields))
-        kept = {name: value for name, value in fields.items() if not has_target or name not in field_names(KeptFields)}
-        self._preset = {name: _as_text(value) for name, value in kept.items()} if self._is_form else kept
-
-    def additional_files(self) -> dict[str, Upload]:
-        """The files of the form that are options, or parameters of a tool, by name."""
-        sent = {file.name: self.form.uploads(file.name) for file in self._additional}
-        if both := [name for name, found in sent.items() if found and name in self.form.texts]:
-            raise InvalidParameter(f"{both[0]} was sent twice.", reason="duplicate", param=both[0])
-        return {name: self.form.file(name) for name, found in sent.items() if found}
+        own = {name: value for name, value in self.values.items() if value is not None}
+        target = field_names(KeptFields)
+        has_target = not own.keys().isdisjoint(target)
+        kept = {name: value for name, value in fields.items() if not (has_target and name in target)}
+        if self.has_form:
+            kept = {name: _as_text(value) for name, value in kept.items()}
+        self.values = {**kept, **own}
 
     def options_given(self) -> dict[str, OptionValue]:
         """The validated options of the form or the JSON body. Raises InvalidOption."""
-        given = {name: value for name, value in self._values.items() if name in self.options}
-        self._given = validate_options(self.options, given, from_text=self._is_form)
+        given = {name: value for name, value in self.values.items() if name in self.options}
+        if given:
+            self._given = validate_options(self.options, given, from_text=self.has_form)
         return dict(self._given)
 
     @property

@@ -115,7 +115,7 @@ class Services:
         )
         others = metrics.jobs, self.remote_files, additional_files, self.webhooks.sender
         self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
-        requests = JobRequests(files, self.remote_files, self.work_files, registry)
+        requests = JobRequests(files, self.work_files, registry)
         conversions = self.conversions, self.batches, files
         self.job_runner = JobRunner(database, owner, self.admission, self.jobs, requests, *conversions, metrics.jobs)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -21,7 +22,9 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import Running, eventually
 from web.api import errors
+from web.services.accounts.accounts import Accounts
 from web.services.conversions.additional_files import AdditionalFiles
+from web.services.conversions.conversion_request import ConversionRequest
 from web.services.files.files import Files
 from web.services.files.work_files import WorkFiles
 
@@ -158,11 +161,13 @@ async def test_a_file_that_is_sent_goes_before_an_id(server: Running, tmp_path: 
     registry = load_registry()
     files = Files(server.database, open_blob_store(None, tmp_path), registry, 60)
     additional = AdditionalFiles(files, WorkFiles(tmp_path), registry)
+    account = await Accounts(server.database).authenticate(f"Bearer {server.account()}")
     options: OptionValues = {"watermark": "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7", "width": 9, "output_profile": "p3"}
+    request = ConversionRequest(account=account, options=options)
 
-    assert await additional.find("acct_1", options, ["watermark"]) == {}
+    assert await additional.find(replace(request, file_names=("watermark",))) == {}
     with pytest.raises(errors.InvalidParameter):
-        await additional.find("acct_1", options)
+        await additional.find(request)
 
 
 @pytest.mark.parametrize("name", ["watermark", "output_profile"])

@@ -49,7 +49,7 @@ async def test_the_result_of_a_settled_charge_is_kept(
     file = services.work_files.create(account.id)
     await file.write(sample("png"))
     upload = Upload(file, "a.png", file.size, load_registry().formats["png"])
-    request = ConversionRequest(account, "convert", (upload,), "png", store_result=True)
+    request = ConversionRequest(account=account, uploads=(upload,), target="png", store_result=True)
 
     with services.work_files.create(account.id) as output, pytest.raises(asyncio.CancelledError):
         await services.conversions.convert(request, output)

@@ -7,6 +7,7 @@ import pytest
 
 from engine import OptionValues
 from engine.executor import TaskLimits
+from engine.executor.task_time import LONG
 from engine.registry import load_registry
 from tests.support.samples.generated import quadrants
 from web.services.admission.task_costs import (
@@ -15,7 +16,6 @@ from web.services.admission.task_costs import (
     TaskCosts,
     cpu_limit,
     estimate_memory,
-    is_short,
 )
 from web.services.operation.machine import job_memory
 
@@ -52,15 +52,15 @@ def cost(source: str, target: str, size: int) -> TaskCost:
 
 def test_the_expected_time_is_that_of_the_plan_at_first() -> None:
     costs = TaskCosts()
-    assert is_short(costs.expected_seconds(cost("png", "jpeg", 4000)))
-    assert not is_short(costs.expected_seconds(cost("jpeg", "avif", 5 * MIB)))
+    assert costs.expected_seconds(cost("png", "jpeg", 4000)) <= LONG
+    assert costs.expected_seconds(cost("jpeg", "avif", 5 * MIB)) > LONG
     assert cost("docx", "pdf", 4000).planned > START_OF_PROGRAM > cost("jpeg", "avif", 4000).planned
 
 
 def test_the_expected_time_is_that_of_the_latest_jobs() -> None:
     costs, tiny, other = TaskCosts(), cost("png", "jpeg", 4000), cost("png", "webp", 4000)
     costs.record(tiny, 100.0, complete=False)  # one that takes long is no reason to expect it of others
-    assert is_short(costs.expected_seconds(tiny))
+    assert costs.expected_seconds(tiny) <= LONG
     for _ in range(20):
         costs.record(tiny, 2.0, complete=True)
     assert 1 < costs.expected_seconds(tiny) <= 2
@@ -70,7 +70,7 @@ def test_the_expected_time_is_that_of_the_latest_jobs() -> None:
     assert costs.expected_seconds(tiny) == before
     for _ in range(20):
         costs.record(tiny, 0.01, complete=True)
-    assert is_short(costs.expected_seconds(tiny))
+    assert costs.expected_seconds(tiny) <= LONG
 
 
 def test_estimates_stay_below_the_limit_of_a_job() -> None:

@@ -20,7 +20,7 @@ from engine.executor.task_time import LONG
 from engine.planner import Plan
 from web.api.errors import NotReady, RateLimited
 from web.services.admission.fair_queue import FairQueue, Kind, QueuedTask, Standing, Tenant
-from web.services.admission.task_costs import TaskCost, TaskCosts, cpu_limit, is_short, planned_seconds
+from web.services.admission.task_costs import TaskCost, TaskCosts, cpu_limit, planned_seconds
 from web.services.admission.tenant_records import TenantRecords
 
 QUEUE_TIMEOUT = 30.0  # seconds
@@ -252,4 +252,4 @@ def used_seconds(error: BaseException) -> float:
 
 
 def _kind(expected: float) -> Kind:
-    return Kind.SHORT if is_short(expected) else Kind.LONG
+    return Kind.SHORT if expected <= LONG else Kind.LONG

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from engine.decode_limits import MAX_PIXELS
 from engine.executor import TaskLimits
-from engine.executor.task_time import LONG
 from engine.memory_estimate import needed_bytes
 from engine.options import NO_OPTIONS, OptionValues
 from engine.planner import Plan
@@ -61,11 +60,6 @@ class TaskCosts:
         self._means[cost.key] = mean
         if len(self._means) > _MAX_KEYS:
             del self._means[next(iter(self._means))]
-
-
-def is_short(expected: float) -> bool:
-    """Whether a job that is expected to use this CPU time in seconds needs no lower priority than others."""
-    return expected <= LONG
 
 
 def planned_seconds(plan: Plan, size: int) -> float:

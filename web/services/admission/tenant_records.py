@@ -129,14 +129,12 @@ class TenantRecords:
         now = self._clock()
         record = self._records[key] = self._records.pop(key, _Record(now))
         record.used_at = now
-        while len(self._records) > _MAX_RECORDS or self._oldest().used_at < now - _RECORD_MEMORY:
+        while True:
             oldest = next(iter(self._records))
+            if len(self._records) <= _MAX_RECORDS and self._records[oldest].used_at >= now - _RECORD_MEMORY:
+                return record
             del self._records[oldest]
             self._proven.discard(oldest)
-        return record
-
-    def _oldest(self) -> _Record:
-        return next(iter(self._records.values()))
 
 
 def _keys(tenant: Tenant) -> list[str]:

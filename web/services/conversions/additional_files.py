@@ -1,7 +1,8 @@
 """Stored files that options of a request name by their ids, such as a watermark."""
 
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 
 from engine.options import OptionValues
 from engine.registry import Registry
@@ -9,7 +10,7 @@ from storage.errors import NotFound
 from storage.tables.files import File
 from web.api.errors import InvalidParameter
 from web.services.conversions.conversion_plan import of_output, own_file
-from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
+from web.services.conversions.conversion_request import ConversionRequest
 from web.services.files.files import Files
 from web.services.files.work_files import WorkFiles
 
@@ -20,25 +21,21 @@ class AdditionalFiles:
     def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:
         self._files = files
         self._work_files = work_files
-        self._registry = registry
+        self._options = registry.options
 
-    async def find(
-        self,
-        account_id: str,
-        options: OptionValues,
-        sent: Container[str] = (),
-        outputs: Sequence[OutputRequest] = (),
-    ) -> Mapping[str, File]:
-        """Returns the files by the names of the options, without those that the request has `sent` itself.
+    async def find(self, request: ConversionRequest) -> Mapping[str, File]:
+        """Returns the files by the names of the options, without those that the request has itself.
 
-        With `outputs`, whose options include the options of the request, `own_file` makes the names. Raises
+        With several outputs, whose options include the options of the request, `own_file` makes the names. Raises
         InvalidParameter if the account has no such file.
         """
-        found = await self._find(account_id, options, sent)
-        if not outputs:
+        account_id = request.account.id
+        options = request.options
+        found = await self._find(account_id, options, request.file_names)
+        if not request.outputs:
             return found
         found = {own_file(name, options[name]): file for name, file in found.items()}
-        for index, one in enumerate(outputs):
+        for index, one in enumerate(request.outputs):
             own = {name: value for name, value in one.options.items() if options.get(name) != value}
             with of_output(index):
                 files = await self._find(account_id, own)
@@ -46,9 +43,9 @@ class AdditionalFiles:
         return found
 
     async def _find(self, account_id: str, options: OptionValues, sent: Container[str] = ()) -> dict[str, File]:
-        known, found = self._registry.options, dict[str, File]()
+        found: dict[str, File] = {}
         for name, value in options.items():
-            option = known.get(name)
+            option = self._options.get(name)
             if name in sent or option is None or option.file is None or not option.is_file(value):
                 continue
             try:
@@ -65,11 +62,10 @@ class AdditionalFiles:
 
         Raises InvalidParameter as `find` does, and RateLimited and NoSpace without space for them.
         """
-        given = request.options, request.file_names, request.outputs
-        found = {} if request.tool else await self.find(request.account.id, *given)
+        found = {} if request.tool else await self.find(request)
         with ExitStack() as stack:
             copies = []
             for file in found.values():
                 copy = stack.enter_context(self._work_files.create(request.account.tenant.id))
-                copies.append(await self._files.working_copy(file, copy))
+                copies.append(replace(await self._files.working_copy(file, copy), fetched=True))
             yield request.with_additional(dict(zip(found, copies, strict=True)))

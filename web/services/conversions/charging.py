@@ -110,9 +110,10 @@ class Charges:
                 await self._releases.run(_release, account, hold_id, usage, claim, error)
             raise
 
-    def held(self, hold: Hold, usage: UsageRecord, finish: Finish | None) -> Charge:
-        """Returns the charge of an operation that can be repeated, and for which the hold exists already."""
-        return Charge(self._database, hold, usage, finish, repeated=True)
+    @asynccontextmanager
+    async def held(self, hold: Hold, usage: UsageRecord, finish: Finish) -> AsyncIterator[Charge]:
+        """The charge of an operation that can be repeated, for a hold that exists already, and stays if that fails."""
+        yield Charge(self._database, hold, usage, finish, repeated=True)
 
 
 def reserve(

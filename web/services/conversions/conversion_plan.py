@@ -19,52 +19,41 @@ from web.api.errors import ApiError
 from web.api.field_types import check_known, field_names, validate
 from web.api.operations import ZIP
 from web.api.output_fields import OutputFields
-from web.services.admission.task_costs import TaskCost, estimate_memory
+from web.services.admission.task_costs import estimate_memory
 from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
 from web.services.files.files import result_name, safe_name
 
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """The plans of the outputs of a request. Each has one plan, or several of which the smallest file is the result."""
+    """The plans of the outputs of a request. Each has one plan, or several of which the smallest file is the result.
+
+    `plans` are all of them, whose first input has the format `source`. `output_format` is the name of the output format
+    as far as it is known: AUTO, or MIXED for several.
+    """
 
     outputs: tuple[PlannedOutput, ...]
+    plans: tuple[Plan, ...]
+    source: FileFormat
+    output_format: str
 
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """All plans. They have the same sources."""
-        return tuple(plan for one in self.outputs for plan in one.plans)
-
-    @property
-    def first(self) -> Plan:
-        """The first plan."""
-        return self.outputs[0].plans[0]
-
-    @property
-    def source(self) -> FileFormat:
-        """The format of the first input."""
-        return self.first.source
-
-    @property
-    def output_format(self) -> str:
-        """The name of the output format as far as it is known: AUTO, or MIXED for several."""
-        names = {AUTO if len(one.plans) > 1 else one.plans[0].target.name for one in self.outputs}
-        return names.pop() if len(names) == 1 else MIXED
+    @classmethod
+    def of(cls, outputs: tuple[PlannedOutput, ...]) -> "ConversionPlan":
+        """Combines the plans of outputs, which have the same sources."""
+        plans = tuple(plan for one in outputs for plan in one.plans)
+        names = {AUTO if len(one.plans) > 1 else one.plans[0].target.name for one in outputs}
+        return cls(outputs, plans, plans[0].source, names.pop() if len(names) == 1 else MIXED)
 
     def estimate_memory(self, size: int) -> int:
-        """The expected memory in bytes of a job with `size` bytes of input."""
+        """The expected memory in bytes of a task with `size` bytes of input."""
         return max(estimate_memory(plan, size, one.output.options) for one in self.outputs for plan in one.plans)
-
-    def cost(self, size: int) -> TaskCost:
-        """What a job with `size` bytes of input is expected to cost."""
-        return TaskCost.of(self.plans, size)
 
     def describe(self, request: ConversionRequest, outcome: Outcome, seconds: float) -> Outcome:
         """Returns the outcome of the job with what the job does not know. Its formats are taken from the plans."""
         if outcome.outputs is None:
             target, media_type = self._target_of(outcome)
         else:
-            target, media_type = self.first.target, ZIP
+            target, media_type = self.plans[0].target, ZIP
         return replace(
             outcome,
             output_format=outcome.output_format if outcome.outputs else target.name,
@@ -77,7 +66,7 @@ class ConversionPlan:
     def _target_of(self, outcome: Outcome | OutputResult) -> tuple[FileFormat, str]:
         """The format of a result, which a job cannot choose freely, and the media type."""
         targets = {plan.target.name: plan.target for plan in self.plans}
-        target = targets.get(outcome.output_format, self.first.target)
+        target = targets.get(outcome.output_format, self.plans[0].target)
         return target, target.media_type if outcome.container is None else ZIP
 
     def _described(self, part: OutputResult) -> OutputResult:
@@ -112,8 +101,9 @@ def plan_request(registry: Registry, request: ConversionRequest) -> ConversionPl
     if request.tool is not None:
         plan = registry.plan(sources, request.target, request.tool, request.options, request.file_names)
         files = tuple(range(len(sources))), request.file_names
-        return ConversionPlan((PlannedOutput((plan,), TaskOutput((plan.target.name,), request.options, None, *files)),))
-    return ConversionPlan(
+        output = TaskOutput((plan.target.name,), request.options, None, *files)
+        return ConversionPlan.of((PlannedOutput((plan,), output),))
+    return ConversionPlan.of(
         plan_outputs(registry, sources, request.target, request.options, request.outputs, request.file_names)
     )
 
@@ -148,8 +138,9 @@ def _plan_output(
     file_names: tuple[str, ...],
 ) -> PlannedOutput:
     count = len(sources) - len(file_names)
-    files = _files_of(one, file_names, count)
-    used, names = (*range(count), *files.values()), tuple(files)
+    files = _files_of(one, file_names, count) if file_names else {}
+    used = (*range(count), *files.values())
+    names = tuple(files)
     formats = [sources[index] for index in used]
     if one.target.lower() != AUTO:
         plan = registry.plan(formats, one.target, options=one.options, file_names=names)

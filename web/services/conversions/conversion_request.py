@@ -1,7 +1,7 @@
-"""The values that `Conversions.convert` takes and returns: uploads, the request, the result and its charge."""
+"""What a conversion is asked to do, from the handler to the task: one value, with its uploads; and its result."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from config.pricing import CREDITS_PER_CONVERSION
@@ -26,9 +26,10 @@ MAX_TOTAL = 512 << 20
 
 @dataclass(frozen=True)
 class Upload:
-    """An uploaded file. `filename` is the client's and untrusted.
+    """An input file. `filename` is the client's and untrusted.
 
-    `identified` is the format of the content, or the error of its identification. `fetched`: it is a remote file.
+    `identified` is the format of the content, or the error of its identification. `fetched`: the request names the
+    file, and does not have it.
     """
 
     file: WorkFile
@@ -79,46 +80,60 @@ class OutputRequest:
     name: str = ""
 
 
-def price_of(outputs: Sequence[OutputRequest]) -> int:
-    """The price in credits of a conversion with these outputs, or with one result."""
-    return CREDITS_PER_CONVERSION * max(1, len(outputs))
+@dataclass(frozen=True, kw_only=True)
+class ConversionSpec:
+    """What a client asks for, as plain values that the row of a job keeps as JSON.
 
+    `operation` is the name in the usage report, `target` the output format and `tool` the name of the tool, if any.
+    With `outputs`, the result is a ZIP of several, `target` is not used, and the options are those that all have, and
+    name the ZIP. `name` replaces the first file's name, from which the result's name is derived. `file_names` are the
+    options, or parameters of the tool, to which the last files of the request belong.
 
-@dataclass(frozen=True)
-class ConversionRequest:
-    """One chargeable conversion of one file, or of several files with a tool.
-
-    `uploads` are the input files, in order; files that are fetched from elsewhere, `remote`, go before them. `target`
-    is the output format and `tool` the name of the tool, if any; the last uploads belong to the options `file_names`,
-    or to parameters of the tool. `operation` is the name in the usage report. With `store_result` the result is stored
-    for a later download. If `file` is set, the first upload is a working copy of this stored file, and the result is
-    saved with it. `name` replaces the first upload's file name, from which the result's name is derived. The result is
-    sent to `export`, too. `tag` and `webhook_url` are the client's, for a job. With `outputs`, the result is a ZIP of
-    several, `target` is not used, and the options are those that all have, and name the ZIP.
+    The files are sent with the request, or they are the stored file `file_id`, the files `file_ids` of a batch, each
+    of which is converted by itself, or `remote`. The result is sent to `export`, too. `tag` and `webhook_url` are the
+    client's, for a job.
     """
 
-    account: Account
-    operation: str
-    uploads: tuple[Upload, ...]
-    target: str
+    operation: str = "convert"
+    target: str = ""
     options: OptionValues = field(default_factory=dict, repr=False)
+    outputs: tuple[OutputRequest, ...] = ()
     tool: str | None = None
-    file_names: tuple[str, ...] = ()
     name: str = ""
-    store_result: bool = False
-    file: File | None = None
-    idempotency: IdempotentRequest | None = None
-    context: RequestContext = field(default_factory=RequestContext)
-    remote: tuple[RemoteFile, ...] = ()
-    export: RemoteFile | None = None
+    file_names: tuple[str, ...] = ()
+    file_id: str | None = None
+    batch_id: str = ""
+    file_ids: tuple[str, ...] = ()
+    remote: tuple[RemoteFile, ...] = field(default=(), repr=False)
+    export: RemoteFile | None = field(default=None, repr=False)
     tag: str | None = None
     webhook_url: str | None = None
-    outputs: tuple[OutputRequest, ...] = ()
 
     @property
     def credits(self) -> int:
-        """The price."""
-        return price_of(self.outputs)
+        """The price of the conversion, or of each file of a batch."""
+        return CREDITS_PER_CONVERSION * max(1, len(self.outputs))
+
+    def spec(self) -> dict[str, Any]:
+        """The plain values by name, for another value of the same."""
+        return {one.name: getattr(self, one.name) for one in fields(ConversionSpec)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversionRequest(ConversionSpec):
+    """What an account asks for, with the uploads.
+
+    Those that are `remote` go before the others once they are fetched. If `file` is set, the first upload is a working
+    copy of this stored file, and the result is saved with it. With `store_result`, the result is stored for a later
+    download.
+    """
+
+    account: Account
+    context: RequestContext = field(default_factory=RequestContext)
+    uploads: tuple[Upload, ...] = ()
+    file: File | None = None
+    store_result: bool = False
+    idempotency: IdempotentRequest | None = None
 
     @property
     def original_name(self) -> str:
@@ -126,43 +141,42 @@ class ConversionRequest:
 
     def parameters(self, target: str) -> dict[str, Any]:
         """The parameters that a repeated request must have, too, with its output format, besides its uploads."""
-        given: dict[str, Any] = {"files": self.file_names, "tag": self.tag, "webhook_url": self.webhook_url}
-        given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
+        sent = self.uploads[len(self.uploads) - len(self.file_names) :]
+        names = [name for name, upload in zip(self.file_names, sent, strict=True) if not upload.fetched]
+        given: dict[str, Any] = {"files": names, "tag": self.tag, "webhook_url": self.webhook_url}
+        given["outputs"] = [(one.target, one.options, one.name) for one in self.outputs]
         given["urls"] = [file.url for file in self.remote]
         given["export_url"] = None if self.export is None else self.export.url
-        if self.file is not None:
-            given["file"] = self.file.file_id
-        always = {"target": target, "tool": self.tool, "options": dict(self.options)}
+        given["file"] = self.file_id
+        always: dict[str, Any] = {"target": target, "options": self.options}
+        if self.batch_id:
+            always["files"] = self.file_ids
+        else:
+            always["tool"] = self.tool
         return always | {name: value for name, value in given.items() if value}
 
     @property
     def contents(self) -> list[WorkFile]:
-        """The uploads, without the working copy of a stored file and without files that were fetched."""
+        """The uploads, without copies of stored files and without files that were fetched."""
         return [] if self.file is not None else [upload.file for upload in self.uploads if not upload.fetched]
 
     def with_additional(self, uploads: Mapping[str, Upload]) -> "ConversionRequest":
         """The request with additional files by the names of the options that they belong to."""
-        if not uploads:
-            return self
-        names = (*self.file_names, *uploads)
-        return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=names)
+        return replace(self, uploads=(*self.uploads, *uploads.values()), file_names=(*self.file_names, *uploads))
 
     def for_output(self, output: TaskOutput) -> "ConversionRequest":
         """The request with the files that one of its outputs needs."""
         uploads = tuple(self.uploads[index] for index in output.inputs)
         return replace(self, uploads=uploads, file_names=output.file_names)
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the result is stored: for the client, or because the request may be repeated."""
-        return self.store_result or self.idempotency is not None
-
     def stores(self, size: int) -> bool:
-        """Whether a result of `size` bytes is stored: a large one, too, for as long as it is sent.
+        """Whether a result of `size` bytes is stored: for the client, because the request may be repeated, or if large.
 
-        A client that reads it slowly then uses the storage of its account, if that has any, not the work space of all.
+        A client that reads a large one slowly uses the storage of its account, if that has any, for as long as it is
+        sent, not the work space of all.
         """
-        return self.is_stored or (size > LARGE_RESULT and self.account.tier.max_stored > 0)
+        is_large = size > LARGE_RESULT and self.account.tier.max_stored > 0
+        return self.store_result or self.idempotency is not None or is_large
 
     @property
     def size(self) -> int:

@@ -1,9 +1,9 @@
 """The one chargeable operation: every conversion goes through `Conversions`, in a request or in a job."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from config.pricing import CREDITS_PER_CONVERSION
@@ -16,14 +16,13 @@ from engine.outcome import Outcome
 from engine.planner import Plan
 from engine.registry import Registry
 from storage.errors import CommitUnknown, HoldLost, JobLost
-from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold
 from storage.tables.usage import UsageRecord
 from web.api.schemas.files import PlannedConversion, PlannedResult
 from web.metrics import Metrics
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask
-from web.services.admission.task_costs import DRY_RUN
+from web.services.admission.task_costs import DRY_RUN, TaskCost
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import Charge, Charges, Finish
 from web.services.conversions.conversion_plan import ConversionPlan, of_output, plan_request
@@ -37,8 +36,20 @@ from web.services.files.work_files import WorkFile
 log = logging.getLogger("convertd.conversions")
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a job has before it is converted: its place in the queue and its credits.
+
+    `finish` is called in the transaction that settles the charge.
+    """
+
+    place: QueuedTask
+    hold: Hold
+    finish: Finish
+
+
 class Conversions:
-    """Plans a conversion, holds a credit, queues and runs the job, and settles the charge or releases the hold."""
+    """Plans a conversion, holds its credits, queues and runs the task, and settles the charge or releases the hold."""
 
     def __init__(
         self,
@@ -53,6 +64,7 @@ class Conversions:
         metrics: Metrics,
     ) -> None:
         self._registry = registry
+        self._file_options = frozenset(name for name, option in registry.options.items() if option.file is not None)
         self._executor = executor
         self._admission = admission
         self._charges = charges
@@ -62,46 +74,78 @@ class Conversions:
         self._additional_files = additional_files
         self._metrics = metrics
 
-    async def convert(self, request: ConversionRequest, output: WorkFile) -> ChargedConversion | Replayed:
+    def lacks_files(self, request: ConversionRequest) -> bool:
+        """Whether the request names files that it does not have: by URL, or as ids of stored files in options."""
+        options = self._file_options
+        return bool(request.remote) or not (
+            options.isdisjoint(request.options) and all(options.isdisjoint(one.options) for one in request.outputs)
+        )
+
+    @asynccontextmanager
+    async def complete(
+        self, request: ConversionRequest, fetch_seconds: float | None = None
+    ) -> AsyncIterator[ConversionRequest]:
+        """Yields the request with the files that it only names, which exist during the block.
+
+        Raises InvalidParameter if one does not exist or cannot be fetched, FileTooLarge, RateLimited and NoSpace.
+        """
+        async with AsyncExitStack() as stack:
+            if request.remote:
+                fetched = self._remote_files.fetch(request.account, request.remote, fetch_seconds)
+                request = replace(request, uploads=(*await stack.enter_async_context(fetched), *request.uploads))
+            yield await stack.enter_async_context(self._additional_files.complete(request))
+
+    async def convert(
+        self, request: ConversionRequest, output: WorkFile, held: Held | None = None
+    ) -> ChargedConversion | Replayed:
         """Converts and charges, or returns the stored response of an earlier request with the same idempotency key.
 
         The result is written to `output`, an empty file, which the caller closes; or only to the blob store if the
-        request stores it.
+        request stores it. A job converts with what it has `held`, which stays if this raises.
 
-        Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full.
-        Failed and cancelled conversions are not charged. Cancelling kills the job.
+        Raises ConversionError, StorageError, StorageFull, and RateLimited, reason `queue_full`, if the queue is full;
+        and the errors of `held.finish`. Failed and cancelled conversions are not charged. Cancelling kills the task.
         """
-        with self._recorded_failure(request):
+        try:
             plan = self.plan(request)
             # Before credits are held, and not after: jobs that have waited for a stalled database are not refused.
-            account = request.account
-            with self._admission.admit(account.tenant, plan.cost(request.size)) as admitted:
-                claim = await self._claim(request, plan)
-                if isinstance(claim, Replayed):
-                    self._metrics.conversions.replays.inc()
-                    return claim
-                usage = _usage(request, plan)
-                async with self._charges.hold(account.id, account.key_id, request.credits, usage, claim) as charge:
-                    return await self._run_and_settle(request, plan, output, admitted, charge)
-
-    async def convert_held(
-        self, request: ConversionRequest, output: WorkFile, admitted: QueuedTask, hold: Hold, finish: Finish
-    ) -> ChargedConversion:
-        """Converts for a credit that is held, and with a place in the queue.
-
-        `finish` is called in the transaction that settles the charge. Raises as `convert` does, and the errors of
-        `finish`. If it raises, the hold remains.
-        """
-        with self._recorded_failure(request):
-            plan = self.plan(request)
-            charge = self._charges.held(hold, _usage(request, plan), finish)
-            return await self._run_and_settle(request, plan, output, admitted, charge)
+            cost = TaskCost.of(plan.plans, request.size)
+            admitted = self._admission.admit(request.account.tenant, cost) if held is None else nullcontext(held.place)
+            with admitted as place:
+                claim = None
+                if request.idempotency is not None:
+                    parameters = request.parameters(plan.output_format)
+                    claimed = await self._idempotency.claim(request.idempotency, parameters, request.contents)
+                    if isinstance(claimed, Replayed):
+                        self._metrics.conversions.replays.inc()
+                        return claimed
+                    claim = claimed
+                usage = UsageRecord(request.operation, plan.source.name, plan.output_format, request.size)
+                if held is None:
+                    charging = self._charges.hold(
+                        request.account.id, request.account.key_id, request.credits, usage, claim
+                    )
+                else:
+                    charging = self._charges.held(held.hold, usage, held.finish)
+                async with charging as charge:
+                    outcome = await self._run(request, plan, output, place)
+                    converted = await self._settle(request, plan, outcome, output, charge)
+        except BaseException as error:
+            self._metrics.conversions.record_failure(request.context, error)
+            if isinstance(error, ConversionError) and error.code == "processing_failed":
+                _log_failure(request, error)
+            raise
+        request.context.add_credits(request.credits)
+        self._metrics.credits.charged.labels(request.operation).inc(request.credits)
+        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
+        return converted
 
     async def preview(self, request: ConversionRequest, output: WorkFile) -> Outcome:
         """Converts without a charge. Raises ConversionError and RateLimited as `convert` does."""
         plan = self.plan(request)
-        with self._admission.admit(request.account.tenant, plan.cost(request.size)) as admitted:
-            return await self._run(request, plan, output, admitted)
+        cost = TaskCost.of(plan.plans, request.size)
+        with self._admission.admit(request.account.tenant, cost) as place:
+            return await self._run(request, plan, output, place)
 
     async def dry_run(self, request: ConversionRequest, output: WorkFile) -> PlannedConversion:
         """Returns what the conversion would result in. Charges nothing, and leaves `output` empty.
@@ -109,22 +153,21 @@ class Conversions:
         Raises ConversionError and RateLimited as `convert` does.
         """
         found: list[PlannedResult] = []
-        async with self._additional_files.complete(request) as complete:
-            plan = self.plan(complete)
-            for index, one in enumerate(plan.outputs):
-                with of_output(index) if request.outputs else nullcontext():
-                    found.append(await self._dry_run_output(complete, one, output))
+        plan = self.plan(request)
+        for index, one in enumerate(plan.outputs):
+            with of_output(index) if request.outputs else nullcontext():
+                found.append(await self._dry_run_output(request, one, output))
         several = bool(request.outputs)
         return PlannedConversion.of_several(found, plan.output_format) if several else PlannedConversion(found[0])
 
     async def _dry_run_output(self, request: ConversionRequest, one: PlannedOutput, output: WorkFile) -> PlannedResult:
-        """Foresees one output. Of several formats, the first one that loses least is chosen."""
+        """The dry run of one output. Of several formats, the first one that loses least is chosen."""
         outcomes: list[tuple[Plan, Outcome]] = []
         for plan in one.plans:
-            single = ConversionPlan((PlannedOutput((plan,), replace(one.output, name=None)),))
-            with self._admission.admit(request.account.tenant, DRY_RUN) as admitted:
+            single = ConversionPlan.of((PlannedOutput((plan,), replace(one.output, name=None)),))
+            with self._admission.admit(request.account.tenant, DRY_RUN) as place:
                 needed = request.for_output(one.output)
-                result, _ = await self._run_complete(needed, single, output, admitted, dry_run=True)
+                result, _ = await self._run_task(needed, single, output, place, dry_run=True)
             outcomes.append((plan, result.outcome))
         plan, outcome = min(outcomes, key=lambda each: losses(each[1]))
         return PlannedResult(
@@ -149,60 +192,34 @@ class Conversions:
             self._registry.tools[request.tool].check([_known_format(upload) for upload in inputs])
         request.context.input_format = request.uploads[0].format.name
         plan = plan_request(self._registry, request)
-        request.context.set_plan(plan.first)
+        request.context.set_plan(plan.plans[0])
         return plan
 
     async def find_stored(self, request: ConversionRequest) -> Replayed | None:
         """Returns the stored response of an earlier request with the same idempotency key, before files are fetched.
 
-        The URLs of the earlier request may not work any more. Raises IdempotencyConflict and IdempotencyKeyReused.
+        The files of the earlier request may not exist any more. Raises IdempotencyConflict and IdempotencyKeyReused.
         """
         if request.idempotency is None:
             return None
-        parameters = request.parameters(self.target(request))
-        return await self._idempotency.find(request.idempotency, parameters, request.contents)
+        target = self.target(request) if request.remote else self.plan(request).output_format
+        return await self._idempotency.find(request.idempotency, request.parameters(target), request.contents)
 
     def target(self, request: ConversionRequest) -> str:
         """Returns the canonical name of the output format, before files are fetched. Raises UnsupportedConversion."""
-        return (
-            request.target if request.tool is not None else target_of(self._registry, request.target, request.outputs)
-        )
-
-    @contextmanager
-    def _recorded_failure(self, request: ConversionRequest) -> Iterator[None]:
-        """Counts the conversion if the block raises, and logs a failure."""
-        try:
-            yield
-        except BaseException as error:
-            self._metrics.conversions.record_failure(request.context, error)
-            if isinstance(error, ConversionError) and error.code == "processing_failed":
-                _log_failure(request, error)
-            raise
-
-    async def _claim(self, request: ConversionRequest, plan: ConversionPlan) -> Claim | Replayed | None:
-        if request.idempotency is None:
-            return None
-        parameters = request.parameters(plan.output_format)
-        return await self._idempotency.claim(request.idempotency, parameters, request.contents)
-
-    async def _run_and_settle(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask, charge: Charge
-    ) -> ChargedConversion:
-        outcome = await self._run(request, plan, output, admitted)
-        converted = await self._settle(request, plan, outcome, output, charge)
-        request.context.add_credits(request.credits)
-        self._metrics.credits.charged.labels(request.operation).inc(request.credits)
-        self._metrics.conversions.record_success(request.context, outcome, input_bytes=request.size)
-        return converted
+        if request.tool is not None:
+            return request.target
+        return target_of(self._registry, request.target, request.outputs)
 
     async def _run(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask
+        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, place: QueuedTask
     ) -> Outcome:
-        """Runs the job, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
-        if request.is_stored and not admitted.background:  # a background job was checked when it was accepted
+        """Runs the task, seals its result, and sends it where the client wants it. Saves a failure of a stored file."""
+        is_stored = request.store_result or request.idempotency is not None
+        if is_stored and not place.background:  # a background job was checked when it was accepted
             await self._files.check_not_full(request.account)
         try:
-            result, seconds = await self._run_job(request, plan, output, admitted)
+            result, seconds = await self._run_task(request, plan, output, place)
             outcome = plan.describe(request, result.outcome, seconds)
             if request.export is not None:
                 await self._files.load(output)
@@ -216,41 +233,35 @@ class Conversions:
         request.context.set_outcome(outcome)
         return outcome
 
-    async def _run_job(
-        self, request: ConversionRequest, plan: ConversionPlan, output: WorkFile, admitted: QueuedTask
-    ) -> tuple[TaskResult, float]:
-        """Runs the job with the files of its options. Returns its result and its duration in seconds."""
-        async with self._additional_files.complete(request) as complete:
-            plan = plan if complete.file_names == request.file_names else self.plan(complete)
-            return await self._run_complete(complete, plan, output, admitted)
-
-    async def _run_complete(
+    async def _run_task(
         self,
         request: ConversionRequest,
         plan: ConversionPlan,
         output: WorkFile,
-        admitted: QueuedTask,
+        place: QueuedTask,
         *,
         dry_run: bool = False,
     ) -> tuple[TaskResult, float]:
-        """Waits in the queue and runs the job."""
-        tenant, memory, queued = admitted.tenant, plan.estimate_memory(request.size), perf_counter()
-        name, names = stem(request.original_name), [stem(upload.filename) for upload in request.uploads]
-        job = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
+        """Waits for a slot and runs the task. Returns its result and its duration in seconds."""
+        memory = plan.estimate_memory(request.size)
+        queued = perf_counter()
+        names = [stem(upload.filename) for upload in request.uploads]
+        name = stem(request.name) if request.name else names[0]
+        task = task_of(plan.outputs, name, memory=memory, input_names=names, dry_run=dry_run)
         is_trial = bool(request.account.client)
         if is_trial:  # clients behind one address share no process
-            job = replace(job, isolated=True)
+            task = replace(task, isolated=True)
         inputs = [upload.file for upload in request.uploads]
-        async with self._admission.acquire(admitted, memory):
+        async with self._admission.acquire(place, memory):
             started = perf_counter()
-            seconds = request.account.tier.job_seconds if admitted.background else None
-            limits = self._admission.limits(admitted, plan.plans, request.size, seconds)
+            seconds = request.account.tier.job_seconds if place.background else None
+            limits = self._admission.limits(place, plan.plans, request.size, seconds)
             self._metrics.workers.queue_wait.observe(started - queued)
             self._metrics.conversions.observe_stage("queue", started - queued)
             with self._metrics.workers.track_job():
-                result = await self._executor.run_on_files(job, tenant.id, inputs, output, limits)
-                admitted.used = result.seconds
-                admitted.seconds = None if is_trial or dry_run else result.seconds
+                result = await self._executor.run_on_files(task, place.tenant.id, inputs, output, limits)
+                place.used = result.seconds
+                place.seconds = None if is_trial or dry_run else result.seconds
         if not request.store_result:  # else, the response does not have it
             await self._files.load(output)
         return result, perf_counter() - started
@@ -299,10 +310,6 @@ def output_format(registry: Registry, name: str) -> str:
         return fmt.name
     details = {"output_format": fmt.name if fmt else name, "available": available}
     raise UnsupportedConversion(f"No conversion has the output format {name}.", details=details)
-
-
-def _usage(request: ConversionRequest, plan: ConversionPlan) -> UsageRecord:
-    return UsageRecord(request.operation, plan.source.name, plan.output_format, request.size)
 
 
 def _known_format(upload: Upload) -> FileFormat | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from web.api.errors import FileTooLarge, InvalidParameter
 from web.api.header_parameters import extended_filename, parse_header
 from web.metrics.service import RemoteFileMetrics
 from web.services.accounts.accounts import Account
-from web.services.conversions.conversion_request import MAX_TOTAL, ConversionRequest, RemoteFile, Upload, identified
+from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identified
 from web.services.files.work_files import WorkFile, WorkFiles
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
 
@@ -93,17 +93,6 @@ class RemoteFiles:
         self._metrics.record("export", error.reason)
         details = {} if error.status is None else {"status": error.status}
         raise ExportFailed(f"The result could not be sent. {error}", details=details)
-
-    @asynccontextmanager
-    async def complete(
-        self, request: ConversionRequest, seconds: float | None = None
-    ) -> AsyncIterator[ConversionRequest]:
-        """Yields the request with its remote files, which exist during the block. Raises as `fetch` does."""
-        if not request.remote:
-            yield request
-            return
-        async with self.fetch(request.account, request.remote, seconds) as fetched:
-            yield replace(request, uploads=(*fetched, *request.uploads))
 
     @asynccontextmanager
     async def fetch(

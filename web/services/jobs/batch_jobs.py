@@ -18,7 +18,7 @@ from storage.tables.ledger import Hold
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask
 from web.services.conversions.conversion_request import ChargedConversion, ConversionRequest
-from web.services.conversions.conversions import Conversions
+from web.services.conversions.conversions import Conversions, Held
 from web.services.conversions.idempotency import ResponseData
 from web.services.files.work_files import WorkFile
 from web.services.jobs.batches import BatchRun, successful_entry
@@ -65,7 +65,8 @@ class BatchJob:
                 self._admitted.append(admitted)
                 hold = Hold(hold_id, request.account.id, request.credits, 0)
                 finish = partial(_save_success, self._job, request.file.file_id)
-                converted = await self._conversions.convert_held(request, output, admitted, hold, finish)
+                converted = await self._conversions.convert(request, output, Held(admitted, hold, finish))
+        assert isinstance(converted, ChargedConversion)  # the request has no idempotency key
         self._changes.publish(self._job.id)
         return converted
 

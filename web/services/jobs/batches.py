@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from engine.errors import ExecutorUnavailable
-from engine.options import OptionValues
 from engine.registry import Registry
 from storage.database import Database, Transaction
 from storage.errors import DatabaseBusy, NoCredits, NotFound, StoreUnavailable
@@ -22,15 +22,9 @@ from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext
 from web.services.accounts.accounts import Account
-from web.services.conversions.conversion_request import (
-    ChargedConversion,
-    ConversionRequest,
-    OutputRequest,
-    Upload,
-    price_of,
-)
+from web.services.conversions.conversion_request import ChargedConversion, ConversionRequest, Upload
 from web.services.conversions.conversions import Conversions, output_format, target_of
-from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
+from web.services.conversions.idempotency import IdempotencyService, Replayed, ResponseData
 from web.services.conversions.releases import LEASE, Releases
 from web.services.files.files import Files, stored_file
 from web.services.files.work_files import WorkFile, WorkFiles
@@ -39,34 +33,6 @@ log = logging.getLogger("convertd.batches")
 
 RENEW_INTERVAL = LEASE / 3  # seconds
 _OUTAGES = (DatabaseBusy, StoreUnavailable, ExecutorUnavailable)  # all conversions need these services
-
-
-@dataclass(frozen=True)
-class BatchRequest:
-    """A request to convert the files `file_ids` of a batch to the output format `target`, or to several `outputs`."""
-
-    account: Account
-    batch_id: str
-    file_ids: tuple[str, ...]
-    target: str
-    options: OptionValues = field(default_factory=dict, repr=False)
-    idempotency: IdempotentRequest | None = None
-    context: RequestContext = field(default_factory=RequestContext)
-    tag: str | None = None
-    webhook_url: str | None = None
-    outputs: tuple[OutputRequest, ...] = ()
-
-    @property
-    def credits(self) -> int:
-        """The price of each file."""
-        return price_of(self.outputs)
-
-    def parameters(self, target: str) -> dict[str, Any]:
-        """The parameters that a repeated request must have, too, with the name of its output format."""
-        given: dict[str, Any] = {"tag": self.tag, "webhook_url": self.webhook_url}
-        given["outputs"] = [(one.target, dict(one.options), one.name) for one in self.outputs]
-        always = {"target": target, "files": self.file_ids, "options": dict(self.options)}
-        return always | {name: value for name, value in given.items() if value}
 
 
 ConvertFile = Callable[[ConversionRequest, WorkFile], Awaitable[ChargedConversion | Replayed]]
@@ -144,12 +110,12 @@ class Batches:
         file = await self._files.store(account, upload, add)
         return AddedFile(stored_file(file), total)
 
-    async def check(self, request: BatchRequest) -> str:
+    async def check(self, request: ConversionRequest) -> str:
         """Returns the canonical name of the output format. Raises NotFound and UnsupportedConversion."""
         await self._database.read(batches.get, request.account.id, request.batch_id)
         return target_of(self._registry, request.target, request.outputs)
 
-    async def convert(self, request: BatchRequest) -> ResponseData | Replayed:
+    async def convert(self, request: ConversionRequest) -> ResponseData | Replayed:
         """Converts the files concurrently and reports each failure in the entry of its file.
 
         Raises NotFound for an unknown batch, and NoCredits if the account has no credits and no file succeeds.
@@ -167,29 +133,29 @@ class Batches:
 
         return await self._idempotency.run_once(request.idempotency, request.parameters(target), work)
 
-    async def run(self, request: BatchRequest, run: BatchRun) -> ResponseData:
+    async def run(self, request: ConversionRequest, run: BatchRun) -> ResponseData:
         """Converts the files that are not done. Raises NotFound for an unknown batch, and the `fatal` errors."""
         response, errors = await self._run(request, await self.check(request), run, None)
         await self._record_failures(request, errors)
         return response
 
     async def _run(
-        self, request: BatchRequest, target: str, run: BatchRun, claim: Claim | None
+        self, request: ConversionRequest, target: str, run: BatchRun, claim: Claim | None
     ) -> tuple[ResponseData, dict[str, PublicError]]:
         """Returns the response, and the errors by file."""
         async with self._processing(request, target, claim):
-            results, errors = await self._convert_all(request, target, run)
+            results, errors = await self._convert_all(request, run)
         successful = sum(result["status"] == "success" for result in results)
         counts = {"total": len(results), "successful": successful, "failed": len(results) - successful}
         return ResponseData({"batch_id": request.batch_id, "results": results, **counts}), errors
 
-    async def _record_failures(self, request: BatchRequest, errors: Mapping[str, PublicError]) -> None:
+    async def _record_failures(self, request: ConversionRequest, errors: Mapping[str, PublicError]) -> None:
         for file_id, error in errors.items():
             if not isinstance(error, NotFound):
                 await self._files.record_failure(request.account.id, file_id, error)
 
     @asynccontextmanager
-    async def _processing(self, request: BatchRequest, target: str, claim: Claim | None) -> AsyncIterator[None]:
+    async def _processing(self, request: ConversionRequest, target: str, claim: Claim | None) -> AsyncIterator[None]:
         """Keeps the batch in status `processing` and the claim renewed during the block."""
         account, batch = request.account.id, request.batch_id
         attempt = await self._database.run(batches.begin, account, batch, target, self._owner, LEASE)
@@ -213,7 +179,7 @@ class Batches:
                 log.exception("the lease of batch %s could not be renewed", batch_id)
 
     async def _convert_all(
-        self, request: BatchRequest, target: str, run: BatchRun
+        self, request: ConversionRequest, run: BatchRun
     ) -> tuple[list[Mapping[str, Any]], dict[str, PublicError]]:
         """Returns one entry per file, in the order of the request, and the errors by file.
 
@@ -231,7 +197,7 @@ class Batches:
                 try:
                     if outage := next((error for error in errors.values() if isinstance(error, _OUTAGES)), None):
                         raise outage
-                    entries[file_id] = await self._successful_entry(request, file_id, target, run.convert)
+                    entries[file_id] = await self._successful_entry(request, file_id, run.convert)
                 except run.fatal as error:
                     fatal.append(error)
                 except Exception as error:
@@ -247,7 +213,7 @@ class Batches:
             raise fatal[0]
         return [entries[file_id] for file_id in request.file_ids], errors
 
-    def _public_error(self, request: BatchRequest, error: Exception) -> PublicError:
+    def _public_error(self, request: ConversionRequest, error: Exception) -> PublicError:
         """The error of a file for the client. Logs an unexpected one."""
         if not isinstance(error, PublicError):
             fields = {"request_id": request.context.request_id}
@@ -255,34 +221,37 @@ class Batches:
         return public_error(error)
 
     async def _successful_entry(
-        self, request: BatchRequest, file_id: str, target: str, convert: ConvertFile
+        self, request: ConversionRequest, file_id: str, convert: ConvertFile
     ) -> Mapping[str, Any]:
         """Converts a file; waits and retries while the queue is full, without a hold or a claim between attempts."""
         while True:
             try:
-                return successful_entry(file_id, await self._convert(request, file_id, target, convert))
+                return successful_entry(file_id, await self._convert(request, file_id, convert))
             except RateLimited as error:
                 await asyncio.sleep(error.retry_after)
 
-    async def _convert(self, request: BatchRequest, file_id: str, target: str, convert: ConvertFile) -> ResponseData:
+    async def _convert(self, request: ConversionRequest, file_id: str, convert: ConvertFile) -> ResponseData:
         file = await self._database.read(files.get, request.account.id, file_id)
         if file.batch_id != request.batch_id:
             raise NotFound("file in this batch")
-        work_files, account_id = self._work_files, request.account.id
-        with work_files.create(account_id) as source, work_files.create(account_id) as output:
-            conversion = ConversionRequest(
-                account=request.account,
+        create = partial(self._work_files.create, request.account.id)
+        with create() as source, create() as output:
+            conversion = replace(
+                request,
                 operation="batch",
-                uploads=(await self._files.working_copy(file, source),),
-                target=target,
-                options=request.options,
-                store_result=True,
+                batch_id="",
+                file_ids=(),
+                file_id=file_id,
                 file=file,
-                outputs=request.outputs,
+                uploads=(await self._files.working_copy(file, source),),
+                store_result=True,
+                tag=None,
+                webhook_url=None,
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )
-            converted = await convert(conversion, output)
+            async with self._conversions.complete(conversion) as complete:
+                converted = await convert(complete, output)
         request.context.add_credits(conversion.context.credits or 0)
         assert converted.response is not None  # `store_result` is set
         return converted.response

@@ -23,13 +23,13 @@ from web.services.accounts.accounts import Account
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask, Standing
 from web.services.admission.job_lanes import JobRun, lane_record, standing_of
-from web.services.conversions.conversions import Conversions
+from web.services.conversions.conversions import Conversions, Held
 from web.services.conversions.idempotency import ResponseData
 from web.services.conversions.releases import retry_while_busy
 from web.services.files.files import Files
 from web.services.jobs.batch_jobs import BatchJob
 from web.services.jobs.batches import Batches
-from web.services.jobs.job_requests import JobRequests, StoredRequest
+from web.services.jobs.job_requests import JobRequests, StoredSpec
 from web.services.jobs.jobs import EndedJob, Jobs, finish
 
 T = TypeVar("T")
@@ -44,6 +44,9 @@ INTERVAL = 1.0
 
 MAX_ATTEMPTS = 3
 MAX_CRASHES = 2
+FETCH_SECONDS = 300.0
+"""The time in which all files of a job have to arrive."""
+
 ALONE = 10.0
 """Seconds at the beginning of a run of a job that has crashed, in which the server starts no other job."""
 
@@ -226,23 +229,26 @@ class JobRunner:
     async def _attempt(self, run: JobRun, admitted: QueuedTask) -> int:
         """Runs a job and completes it. Returns the number of messages about that."""
         job, account = run.job, run.account
-        request, retention = StoredRequest.from_text(job.request), self._files.retention
+        request, retention = StoredSpec.from_text(job.request), self._files.retention
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
             batch = BatchJob(self._database, self._conversions, self._admission, changes, job, _OUTAGES, run.admitted)
-            response = await self._batches.run(request.batch(account), await batch.begin())
+            response = await self._batches.run(request.request_of(account), await batch.begin())
             result = json.dumps(dict(response.data))
             ended = await self._database.run(finish, job, "completed", retention, result=result, use=run.use())
             return ended.messages
         if request.remote:
             run.place.close()  # files arrive without a slot
-        async with self._requests.load(job, request, account) as (conversion, output):
+        async with (
+            self._requests.load(job, request, account) as (loaded, output),
+            self._conversions.complete(loaded, FETCH_SECONDS) as conversion,
+        ):
             if request.remote:
                 admitted = await self._place_after_fetch(run)
             hold = Hold(job.hold_ids[0], account.id, request.credits, 0)
             completion = _Completion(job, retention, request.file_id, run.use)
-            await self._conversions.convert_held(conversion, output, admitted, hold, completion)
+            await self._conversions.convert(conversion, output, Held(admitted, hold, completion))
             return completion.messages
 
     async def _fail(self, job: ClaimedJob, error: Exception, use: LaneUse = NOTHING) -> None:
@@ -261,7 +267,7 @@ class JobRunner:
             crash = WorkerCrashed("The processes that ran the conversion were killed or crashed.")
             await self._end(job, crash if died else public, use)
         if not isinstance(error, PublicError):
-            fields = {"request_id": StoredRequest.from_text(job.request).request_id}
+            fields = {"request_id": StoredSpec.from_text(job.request).request_id}
             log.error("a job failed", exc_info=error, extra={"fields": fields})
 
     async def _requeue(self, job: ClaimedJob, use: LaneUse, *, counted: bool, crashed: bool = False) -> None:
@@ -326,7 +332,7 @@ class _Completion:
 
 def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retention: int, use: LaneUse) -> EndedJob:
     """Ends a job with an error, releases its credits, and records a failure of the engine as use."""
-    request = StoredRequest.from_text(job.request)
+    request = StoredSpec.from_text(job.request)
     body = {**error_body(error), "request_id": request.request_id}
     ended = finish(transaction, job, "failed", retention, error=json.dumps(body), use=use)
     source = ended.job.input_format

@@ -1,11 +1,10 @@
 """Jobs: requests that are accepted at once and processed in the background."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from storage.database import Database, Transaction
 from storage.database.pages import Page
@@ -13,11 +12,10 @@ from storage.errors import CommitUnknown, NoCredits, NotFound
 from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
 from storage.tables.idempotency import Claim, InProgress, KeyMismatch, Replay
 from storage.tables.job_runs import ClaimedJob, Ending, LaneUse
-from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, NewJob, Status, hold_ids
+from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, Status, hold_ids
 from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
 from web.metrics.jobs import JobMetrics
-from web.services.accounts.accounts import Account
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
@@ -27,10 +25,9 @@ from web.services.conversions.idempotency import IdempotencyService, Replayed, R
 from web.services.conversions.releases import LEASE
 from web.services.conversions.remote_files import RemoteFiles
 from web.services.files.files import Files, check_quota
-from web.services.files.work_files import WorkFile
-from web.services.jobs.batches import Batches, BatchRequest
+from web.services.jobs.batches import Batches
 from web.services.jobs.job_changes import CANCELLED, QUEUED, JobChanges, JobMessages
-from web.services.jobs.job_requests import StoredRequest
+from web.services.jobs.job_requests import StoredSpec
 from web.services.webhooks.deliveries import Deliveries
 
 _EVENTS: Mapping[Status, Event] = MappingProxyType(
@@ -96,7 +93,7 @@ class Jobs:
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
         self.lane_of: Callable[[Tenant], LaneRecord] = lambda _tenant: LaneRecord()
 
-    async def accept(self, request: ConversionRequest | BatchRequest) -> AcceptedJob | Replayed:
+    async def accept(self, request: ConversionRequest) -> AcceptedJob | Replayed:
         """Accepts a request, whose response describes the job, or returns the response of an earlier request.
 
         Everything is checked that can be without running the conversion. Raises ConversionError, StorageError,
@@ -104,19 +101,14 @@ class Jobs:
         """
         if request.webhook_url is not None:
             self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
-        if isinstance(request, BatchRequest):
-            await self._additional_files.find(request.account.id, request.options, (), request.outputs)
-            job, contents = await self._batch_job(request), list[WorkFile]()
-        else:
-            if request.tool is None:
-                given = request.options, request.file_names, request.outputs
-                await self._additional_files.find(request.account.id, *given)
-            job, contents = self._conversion_job(request), request.contents
+        if request.tool is None:
+            await self._additional_files.find(request)
+        job = await self._new_job(request)
         attempt = None
         if request.idempotency is not None:
             parameters = request.parameters(job.output_format)
-            attempt = _Attempt(*await self._idempotency.prepare(request.idempotency, parameters, contents))
-        return await self._accept(request, job, contents, attempt)
+            attempt = _Attempt(*await self._idempotency.prepare(request.idempotency, parameters, request.contents))
+        return await self._accept(request, job, attempt)
 
     async def find(self, account_id: str, job_id: str) -> Job:
         """Returns a job of the account. Raises NotFound."""
@@ -187,71 +179,46 @@ class Jobs:
         if messages:
             self._sender.wake()
 
-    def _conversion_job(self, request: ConversionRequest) -> NewJob:
+    async def _new_job(self, request: ConversionRequest) -> Job:
+        count = len(request.file_ids) if request.batch_id else None
         source = None
-        if request.remote:  # the job finds out their format
+        if count is not None:
+            target = await self._batches.check(request)
+        elif request.remote:  # the job finds out their format
             target = self._conversions.target(request)
         else:
             plan = self._conversions.plan(request)
-            source, target = plan.source.name, plan.output_format
-        stored = StoredRequest.of(request)
-        return NewJob(
-            **_common(request, stored),
+            source = plan.source.name
+            target = plan.output_format
+        return Job(
+            account=request.account.id,
             operation=request.operation,
             input_format=source,
             output_format=target,
-            inputs=stored.blobs,
-            size=0 if request.file is not None else request.size,
-        )
-
-    async def _batch_job(self, request: BatchRequest) -> NewJob:
-        target = await self._batches.check(request)
-        count = len(request.file_ids)
-        return NewJob(
-            **_common(request, StoredRequest.of(request)),
-            operation="batch",
-            input_format=None,
-            output_format=target,
-            holds=count,
+            tag=request.tag,
+            webhook_url=request.webhook_url,
+            holds=1 if count is None else count,
             total=count,
         )
 
-    async def _accept(
-        self,
-        request: ConversionRequest | BatchRequest,
-        job: NewJob,
-        contents: Sequence[WorkFile],
-        attempt: _Attempt | None,
-    ) -> AcceptedJob | Replayed:
-        job = replace(job, lane=self.lane_of(request.account.tenant))
-        blobs = jobs.input_blobs(job.id, job.inputs)
-        await self._files.put_inputs(blobs, contents if blobs else [])
+    async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> AcceptedJob | Replayed:
+        stored = StoredSpec.of(request)
+        job = replace(job, inputs=stored.blobs)
+        await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])
+        lane = self.lane_of(request.account.tenant)
         try:
-            accepted = await self._database.run_in_group(
-                job.account, _accept, request.account, job, request.credits, attempt
-            )
+            accepted = await self._database.run_in_group(job.account, _accept, request, job, stored, lane, attempt)
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
-            await self._files.discard(blobs)
+            await self._files.discard(job.blobs)
             raise
         if isinstance(accepted, AcceptedJob):
             self._metrics.accepted.inc()
             self.notify_queued()
             return accepted
-        await self._files.discard(blobs)
+        await self._files.discard(job.blobs)
         return replayed(accepted)
-
-
-def _common(request: ConversionRequest | BatchRequest, stored: StoredRequest) -> dict[str, Any]:
-    """The values of a new job that both kinds of requests have."""
-    return {
-        "account": request.account.id,
-        "max_running": request.account.tier.max_concurrent,
-        "request": stored.to_text(),
-        "tag": request.tag,
-        "webhook_url": request.webhook_url,
-    }
 
 
 def finish(
@@ -274,30 +241,45 @@ def _announce(transaction: Transaction, job: Job) -> EndedJob:
 
 
 def _accept(
-    transaction: Transaction, account: Account, job: NewJob, credits: int, attempt: _Attempt | None
+    transaction: Transaction,
+    request: ConversionRequest,
+    job: Job,
+    stored: StoredSpec,
+    lane: LaneRecord,
+    attempt: _Attempt | None,
 ) -> AcceptedJob | InProgress | Replay | KeyMismatch:
     """Holds the credits of the job, which each of its holds has, or as many as the account has, and queues it.
 
     Raises NoCredits if the account has none for the first hold.
     """
+    account = request.account
     if attempt is not None:
-        ledger.lock_account(transaction, job.account)  # another server may lock the key after it, in a group
+        ledger.lock_account(transaction, account.id)  # another server may lock the key after it, in a group
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome
-    check_quota(transaction, account, job.size + 1)
+    size = 0 if request.file is not None else request.size
+    check_quota(transaction, account, size + 1)
     held = balance = 0
-    for hold in hold_ids(job.id, job.holds):
+    for hold in hold_ids(job.job_id, job.holds):
         try:
             balance = reserve(
-                transaction, job.account, credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
+                transaction, account.id, request.credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
             ).balance
             held += 1
         except NoCredits:
             if not held:
                 raise
             break
-    response = ResponseData(describe_job(jobs.accept(transaction, replace(job, holds=held))), status=202)
+    accepted = jobs.accept(
+        transaction,
+        replace(job, holds=held),
+        request=stored.to_text(),
+        size=size,
+        max_running=account.tier.max_concurrent,
+        lane=lane,
+    )
+    response = ResponseData(describe_job(accepted), status=202)
     if attempt is not None:
         idempotency.finish(transaction, attempt.claim, stored_response(response))
     return AcceptedJob(response, balance)
