@@ -18,7 +18,7 @@ class Presets(BaseHandler):
     @Operation(id="listPresets", tag="Presets", responses=(json_response(PresetList),))
     async def get(self) -> None:
         """List the presets"""
-        found = await self.services.database.read(presets.list_all, self.client().id)
+        found = await self.services.database.run(presets.list_all, self.client().id)
         self.respond(PresetList(tuple(map(describe_preset, found))))
 
 
@@ -51,7 +51,7 @@ class PresetResource(BaseHandler):
     @Operation(id="getPreset", tag="Presets", responses=(json_response(Preset),))
     async def get(self, name: str) -> None:
         """Get a preset"""
-        self.respond(describe_preset(await self.services.database.read(presets.get, self.client().id, name)))
+        self.respond(describe_preset(await self.services.database.run(presets.get, self.client().id, name)))
 
     @Operation(id="deletePreset", tag="Presets", responses=(json_response(DeletedPreset),))
     async def delete(self, name: str) -> None:
@@ -65,7 +65,7 @@ async def apply_preset(handler: BaseHandler) -> None:
     name = handler.input.preset_name()
     if name is not None:
         try:
-            preset = await handler.services.database.read(presets.get, handler.client().id, name)
+            preset = await handler.services.database.run(presets.get, handler.client().id, name)
         except StorageNotFound:
             raise NotFound(f"There is no preset {name}.", param="preset") from None
         handler.input.add_preset(json.loads(preset.fields))

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, by_account
 from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
 from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
@@ -120,13 +120,13 @@ class Jobs:
 
     async def find(self, account_id: str, job_id: str) -> Job:
         """Returns a job of the account. Raises NotFound."""
-        return await self._database.read(jobs.get, account_id, job_id)
+        return await self._database.run(jobs.get, account_id, job_id)
 
     async def list_page(
         self, account_id: str, *, limit: int, cursor: str | None, status: Status | None, tag: str | None
     ) -> Page[Job]:
         """Returns at most `limit` jobs of the account, newest first."""
-        return await self._database.read(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
+        return await self._database.run(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
 
     async def wait(self, job: Job, seconds: float) -> Job:
         """Waits until the job ends, for at most `seconds`. Returns its latest state."""
@@ -227,9 +227,7 @@ class Jobs:
         blobs = jobs.input_blobs(job.id, job.inputs)
         await self._files.put_inputs(blobs, contents if blobs else [])
         try:
-            accepted = await self._database.run_in_group(
-                job.account, _accept, request.account, job, request.credits, attempt
-            )
+            accepted = await self._database.run(_accept, job.account, request.account, job, request.credits, attempt)
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
@@ -273,15 +271,16 @@ def _announce(transaction: Transaction, job: Job) -> EndedJob:
     return EndedJob(job, deliveries.add(transaction, job.account, event, describe, job.webhook_url))
 
 
+@by_account
 def _accept(
-    transaction: Transaction, account: Account, job: NewJob, credits: int, attempt: _Attempt | None
+    transaction: Transaction, account_id: str, account: Account, job: NewJob, credits: int, attempt: _Attempt | None
 ) -> AcceptedJob | InProgress | Replay | KeyMismatch:
     """Holds the credits of the job, which each of its holds has, or as many as the account has, and queues it.
 
     Raises NoCredits if the account has none for the first hold.
     """
     if attempt is not None:
-        ledger.lock_account(transaction, job.account)  # another server may lock the key after it, in a group
+        ledger.lock_account(transaction, account_id)  # another server may lock the key after it, in a group
         outcome = idempotency.begin(transaction, attempt.claim, attempt.fingerprint, LEASE)
         if not isinstance(outcome, Claim):
             return outcome
@@ -290,7 +289,7 @@ def _accept(
     for hold in hold_ids(job.id, job.holds):
         try:
             balance = reserve(
-                transaction, job.account, credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
+                transaction, account_id, credits, account.key_id, hold, owner=UNOWNED, lifetime=FOREVER
             ).balance
             held += 1
         except NoCredits:
