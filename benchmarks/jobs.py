@@ -143,7 +143,7 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
 
 def _fill_queue(database: Database, plan: LoadPlan) -> None:
     """Submits jobs until FULL_QUEUE wait."""
-    while database.read_blocking(jobs.read_state).waiting < FULL_QUEUE:
+    while database.run_blocking(jobs.read_state).waiting < FULL_QUEUE:
         _submit(replace(plan, seconds=1))
 
 
@@ -153,7 +153,7 @@ def _submit(plan: LoadPlan) -> list[TimedResponse]:
 
 def _wait_until_empty(database: Database) -> float:
     """Returns when all jobs had ended, in seconds of the monotonic clock."""
-    while (state := database.read_blocking(jobs.read_state)).waiting or state.running:
+    while (state := database.run_blocking(jobs.read_state)).waiting or state.running:
         sleep(_POLL_INTERVAL)
     return monotonic()
 

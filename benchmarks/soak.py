@@ -44,7 +44,7 @@ def measure(minutes: float) -> list[Report]:
         with server.running(folder, _SETTINGS) as running:
             reports = asyncio.run(_measure(running, _kinds(running, folder), 60 * minutes))
         database = Database(f"sqlite:///{running.data / 'convertd.db'}")
-        audit = equals("inconsistencies in the ledger", len(database.read_blocking(ledger_audit.check)), 0)
+        audit = equals("inconsistencies in the ledger", len(database.run_blocking(ledger_audit.check)), 0)
         database.close()
     return [*reports[:-1], replace(reports[-1], rows=(*reports[-1].rows, audit))]
 

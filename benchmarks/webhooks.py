@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from peewee import fn
 
 from benchmarks.processes import ServerProcess
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, reading
 from storage.tables import deliveries, models, webhooks
 from storage.tables.webhook_models import Delivery
 
@@ -37,10 +37,10 @@ def messages_per_second(database: Database, receiver: Receiver) -> float:
     """Adds messages to the database of a running server, and waits until they are delivered."""
     accounts = database.run_blocking(_add_webhooks, f"http://127.0.0.1:{receiver.port}/")
     database.run_blocking(_add_messages, accounts)
-    while (waiting := database.read_blocking(_count_waiting)) == MESSAGES:
+    while (waiting := database.run_blocking(_count_waiting)) == MESSAGES:
         sleep(_POLL_INTERVAL)
     begun = monotonic()
-    while database.read_blocking(_count_waiting):
+    while database.run_blocking(_count_waiting):
         sleep(_POLL_INTERVAL)
     ended = monotonic()
     for account in accounts:
@@ -61,6 +61,7 @@ def _add_messages(transaction: Transaction, accounts: Sequence[str]) -> None:
         deliveries.add(transaction, accounts[number % len(accounts)], "job.completed", lambda: _JOB)
 
 
+@reading
 def _count_waiting(transaction: Transaction) -> int:
     waiting = Delivery.select(fn.COUNT(Delivery.delivery_id)).where(Delivery.next_attempt_at.is_null(False))
     return int(transaction.rows(waiting)[0][0])

@@ -185,7 +185,7 @@ async def _serve(
             process.report_ready()
             with _announcing(process):
                 _announce(registry, settings, url, process)
-                if not await services.database.read(accounts.any_exists):
+                if not await services.database.run(accounts.any_exists):
                     log.info("no account yet; create one with: convertd account create")
             if process.count > 1:
                 log.info("process %d of %d serves requests", process.number + 1, process.count)

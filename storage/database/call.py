@@ -1,4 +1,4 @@
-"""Call: a function that waits for its transaction, runs in it, and can be abandoned by its caller meanwhile. Mode."""
+"""Call: a function that waits for its transaction, runs in it, and can be abandoned by its caller meanwhile."""
 
 import os
 import socket
@@ -6,21 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
-from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from storage.database.transaction import Transaction
+from storage.database.transaction import Transaction, is_by_account, mode_of
 
 R = TypeVar("R")
-
-
-class Mode(Enum):
-    """What a transaction may do, and what its commit waits for. The value begins it on PostgreSQL."""
-
-    DURABLE = "BEGIN"
-    UNSYNCED = "BEGIN; SET LOCAL synchronous_commit = off"  # its commit does not wait for the disk
-    STATEMENT = ""  # a single statement commits by itself
-    READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # a snapshot, as SQLite has in any transaction
 
 
 class Call(Generic[R]):
@@ -29,17 +19,21 @@ class Call(Generic[R]):
     Calls of one `group` may share a transaction. `expired` is set when the caller no longer waits for the call.
     """
 
-    def __init__(
-        self, function: Callable[[Transaction], R], mode: Mode = Mode.DURABLE, group: str | None = None
-    ) -> None:
-        self.function = function
-        self.mode = mode
-        self.group = group
+    def __init__(self, function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self.mode = mode_of(function)
+        self.group: str | None = args[0] if is_by_account(function) else None
         self.future: Future[R] = Future()
         self.expired = False
         self._lock = threading.Lock()
         self._running = False
         self._connection: socket.socket | None = None  # on which the function runs
+
+    def run(self, transaction: Transaction) -> R:
+        """Runs the function."""
+        return self._function(transaction, *self._args, **self._kwargs)
 
     @contextmanager
     def running(self, descriptor: int | None = None) -> Iterator[bool]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import peewee
 
-from storage.database.call import Call, Mode
+from storage.database.call import Call
 from storage.database.connections import limit_statements, sqlstate, translate
-from storage.database.transaction import Transaction
+from storage.database.transaction import Mode, Transaction
 from storage.errors import CommitUnknown, DatabaseBusy
 
 log = logging.getLogger("convertd.database")
@@ -109,9 +109,9 @@ class ConnectionPool:
                     raise DatabaseBusy
                 if is_new:
                     limit_statements(connection, self._timeout or 0)
-                with _transaction(connection, _mode_of(started) if self._is_postgresql else Mode.DURABLE):
+                with _transaction(connection, _mode_of(started) if self._is_postgresql else Mode.SYNCED):
                     transaction = Transaction(connection, int(self._clock()))
-                    results = [(call, call.function(transaction)) for call in started]
+                    results = [(call, call.run(transaction)) for call in started]
                     committing = True
                 return results
         except (peewee.DatabaseError, peewee.InterfaceError) as error:
@@ -130,13 +130,13 @@ class ConnectionPool:
 
 def _mode_of(calls: Sequence[Call[Any]]) -> Mode:
     """The mode of a transaction of several calls: its commit waits for the disk if one of them needs that."""
-    return next((call.mode for call in calls if call.mode is Mode.DURABLE), calls[0].mode)
+    return next((call.mode for call in calls if call.mode is Mode.SYNCED), calls[0].mode)
 
 
 @contextmanager
 def _transaction(connection: peewee.Database, mode: Mode) -> Iterator[None]:
     """A transaction. Commits it, or rolls it back if the block raises."""
-    if mode is Mode.STATEMENT:
+    if mode is Mode.LOOKUP:
         yield
         return
     connection.execute_sql(mode.value)

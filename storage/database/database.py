@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import peewee
 
-from storage.database.call import Call, Mode
+from storage.database.call import Call
 from storage.database.connection_pool import ConnectionPool
 from storage.database.connections import (
     is_busy,
@@ -22,7 +22,7 @@ from storage.database.connections import (
     translate,
 )
 from storage.database.migrate import migrate
-from storage.database.transaction import Statement, Transaction
+from storage.database.transaction import Mode, Statement, Transaction, lookup, mode_of
 from storage.errors import CommitUnknown, DatabaseBusy
 
 P = ParamSpec("P")
@@ -66,72 +66,24 @@ class Database:
     async def run(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function in a transaction, and rolls its changes back if it raises.
 
+        What it needs is declared at the function, see `unsynced`, `reading`, `lookup` and `by_account`. One without a
+        declaration may write, and its commit waits for the disk.
+
         The function runs a second time if its transaction is rolled back for a temporary reason: a lost connection, a
-        deadlock, or the failure of another function that SQLite was to commit together with it. Raises CommitUnknown
+        deadlock, or the failure of another function that was to be committed together with it. Raises CommitUnknown
         if the connection is lost during the commit; DatabaseBusy if the database is locked, unreachable or does not
         respond in time; OSError (ENOSPC) if its disk is full. If the caller is cancelled, CancelledError is raised
         after the transaction has ended, or at once if it has not started, or if the caller is cancelled again.
 
         With SQLite, a function that has started is not interrupted by the timeout.
         """
-        return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
-
-    async def run_in_group(
-        self,
-        group: str | None,
-        function: Callable[Concatenate[Transaction, P], R],
-        /,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> R:
-        """Like `run`, for functions that change the same rows as others of the `group`, such as the rows of an account.
-
-        With PostgreSQL, one would hold the locks until its commit is on the disk, while others wait for them on
-        connections that are needed for other rows. So those that wait share a transaction and its commit, as all do
-        with SQLite. If one of them raises, all are rolled back, and each runs again in a transaction of its own.
-
-        A function must first lock a row that all of the group have, such as the row of the account, and then none that
-        other transactions may lock before it: several functions in one transaction could end in a deadlock. Without a
-        group, the function runs as in `run`.
-        """
-        return await self._run(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs), group)
-
-    async def run_unsynced(
-        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Like `run`, but the commit does not wait for the disk: if the machine fails soon, the changes may be lost.
-
-        They are on the disk when a later `run` has returned, if they are not lost by then.
-        """
-        return await self._run(Mode.UNSYNCED, lambda transaction: function(transaction, *args, **kwargs))
-
-    async def run_unsynced_in_group(
-        self, group: str, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Like `run_in_group`, but the commit waits for the disk only if another function in it requires that."""
-        return await self._run(Mode.UNSYNCED, lambda transaction: function(transaction, *args, **kwargs), group)
-
-    async def read(self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs a function that only reads, on a consistent snapshot. Raises as `run` does.
-
-        With SQLite, the function neither waits for writers nor delays them.
-        """
-        return await self._run(Mode.READ_ONLY, lambda transaction: function(transaction, *args, **kwargs))
-
-    async def look_up(
-        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Runs a function of one statement that reads a few rows by an index. Raises as `run` does.
-
-        With SQLite it runs in this thread, unless the database is locked: passing it to another takes longer.
-        """
-        if self._look_ups is not None:
+        if mode_of(function) is Mode.LOOKUP and self._look_ups is not None:
             try:
                 return function(Transaction(self._look_ups, int(self._clock())), *args, **kwargs)
             except peewee.OperationalError as error:
                 if not is_busy(error):
                     raise
-        return await self._run(Mode.STATEMENT, lambda transaction: function(transaction, *args, **kwargs))
+        return await self._run(Call(function, args, kwargs))
 
     async def listen(self, channel: str, receive: Callable[[str], None]) -> None:
         """Calls `receive` with each message that servers send to a channel, until cancelled.
@@ -146,20 +98,17 @@ class Database:
     async def notify(self, channel: str, messages: Sequence[str]) -> None:
         """Sends messages to all that listen to the channel, this database included. SQLite has none."""
         if messages and isinstance(self._writes, ConnectionPool):
-            values = {"channel": channel, "messages": messages}
-            await self._run(Mode.STATEMENT, lambda transaction: transaction.execute_statement(_NOTIFY, **values))
+            await self.run(_notify, channel, messages)
 
     def run_blocking(
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `run`, for callers without an event loop. Blocks."""
-        return self._run_blocking(Mode.DURABLE, lambda transaction: function(transaction, *args, **kwargs))
-
-    def read_blocking(
-        self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Like `read`, for callers without an event loop. Blocks."""
-        return self._run_blocking(Mode.READ_ONLY, lambda transaction: function(transaction, *args, **kwargs))
+        call = Call(function, args, kwargs)
+        wait([call.future], self._submit(call))
+        if not call.future.done():
+            call.expire()
+        return self._ended(call)
 
     def close(self) -> None:
         """Waits for submitted transactions and closes all connections. Blocks."""
@@ -169,16 +118,10 @@ class Database:
             self._look_ups.close()
         self._writes.close()
 
-    def _submit(self, mode: Mode, function: Callable[[Transaction], R], group: str | None = None) -> Call[R]:
-        call = Call(function, mode, group)
-        (self._reads if mode in (Mode.READ_ONLY, Mode.STATEMENT) else self._writes).submit(call)
-        return call
-
-    async def _run(self, mode: Mode, function: Callable[[Transaction], R], group: str | None = None) -> R:
-        call = self._submit(mode, function, group)
+    async def _run(self, call: Call[R]) -> R:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         call.future.add_done_callback(lambda _: loop.call_soon_threadsafe(ended.set))
-        seconds = self._submitted(call)
+        seconds = self._submit(call)
         timer = None if seconds is None else loop.call_later(seconds, call.expire)
         try:
             await ended.wait()
@@ -193,21 +136,15 @@ class Database:
                 call.expire()
         return self._ended(call)
 
-    def _run_blocking(self, mode: Mode, function: Callable[[Transaction], R]) -> R:
-        call = self._submit(mode, function)
-        wait([call.future], self._submitted(call))
-        if not call.future.done():
-            call.expire()
-        return self._ended(call)
-
     def _ended(self, call: Call[R]) -> R:
         self._note_end(call.future)  # callbacks may run later
         if call.future.cancelled():
             raise DatabaseBusy
         return call.future.result()
 
-    def _submitted(self, call: Call[R]) -> float | None:
+    def _submit(self, call: Call[Any]) -> float | None:
         """Returns the seconds that a transaction has: the rest of the timeout since the database stopped responding."""
+        (self._reads if call.mode in (Mode.READING, Mode.LOOKUP) else self._writes).submit(call)
         if self._timeout is None:
             return None
         now = time.monotonic()
@@ -219,6 +156,11 @@ class Database:
     def _note_end(self, future: Future[Any]) -> None:
         if not (future.cancelled() or isinstance(future.exception(), DatabaseBusy | CommitUnknown)):
             self._silent_since = None
+
+
+@lookup
+def _notify(transaction: Transaction, channel: str, messages: Sequence[str]) -> None:
+    transaction.execute_statement(_NOTIFY, channel=channel, messages=messages)
 
 
 class SqliteWriter:
@@ -259,7 +201,7 @@ class SqliteWriter:
         """Commits the calls together. If their transaction fails as a whole, each runs again, in one of its own."""
         error: BaseException | None = None
         try:
-            self._set_synced(any(call.mode is Mode.DURABLE for call in group))
+            self._set_synced(any(call.mode is Mode.SYNCED for call in group))
             self._connection.execute_sql("BEGIN IMMEDIATE")  # waits for the write lock
         except BaseException as failure:
             error = failure
@@ -303,7 +245,7 @@ class SqliteWriter:
         """Runs the call in a savepoint. Raises if SQLite has rolled the whole transaction back."""
         self._connection.execute_sql("SAVEPOINT call")
         try:
-            result = call.function(Transaction(self._connection, int(self._clock())))
+            result = call.run(Transaction(self._connection, int(self._clock())))
         except BaseException as error:
             if not self._in_transaction():
                 raise

@@ -1,10 +1,11 @@
-"""Transaction: the database access that the functions of this package receive."""
+"""Transaction: the database access that the functions of this package receive, and what they declare about it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Any, TypeVar
 
 import peewee
@@ -12,7 +13,9 @@ import peewee
 R = TypeVar("R")
 Row = TypeVar("Row", bound=peewee.Model)
 Value = TypeVar("Value")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+_MODE, _BY_ACCOUNT = "transaction_mode", "transaction_by_account"  # attributes of functions
 
 LOCKED_ROWS = " FOR UPDATE SKIP LOCKED"
 """Locks the selected rows, without those that another transaction has locked."""
@@ -20,6 +23,69 @@ LOCKED_ROWS = " FOR UPDATE SKIP LOCKED"
 
 LOCKED_ROW = " FOR NO KEY UPDATE"
 """Waits for the selected row, and locks it. In a subquery of a condition, before the rows that fulfil the condition."""
+
+
+class Mode(Enum):
+    """What a transaction may do, and what its commit waits for. The value begins it on PostgreSQL."""
+
+    SYNCED = "BEGIN"
+    UNSYNCED = "BEGIN; SET LOCAL synchronous_commit = off"  # its commit does not wait for the disk
+    READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # a snapshot, as SQLite has in any transaction
+    LOOKUP = ""  # a single statement commits by itself
+
+
+def unsynced(function: Function) -> Function:
+    """Declares that the commit of a function need not wait for the disk: if the machine fails soon, it may be undone.
+
+    It is on the disk when a later synced transaction has been committed, if it is not lost by then.
+    """
+    return _declare(function, _MODE, Mode.UNSYNCED)
+
+
+def reading(function: Function) -> Function:
+    """Declares that a function only reads. It runs on a consistent snapshot.
+
+    With SQLite, the function neither waits for writers nor delays them.
+    """
+    return _declare(function, _MODE, Mode.READING)
+
+
+def lookup(function: Function) -> Function:
+    """Declares that a function only reads a few rows by an index, with one statement.
+
+    With SQLite it runs in the thread of its caller, unless the database is locked: passing it to another takes longer.
+    """
+    return _declare(function, _MODE, Mode.LOOKUP)
+
+
+def by_account(function: Function) -> Function:
+    """Declares that calls of a function that wait for the same account, its first argument, share a transaction.
+
+    A call for None runs in a transaction of its own. With PostgreSQL, one would hold the locks of the account's rows
+    until its commit is on the disk, while others wait for them on connections that are needed for other accounts. So
+    those that wait are committed together, as all are with SQLite. If one of them raises, all are rolled back, and
+    each runs again in a transaction of its own.
+
+    A function must first lock a row that all have, such as the row of the account, and then none that other
+    transactions may lock before it: several functions in one transaction could end in a deadlock.
+    """
+    return _declare(function, _BY_ACCOUNT, True)
+
+
+def _declare(function: Function, name: str, value: object) -> Function:
+    setattr(function, name, value)
+    return function
+
+
+def mode_of(function: Callable[..., Any]) -> Mode:
+    """The declared mode of a function. A function without one may write, and its commit waits for the disk."""
+    mode: Mode = getattr(function, _MODE, Mode.SYNCED)
+    return mode
+
+
+def is_by_account(function: Callable[..., Any]) -> bool:
+    """Whether waiting calls of a function share a transaction, those for the same account."""
+    return hasattr(function, _BY_ACCOUNT)
 
 
 class Statement:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storage.database.transaction import Statement, Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns, reading
 from storage.errors import EmailTaken, NotFound
 from storage.field_types import Credits, Email, Name, Timestamp
 from storage.ids import new_id
@@ -77,6 +77,7 @@ def create(
     return get(transaction, account)
 
 
+@reading
 def get(transaction: Transaction, account: str) -> StoredAccount:
     """Returns the account with this id. Raises NotFound."""
     rows = transaction.execute_statement(SELECT_ACCOUNT, account=account)
@@ -90,11 +91,13 @@ def find(transaction: Transaction, email: str) -> StoredAccount | None:
     return next(iter(_select(transaction, models.Account.email_key == email_key(email))), None)
 
 
+@reading
 def list_all(transaction: Transaction) -> tuple[StoredAccount, ...]:
     """Returns the accounts of all clients, oldest first, without deleted ones."""
     return _select(transaction, models.Account.email.not_in(["", TRIAL_EMAIL]))
 
 
+@reading
 def any_exists(transaction: Transaction) -> bool:
     """Whether at least one client has, or has had, an account."""
     return transaction.first(models.Account.select().where(models.Account.email != TRIAL_EMAIL)) is not None

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from storage.database.transaction import Statement, Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns, lookup, reading, unsynced
 from storage.errors import InvalidKey, LastKey, NotFound, TooManyKeys
 from storage.field_types import KeyId, KeyPrefix, Name, Timestamp
 from storage.ids import ALPHABET, is_id, new_id, random_text
@@ -100,6 +100,7 @@ def issue(transaction: Transaction, account: str, name: str) -> IssuedKey:
     return IssuedKey(key, text)
 
 
+@lookup
 def authenticate(transaction: Transaction, sha256: str) -> tuple[StoredAccount, Key]:
     """Returns the account and the key with this SHA-256. Raises InvalidKey.
 
@@ -113,6 +114,7 @@ def is_use_due(key: Key, now: float) -> bool:
     return key.last_used_at is None or key.last_used_at + _USE_INTERVAL <= now
 
 
+@unsynced
 def record_use(transaction: Transaction, account: str, key: str) -> None:
     """Sets `last_used_at` of the key and its account to now, unless it was set less than a minute ago."""
     # The account first: `rotate` and `revoke` lock it before they change a key.
@@ -153,6 +155,7 @@ def revoke(transaction: Transaction, account: str, key_id: str) -> None:
     transaction.execute(table.update({table.revoked_at: transaction.now}).where(table.key_id == key_id))
 
 
+@reading
 def list_keys(transaction: Transaction, account: str) -> tuple[Key, ...]:
     """Returns the account's valid keys, oldest first."""
     table = models.Key

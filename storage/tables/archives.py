@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from storage.database.transaction import Statement, Transaction
+from storage.database.transaction import Statement, Transaction, reading
 from storage.tables import backfills, models
 
 _DAY = 86_400  # seconds
@@ -54,6 +54,7 @@ class Batch:
     next: Position | None
 
 
+@reading
 def check(transaction: Transaction, before: int) -> None:
     """Raises NotArchivable while rows before this time can still be added, or an earlier archive is not removed."""
     if transaction.now < before + _DAY:
@@ -65,6 +66,7 @@ def check(transaction: Transaction, before: int) -> None:
             raise NotArchivable("An earlier archive was interrupted: run its command again first.")
 
 
+@reading
 def find(transaction: Transaction, before: int) -> str | None:
     """Returns the SHA-256 of the file with everything before this time, None if there is none."""
     row = transaction.first(models.Archive.select().where(models.Archive.before == before))
@@ -76,6 +78,7 @@ def begin(transaction: Transaction, before: int, sha256: str) -> None:
     transaction.insert(models.Archive.insert(before=before, sha256=sha256, at=transaction.now))
 
 
+@reading
 def read(transaction: Transaction, position: Position, before: int) -> Batch:
     """Returns about 1,000 rows from before this time: whole days of an account, after a position."""
     batch = Batch([], [], None)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from storage.database.transaction import Statement, Transaction
+from storage.database.transaction import Statement, Transaction, reading
 from storage.tables import models
 
 Batch: TypeAlias = Callable[[Transaction, str], str | None]
@@ -38,6 +38,7 @@ DELETE_ENDED = Statement(
 ANY_ENDED = Statement("SELECT 1 FROM hold WHERE state <> 'held' LIMIT 1")
 
 
+@reading
 def pending(transaction: Transaction) -> tuple[str, ...]:
     """Returns the names of the backfills that are not done."""
     return tuple(row.name for row in transaction.all(models.Backfill.select().order_by(models.Backfill.name)))

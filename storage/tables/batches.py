@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from peewee import fn
 from pydantic import Field
 
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Transaction, columns, reading
 from storage.errors import BatchFull, NotFound
 from storage.field_types import BatchId, Timestamp
 from storage.ids import is_id, new_id
@@ -44,6 +44,7 @@ def create(transaction: Transaction, account: str, output_format: str, retention
     return Batch(**row, running=False)
 
 
+@reading
 def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
     """Returns the account's batch with this id. Raises NotFound."""
     table, run = models.Batch, models.Run

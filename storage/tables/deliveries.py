@@ -14,7 +14,7 @@ from peewee import JOIN
 from pydantic import Field
 
 from storage.database.pages import Page, read_page
-from storage.database.transaction import Statement, Transaction, columns, insert
+from storage.database.transaction import Statement, Transaction, columns, insert, reading
 from storage.errors import NotFound, WebhookDisabled
 from storage.field_types import DeliveryId, Timestamp
 from storage.ids import is_id, new_id
@@ -107,6 +107,7 @@ def erase_job(transaction: Transaction, job_id: str) -> None:
         transaction.execute(table.update(body=_encoded(message)).where(own))
 
 
+@reading
 def list_attempts(transaction: Transaction, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:
     """Returns attempts to deliver messages to a webhook, newest first, as `read_page` does."""
     table = DeliveryAttempt

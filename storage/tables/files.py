@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from storage.database.pages import Page, read_page
-from storage.database.transaction import Statement, Transaction, columns, insert
+from storage.database.transaction import Statement, Transaction, columns, insert, reading
 from storage.errors import NotFound
 from storage.field_types import BatchId, FileId, Timestamp
 from storage.ids import is_id, new_id
@@ -98,6 +98,7 @@ def add(transaction: Transaction, /, account: str, original: SourceFile, retenti
     return File(**{field.name: values[field.name] for field in fields(File)})
 
 
+@reading
 def stored_bytes(transaction: Transaction, account: str) -> int:
     """Returns the size of the account's stored uploads and results in bytes, with the inputs of jobs."""
     ((stored, without_size),) = transaction.execute_statement(SUM_SIZES, account=account, now=transaction.now)
@@ -125,6 +126,7 @@ def add_processed(
     return add(transaction, account, original, retention, **_result_columns(transaction, result))
 
 
+@reading
 def get(transaction: Transaction, account: str, file_id: str) -> File:
     """Returns the account's file with this id. Raises NotFound."""
     found = select(transaction, _live(transaction, account, file_id))
@@ -133,6 +135,7 @@ def get(transaction: Transaction, account: str, file_id: str) -> File:
     return found[0]
 
 
+@reading
 def get_all(transaction: Transaction, account: str, file_ids: Sequence[str]) -> tuple[File, ...]:
     """Returns the account's files with these ids, in their order. Raises NotFound if any does not exist."""
     if not all(is_id("file", file_id) for file_id in file_ids):
@@ -152,6 +155,7 @@ def get_of_any_account(transaction: Transaction, file_id: str) -> File:
     return found[0]
 
 
+@reading
 def list_page(
     transaction: Transaction, account: str, *, processed: bool | None, limit: int, cursor: str | None
 ) -> Page[File]:

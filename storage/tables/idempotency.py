@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from peewee import SQL
 
-from storage.database import Transaction
+from storage.database import Transaction, reading
 from storage.errors import ClaimLost
 from storage.ids import new_id
 from storage.tables import models
@@ -85,6 +85,7 @@ def begin(transaction: Transaction, claim: Claim, fingerprint: str, lease: int) 
     return conflict or claim
 
 
+@reading
 def find(transaction: Transaction, claim: Claim, fingerprint: str) -> InProgress | Replay | KeyMismatch | None:
     """Returns why the key cannot be claimed; None if it can. Claims nothing."""
     row = transaction.first(models.Idempotency.select().where(_same_key(claim)))

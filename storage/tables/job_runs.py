@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from storage.database import Transaction
-from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Statements
+from storage.database.transaction import LOCKED_ROW, LOCKED_ROWS, Statement, Statements, lookup, reading, unsynced
 from storage.errors import JobLost
 from storage.tables import ledger, models
 from storage.tables.jobs import (
@@ -122,6 +122,7 @@ RETURN_OWN = Statement(
 FIND_LEFT = Statement(f"SELECT {_RUN}, NOT ({_OWN}) {_RUNNING} AND {_LEFT}")
 
 
+@lookup
 def any_due(transaction: Transaction, owner: ServerInstance) -> bool:
     """Whether a job can be claimed, or `find_left` finds one."""
     return bool(transaction.execute_statement(FIND_DUE, now=transaction.now, **vars(owner)))
@@ -199,6 +200,7 @@ def _serve(transaction: Transaction, job: ClaimedJob) -> Claim:
     return Claim(job, locked=False, more=True, lane=record)
 
 
+@unsynced
 def charge(transaction: Transaction, account: str, crowd: str | None, seconds: float) -> None:
     """Charges the lanes of an account and its crowd for a run that has used `seconds` of CPU time. Waits for no lock.
 
@@ -213,6 +215,7 @@ def _charge_of(seconds: float) -> int:
     return round((seconds - START_CHARGE) * MICROSECONDS)
 
 
+@unsynced
 def renew(transaction: Transaction, owner: ServerInstance, lease: int) -> frozenset[tuple[str, int]]:
     """Extends the leases of the jobs that the server runs to `lease` seconds from now. Returns their ids and fences."""
     transaction.execute_statement(RENEW, lease_until=transaction.now + lease, **vars(owner))
@@ -281,6 +284,7 @@ def leave(transaction: Transaction, owner: ServerInstance) -> int:
     return left
 
 
+@reading
 def find_left(transaction: Transaction, owner: ServerInstance) -> list[tuple[ClaimedJob, bool]]:
     """Returns the runs that servers have left: their lease has expired, or an earlier run of this server had them.
 

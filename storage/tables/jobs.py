@@ -12,7 +12,7 @@ from peewee import SQL, Case, fn
 
 from storage.database import Transaction
 from storage.database.pages import Page, read_page
-from storage.database.transaction import Statement, Statements, columns, insert
+from storage.database.transaction import Statement, Statements, columns, insert, reading
 from storage.errors import JobLost, NotFound, QueueFull
 from storage.ids import is_id, new_id
 from storage.tables import deliveries, ledger, models
@@ -184,6 +184,7 @@ def cancel(transaction: Transaction, account: str, job_id: str, retention: int) 
     return get(transaction, account, job_id)
 
 
+@reading
 def get(transaction: Transaction, account: str, job_id: str) -> Job:
     """Returns the account's job with this id. Raises NotFound."""
     found = transaction.values(Job, _query(_live(transaction, account, job_id)))
@@ -192,6 +193,7 @@ def get(transaction: Transaction, account: str, job_id: str) -> Job:
     return found[0]
 
 
+@reading
 def list_page(
     transaction: Transaction,
     account: str,
@@ -210,6 +212,7 @@ def list_page(
     return read_page(transaction, Job, _query(chosen), table.number, table.job_id, limit=limit, cursor=cursor)
 
 
+@reading
 def read_all(transaction: Transaction, ids: Collection[str]) -> tuple[Job, ...]:
     """Returns the jobs with these ids (at most 1,000) that exist, of any account."""
     return transaction.values(Job, _query(models.Job.job_id.in_(ids)))
@@ -262,6 +265,7 @@ class QueueState:
     oldest: int
 
 
+@reading
 def read_state(transaction: Transaction) -> QueueState:
     """Returns the state of the queue."""
     ((waiting,),) = transaction.execute_statement(COUNT_WAITING)

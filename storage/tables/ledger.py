@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from storage.database import Transaction
-from storage.database.transaction import LOCKED_ROW, Statement, Statements, insert
+from storage.database.transaction import LOCKED_ROW, Statement, Statements, insert, lookup, reading
 from storage.errors import HoldLost, NoCredits, NotFound
 from storage.ids import new_id
 from storage.tables import deliveries, models, usage
@@ -136,6 +136,7 @@ def list_grants(transaction: Transaction, account: str) -> tuple[Grant, ...]:
     return tuple(Grant(*row) for row in transaction.rows(query.where(own)))
 
 
+@lookup
 def balance(transaction: Transaction, account: str) -> int:
     """Returns the balance in credits, without held credits. Raises NotFound."""
     table = models.Account
@@ -209,6 +210,7 @@ def release(transaction: Transaction, account: str, hold_id: str, failed: UsageR
     return remaining
 
 
+@reading
 def find_open(transaction: Transaction, hold_ids: Sequence[str]) -> list[str]:
     """Returns which of the holds have not ended, in order."""
     table = models.Hold

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from peewee import SQL, fn
 
-from storage.database import Transaction
+from storage.database import Transaction, reading
 from storage.tables import backfills, models
 
 _Sums: TypeAlias = dict[tuple[Any, ...], tuple[int, ...]]
@@ -15,6 +15,7 @@ PAGE = 500
 """The number of accounts that `next_accounts` returns."""
 
 
+@reading
 def next_accounts(transaction: Transaction, after: str) -> tuple[str, ...]:
     """Returns the ids of the accounts that follow, at most PAGE.
 
@@ -25,6 +26,7 @@ def next_accounts(transaction: Transaction, after: str) -> tuple[str, ...]:
     return tuple(account for (account,) in transaction.rows(query))
 
 
+@reading
 def check(transaction: Transaction, account: str | None = None) -> tuple[str, ...]:
     """Returns one sentence per violated invariant, for one account or for all.
 

@@ -4,7 +4,7 @@ import hmac
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
-from storage.database.transaction import Transaction
+from storage.database.transaction import Transaction, reading
 from storage.errors import NotFound
 from storage.field_types import Timestamp
 from storage.tables import files, models
@@ -19,6 +19,7 @@ class Link:
     expires_at: Timestamp
 
 
+@reading
 def create(transaction: Transaction, file: File, seconds: int) -> Link:
     """Returns a link to a file for some seconds, but for no longer than the file is stored."""
     expires_at = min(transaction.now + seconds, file.expires_at)
@@ -26,6 +27,7 @@ def create(transaction: Transaction, file: File, seconds: int) -> Link:
     return Link(f"{content}.{_signature(transaction, content)}", expires_at)
 
 
+@reading
 def find(transaction: Transaction, token: str) -> File:
     """Returns the file of a link. Raises NotFound if the link is not valid, has expired, or its file is deleted."""
     content, _, signature = token.rpartition(".")

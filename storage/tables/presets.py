@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Transaction, columns, reading
 from storage.errors import NotFound, TooManyPresets
 from storage.field_types import Timestamp
 from storage.tables.models import Account, Preset
@@ -36,12 +36,14 @@ def put(transaction: Transaction, account: str, name: str, fields: str) -> Store
     return get(transaction, account, name)
 
 
+@reading
 def list_all(transaction: Transaction, account: str) -> tuple[StoredPreset, ...]:
     """Returns the presets of the account, by name."""
     query = Preset.select(*columns(Preset, StoredPreset)).where(Preset.account == account)
     return transaction.values(StoredPreset, query.order_by(Preset.name))
 
 
+@reading
 def get(transaction: Transaction, account: str, name: str) -> StoredPreset:
     """Returns a preset of the account. Raises NotFound."""
     query = Preset.select(*columns(Preset, StoredPreset))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from peewee import JOIN, SQL, fn
 from pydantic import Field
 
-from storage.database.transaction import Transaction, columns
+from storage.database.transaction import Transaction, columns, reading
 from storage.field_types import PurchaseId
 from storage.ids import new_id
 from storage.tables import ledger, models, refunds
@@ -89,17 +89,20 @@ def delete_abandoned(transaction: Transaction) -> int:
     return transaction.execute(table.delete().where(abandoned))
 
 
+@reading
 def find(transaction: Transaction, session: str) -> Purchase | None:
     """Returns the purchase of a checkout session, or None."""
     return next(iter(_select(transaction, models.Purchase.session == session)), None)
 
 
+@reading
 def find_of_account(transaction: Transaction, account: str, purchase: str) -> Purchase | None:
     """Returns the purchase with this id, or None if the account has none."""
     table = models.Purchase
     return next(iter(_select(transaction, (table.purchase_id == purchase) & (table.account == account))), None)
 
 
+@reading
 def list_payments(transaction: Transaction, account: str) -> tuple[Purchase, ...]:
     """Returns the account's latest purchases with a payment, also a pending or failed one, newest first."""
     table = models.Purchase

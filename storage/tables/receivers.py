@@ -14,7 +14,7 @@ from typing import Any
 
 from peewee import fn
 
-from storage.database.transaction import Statement, Transaction, insert
+from storage.database.transaction import Statement, Transaction, insert, lookup, unsynced
 from storage.ids import new_id
 from storage.tables import webhooks
 from storage.tables.deliveries import MessageType
@@ -85,12 +85,14 @@ class AttemptResult:
         return self.status is not None and HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
+@lookup
 def oldest_due(transaction: Transaction) -> int | None:
     """Returns since when the message is due that has waited longest, of the receivers that can be claimed."""
     rows = transaction.execute_statement(SELECT_OLDEST_DUE, now=transaction.now)
     return int(rows[0][0]) if rows else None
 
 
+@unsynced
 def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str, int]) -> tuple[ClaimedReceiver, ...]:
     """Claims receivers with due messages for LEASE seconds: at most `limit`, those first that have waited longest.
 
@@ -116,6 +118,7 @@ def claim(transaction: Transaction, limit: int, share: int, running: Mapping[str
     return tuple(_with_messages(transaction, row, claim_id) for row in claimed)
 
 
+@unsynced
 def record(transaction: Transaction, message: Message, result: AttemptResult) -> DisabledReason | None:
     """Records an attempt and the time of the next one. Returns why the webhook has ended with it, if it has."""
     # Webhooks are locked before their deliveries, as where they are deleted or disabled.
@@ -132,6 +135,7 @@ def record(transaction: Transaction, message: Message, result: AttemptResult) ->
     return ended
 
 
+@unsynced
 def release(transaction: Transaction, receiver: ClaimedReceiver, failures: int) -> None:
     """Ends a claim. The receiver pauses if at least MAX_FAILURES consecutive attempts have failed."""
     claimed = transaction.select_for_update(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from storage.database.transaction import Statement, Transaction, columns, insert
+from storage.database.transaction import Statement, Transaction, columns, insert, reading, unsynced
 from storage.tables import models
 
 MAX_REQUESTS = 200  # stored requests per account
@@ -36,6 +36,7 @@ DELETE_OLD_REQUESTS = Statement(
 )
 
 
+@unsynced
 def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:
     """Inserts requests and deletes all but the latest MAX_REQUESTS of each of their accounts."""
     inserted = tuple(requests)
@@ -44,6 +45,7 @@ def record(transaction: Transaction, requests: Iterable[LoggedRequest]) -> None:
         transaction.execute_statement(DELETE_OLD_REQUESTS, account=account, kept=MAX_REQUESTS)
 
 
+@reading
 def latest(transaction: Transaction, account: str) -> tuple[LoggedRequest, ...]:
     """Returns the account's stored requests, newest first."""
     table = models.Request

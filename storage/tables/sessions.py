@@ -6,7 +6,7 @@ Only the SHA-256 of tokens is stored.
 import secrets
 from dataclasses import fields
 
-from storage.database.transaction import Statement, Transaction
+from storage.database.transaction import Statement, Transaction, lookup
 from storage.errors import InvalidKey
 from storage.tables import models
 from storage.tables.accounts import StoredAccount
@@ -48,6 +48,7 @@ def begin_without_key(transaction: Transaction, account: str, api_key: str | Non
     return token
 
 
+@lookup
 def find(transaction: Transaction, token: str) -> tuple[StoredAccount, str | None]:
     """Returns the account of a session, and the id of the API key that it was opened with, if any.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from peewee import fn
 
 from storage.database import Transaction
-from storage.database.transaction import Statement
+from storage.database.transaction import Statement, reading
 from storage.tables import accounts, models
 from storage.tables.accounts import TRIAL_EMAIL
 
@@ -52,10 +52,11 @@ def read(transaction: Transaction) -> Totals | None:
     return Totals(balance=counters.pop("credits") - held, held=held, **counters)
 
 
+@reading
 def count(transaction: Transaction) -> Mapping[str, int]:
     """Returns the first values of the counters: the totals of all rows, without the changes that are recorded.
 
-    Scans all accounts and files, on a snapshot (`Database.read`), which locks nothing. The values are the same until
+    Scans all accounts and files, on a snapshot, which locks nothing. The values are the same until
     `begin`, because each change of a row is also recorded.
     """
     values = {row.name: row.amount for row in transaction.all(models.Counted.select())}

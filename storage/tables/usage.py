@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter, WithJsonSchema
 
-from storage.database.transaction import Statement, Transaction, columns, insert
+from storage.database.transaction import Statement, Transaction, columns, insert, reading
 from storage.field_types import Count, Credits, Size, Timestamp
 from storage.tables import backfills, models
 
@@ -120,6 +120,7 @@ def record(transaction: Transaction, account: str, operation: UsageRecord, *, su
     transaction.execute_statement(INSERT_USAGE, **vars(operation), **values)
 
 
+@reading
 def report(transaction: Transaction, account: str, start: int, end: int) -> UsageReport:
     """Returns the usage from `start` up to but excluding `end`, both Unix time in seconds.
 

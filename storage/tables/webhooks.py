@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 from pydantic import Field
 
 from storage.database.pages import Page, read_page
-from storage.database.transaction import Statement, Transaction, columns
+from storage.database.transaction import Statement, Transaction, columns, reading
 from storage.errors import NotFound, TooManyRotations, TooManyWebhooks
 from storage.field_types import Timestamp, WebhookId
 from storage.ids import is_id, new_id
@@ -69,17 +69,20 @@ def add(transaction: Transaction, account: str, url: str, events: Collection[Eve
     return IssuedWebhook(webhook, replace_secret(transaction, webhook.webhook_id))
 
 
+@reading
 def list_all(transaction: Transaction, account: str) -> tuple[StoredWebhook, ...]:
     """Returns the account's webhooks, newest first."""
     return list_page(transaction, account, limit=MAX_WEBHOOKS, cursor=None).values
 
 
+@reading
 def list_page(transaction: Transaction, account: str, *, limit: int, cursor: str | None) -> Page[StoredWebhook]:
     """Returns webhooks of the account, newest first, as `read_page` does."""
     query = _select(Webhook.account == account)
     return read_page(transaction, _stored, query, Webhook.created_at, Webhook.webhook_id, limit=limit, cursor=cursor)
 
 
+@reading
 def get(transaction: Transaction, account: str, webhook_id: str) -> StoredWebhook:
     """Returns a webhook of the account. Raises NotFound."""
     own = (Webhook.webhook_id == webhook_id) & (Webhook.account == account)
@@ -146,6 +149,7 @@ def replace_secret(transaction: Transaction, owner: str) -> str:
     return secret
 
 
+@reading
 def signing_secrets(transaction: Transaction, owners: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Returns the secrets that sign the messages of webhooks and accounts, newest first. Some may have none."""
     table = SigningSecret

@@ -101,7 +101,7 @@ def test_the_costs_of_conversions(installation: Installation, tmp_path: Path) ->
     assert 1 <= stored["PUT"] + stored["POST"] + stored["GET"] <= 5
     assert stored["GET"] >= 1
     with closing(Database(installation.database_url)) as database:
-        assert not database.read_blocking(ledger_audit.check)
+        assert not database.run_blocking(ledger_audit.check)
 
 
 @pytest.mark.parametrize("table", _FILL)

@@ -96,7 +96,7 @@ class Stored:
             (found,) = jobs.read_all(transaction, [job_id])
             return found
 
-        return self._database.read_blocking(read)
+        return self._database.run_blocking(read)
 
     def await_end(self, job_id: str, seconds: float) -> None:
         assert eventually(lambda: self.job(job_id).has_ended, seconds), self.job(job_id)

@@ -42,7 +42,7 @@ def read_all(database: Database, before: int) -> tuple[list[dict[str, Any]], lis
     position: Position | None = archives.START
     moved_usage, entries = [], []
     while position is not None:
-        batch = database.read_blocking(archives.read, position, before)
+        batch = database.run_blocking(archives.read, position, before)
         moved_usage += batch.usage
         entries += batch.entries
         position = batch.next

@@ -8,7 +8,7 @@ from pathlib import Path
 import peewee
 import pytest
 
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, reading, unsynced
 from storage.database.connections import UnsupportedUrl
 from storage.errors import DatabaseBusy
 from storage.tables import ledger, models
@@ -96,30 +96,32 @@ async def test_reads_see_one_snapshot(database: Database) -> None:
     account = open_account(database, 1).id
     first_read, granted = threading.Event(), threading.Event()
 
+    @reading
     def read_twice(transaction: Transaction) -> list[int]:
         balances = [ledger.balance(transaction, account)]
         first_read.set()
         granted.wait(30)
         return [*balances, ledger.balance(transaction, account)]
 
-    reading = asyncio.create_task(database.read(read_twice))
+    found = asyncio.create_task(database.run(read_twice))
     await asyncio.to_thread(first_read.wait)
     await database.run(ledger.credit, account, "grant", 1, "meanwhile")
     granted.set()
-    assert await reading == [1, 1]
-    assert await database.read(ledger.balance, account) == 2
+    assert await found == [1, 1]
+    assert await database.run(ledger.balance, account) == 2
 
 
 def test_blocking_reads_see_one_snapshot(database: Database) -> None:
     account = open_account(database, 1).id
 
+    @reading
     def read_twice(transaction: Transaction) -> list[int]:
         balances = [ledger.balance(transaction, account)]
         database.run_blocking(ledger.credit, account, "grant", 1, "meanwhile")
         return [*balances, ledger.balance(transaction, account)]
 
-    assert database.read_blocking(read_twice) == [1, 1]
-    assert database.read_blocking(ledger.balance, account) == 2
+    assert database.run_blocking(read_twice) == [1, 1]
+    assert database.run_blocking(ledger.balance, account) == 2
 
 
 async def test_reads_do_not_wait_for_a_writer(database: Database) -> None:
@@ -133,32 +135,37 @@ async def test_reads_do_not_wait_for_a_writer(database: Database) -> None:
 
     writing = asyncio.create_task(database.run(write_slowly))
     await asyncio.to_thread(written.wait)
-    assert await database.read(ledger.balance, account) == 1
+    assert await database.run(ledger.balance, account) == 1
     assert not writing.done()
     end.set()
     await writing
-    assert await database.read(ledger.balance, account) == 2
+    assert await database.run(ledger.balance, account) == 2
 
 
 async def test_reads_cannot_write(database: Database) -> None:
+    def credit(transaction: Transaction, account: str) -> None:
+        ledger.credit(transaction, account, "grant", 1, "a grant")
+
     account = open_account(database, 1).id
     with pytest.raises(peewee.DatabaseError):
-        await database.read(ledger.credit, account, "grant", 1, "a grant")
-    assert await database.read(ledger.balance, account) == 1
+        await database.run(reading(credit), account)
+    assert await database.run(ledger.balance, account) == 1
 
 
 @pytest.mark.both_databases
 async def test_only_unsynced_commits_do_not_wait_for_the_disk(database: Database, url: str) -> None:
-    sqlite = url.startswith("sqlite:")
-    setting, (synced, unsynced) = (
-        ("PRAGMA synchronous", (2, 1)) if sqlite else ("SHOW synchronous_commit", ("on", "off"))
+    setting, modes = (
+        ("PRAGMA synchronous", (1, 2)) if url.startswith("sqlite:") else ("SHOW synchronous_commit", ("off", "on"))
     )
 
     def mode(transaction: Transaction) -> object:
         return transaction.connection.execute_sql(setting).fetchone()[0]
 
-    calls = (database.run_unsynced, database.run, database.run_unsynced, database.run)
-    assert [await call(mode) for call in calls] == [unsynced, synced, unsynced, synced]
+    @unsynced
+    def mode_unsynced(transaction: Transaction) -> object:
+        return mode(transaction)
+
+    assert tuple([await database.run(function) for function in (mode_unsynced, mode) * 2]) == modes * 2
 
 
 def test_sqlite_flushes_every_commit(tmp_path: Path) -> None:
@@ -220,13 +227,13 @@ async def test_the_timeout_includes_the_wait_in_the_queue(url: str) -> None:
 async def test_reads_do_not_wait_in_the_queue(url: str) -> None:
     database = Database(url, timeout=0.2)
     end = threading.Event()
-    slow = [asyncio.create_task(database.read(lambda _: end.wait(30))) for _ in range(8)]
+    slow = [asyncio.create_task(database.run(reading(lambda _: end.wait(30)))) for _ in range(8)]
     await asyncio.sleep(0.02)
     with pytest.raises(DatabaseBusy):
-        await database.read(lambda _: None)
+        await database.run(reading(lambda _: None))
     end.set()
     await asyncio.gather(*slow, return_exceptions=True)
-    assert await database.read(lambda _: "in time") == "in time"
+    assert await database.run(reading(lambda _: "in time")) == "in time"
     database.close()
 
 

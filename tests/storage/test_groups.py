@@ -5,15 +5,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg
 import pytest
 
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, by_account, unsynced
 from storage.database.transaction import Statement
 from storage.errors import CommitUnknown
 from storage.tables import ledger, models
 from tests.support.samples.storage import open_account
+
+R = TypeVar("R")
 
 pytestmark = pytest.mark.parametrize("url", ["postgresql"], indirect=True)
 
@@ -48,6 +51,14 @@ def grant(account: str, ref: object) -> Callable[[Transaction], str]:
     return function
 
 
+@by_account
+def run_for(transaction: Transaction, _account: str, function: Callable[[Transaction], R]) -> R:
+    return function(transaction)
+
+
+run_unsynced_for = unsynced(by_account(lambda transaction, _account, function: function(transaction)))
+
+
 def refs(database: Database) -> set[str]:
     return database.run_blocking(lambda transaction: {row.ref for row in transaction.all(models.Entry.select())})
 
@@ -62,9 +73,9 @@ async def begin(
         started.set()
         return functions[0](transaction)
 
-    tasks = [asyncio.create_task(database.run_in_group(account, first))]
+    tasks = [asyncio.create_task(database.run(run_for, account, first))]
     await asyncio.to_thread(started.wait, 30)
-    tasks += [asyncio.create_task(database.run_in_group(account, function)) for function in functions[1:]]
+    tasks += [asyncio.create_task(database.run(run_for, account, function)) for function in functions[1:]]
     await asyncio.sleep(0)
     return tasks
 
@@ -98,7 +109,7 @@ async def test_a_group_leaves_connections_to_others(database: Database, url: str
         waiting = await begin(database, account, [grant(account, number) for number in range(100)])
         async with asyncio.timeout(30):
             assert await database.run(ledger.balance, other) == 3
-            await database.run_in_group(other, grant(other, "other"))
+            await database.run(run_for, other, grant(other, "other"))
     await asyncio.gather(*waiting)
     assert database.run_blocking(ledger.balance, account) == 100
 
@@ -110,11 +121,11 @@ async def test_a_group_waits_for_the_disk_if_one_of_it_does(database: Database, 
         grant(account, len(modes))(transaction)
         modes.append(transaction.connection.execute_sql("SHOW synchronous_commit").fetchone()[0])
 
-    await database.run_unsynced_in_group(account, note)
-    await database.run_in_group(account, note)
+    await database.run(run_unsynced_for, account, note)
+    await database.run(run_for, account, note)
     with locked(url, account):
         tasks = await begin(database, account, [note, note])
-        tasks.append(asyncio.create_task(database.run_unsynced_in_group(account, note)))
+        tasks.append(asyncio.create_task(database.run(run_unsynced_for, account, note)))
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
     assert modes == ["off", "on", "on", "on", "on"]

@@ -9,7 +9,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, by_account
 from storage.errors import HoldLost, JobLost
 from storage.tables import job_runs, jobs, ledger, ledger_audit, webhooks
 from storage.tables.job_runs import NOTHING, ClaimedJob
@@ -36,7 +36,8 @@ def accept(transaction: Transaction, account: str) -> None:
     jobs.accept(transaction, job, request="{}", max_running=_JOBS, lane=_CROWD)
 
 
-def settle(transaction: Transaction, job: ClaimedJob) -> None:
+@by_account
+def settle(transaction: Transaction, _account: str, job: ClaimedJob) -> None:
     ledger.settle(transaction, Hold(job.hold_ids[0], job.account, 1, 0), USE)
     finish(transaction, job, "completed", 60, use=NOTHING)
 
@@ -50,7 +51,7 @@ async def end(database: Database, claimed: Sequence[ClaimedJob]) -> None:
 
     async def end_one(job: ClaimedJob) -> None:
         with suppress(HoldLost, JobLost):
-            await database.run_in_group(job.account, settle, job)
+            await database.run(settle, job.account, job)
 
     await asyncio.gather(*map(end_one, claimed))
 
@@ -83,10 +84,8 @@ async def test_no_transactions_wait_for_each_other(url: str) -> None:
             random.shuffle(claimed)
             shuffled = random.sample(claimed, len(claimed))
             await asyncio.gather(end(first, claimed), disturb(second, shuffled), disturb(second, shuffled[::-1]))
-        assert not first.read_blocking(ledger_audit.check)
-        ended = [
-            job for account in accounts for job in first.read_blocking(jobs.list_page, account, limit=_JOBS).values
-        ]
+        assert not first.run_blocking(ledger_audit.check)
+        ended = [job for account in accounts for job in first.run_blocking(jobs.list_page, account, limit=_JOBS).values]
         assert all(job.has_ended for job in ended)
     finally:
         first.close()

@@ -59,7 +59,7 @@ def claim(database: Database, limit: int = 1, owner: ServerInstance = OWNER, *, 
 
 def left(database: Database, owner: ServerInstance) -> list[tuple[str, bool]]:
     """The ids of the jobs whose runs were left, and whether their server has died."""
-    return [(job.id, died) for job, died in database.read_blocking(job_runs.find_left, owner)]
+    return [(job.id, died) for job, died in database.run_blocking(job_runs.find_left, owner)]
 
 
 def get(database: Database, job: Job) -> Job:

@@ -97,7 +97,7 @@ def test_no_charge_waits_for_a_migration(
             report = opened.run_blocking(usage.report, "owner_1", 0, 2 * int(clock.now))
             assert report.total_conversions == ROWS["usage"] // ACCOUNTS
             assert opened.run_blocking(files.stored_bytes, "owner_1") == 17 * ROWS["file"] // ACCOUNTS
-            assert eventually(lambda: not opened.read_blocking(backfills.pending), BACKFILL_SECONDS)
+            assert eventually(lambda: not opened.run_blocking(backfills.pending), BACKFILL_SECONDS)
             opened.close()
             assert server.stop() == 0
 

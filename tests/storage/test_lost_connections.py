@@ -295,7 +295,7 @@ def test_without_a_timeout_statements_have_no_limit(postgres: str, url: str) -> 
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {_name(url)} SET statement_timeout = 100".encode())
     database = Database(url)
-    database.read_blocking(lambda transaction: transaction.connection.execute_sql("SELECT pg_sleep(0.2)"))
+    database.run_blocking(lambda transaction: transaction.connection.execute_sql("SELECT pg_sleep(0.2)"))
     database.close()
 
 
@@ -310,7 +310,7 @@ def test_the_locks_of_a_stopped_client_end(database: Database, url: str) -> None
         resumed.wait(30)
         return ledger.balance(transaction, account.id)
 
-    call = Call(hold_a_lock)
+    call = Call(hold_a_lock, (), {})
     pool.submit(call)
     locked.wait(30)
     database.run_blocking(ledger.credit, account.id, "grant", 2, "meanwhile")

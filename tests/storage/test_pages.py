@@ -13,7 +13,7 @@ def read_all(database: Database, account: str, limit: int) -> list[list[str]]:
     """The ids of all pages."""
     pages, cursor = list[list[str]](), None
     while True:
-        page = database.read_blocking(files.list_page, account, processed=None, limit=limit, cursor=cursor)
+        page = database.run_blocking(files.list_page, account, processed=None, limit=limit, cursor=cursor)
         pages.append([file.file_id for file in page.values])
         cursor = page.next_cursor
         if cursor is None:
@@ -37,10 +37,10 @@ def test_rows_that_are_added_meanwhile_do_not_shift_pages(database: Database, cl
     account = open_account(database).id
     for _ in range(4):
         database.run_blocking(files.add, account, SOURCE, DAY)
-    first = database.read_blocking(files.list_page, account, processed=None, limit=2, cursor=None)
+    first = database.run_blocking(files.list_page, account, processed=None, limit=2, cursor=None)
     clock.now += 1
     database.run_blocking(files.add, account, SOURCE, DAY)
-    second = database.read_blocking(files.list_page, account, processed=None, limit=2, cursor=first.next_cursor)
+    second = database.run_blocking(files.list_page, account, processed=None, limit=2, cursor=first.next_cursor)
     assert len({file.file_id for file in (*first.values, *second.values)}) == 4
     assert second.next_cursor is None
 
@@ -49,4 +49,4 @@ def test_rows_that_are_added_meanwhile_do_not_shift_pages(database: Database, cl
 def test_malformed_cursors(database: Database, cursor: str) -> None:
     account = open_account(database).id
     with pytest.raises(ValueError, match="cursor"):
-        database.read_blocking(files.list_page, account, processed=None, limit=1, cursor=cursor)
+        database.run_blocking(files.list_page, account, processed=None, limit=1, cursor=cursor)

@@ -81,9 +81,7 @@ def list_accounts(as_json: Json = False) -> None:
     """List all accounts with their credits."""
     from storage.tables import accounts
 
-    found = [
-        _account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all, read_only=True)
-    ]
+    found = [_account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all)]
     if as_json:
         return print(json.dumps(found, indent=2))
     columns = ("email", "name", "credits_remaining", "credits_used_total", "created_at")
@@ -94,16 +92,18 @@ def list_accounts(as_json: Json = False) -> None:
 @cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
+    from storage.database import reading
     from storage.field_types import format_timestamp
     from storage.tables import api_keys, files, ledger
     from web.api.values import to_json
 
+    @reading
     def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...], tuple[Grant, ...]]:
         account = _find(transaction, email)
         stored_bytes, keys = files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
         return account, stored_bytes, keys, ledger.list_grants(transaction, account.id)
 
-    account, stored_bytes, keys, grants = _run_transaction(load_settings_or_exit(), read, read_only=True)
+    account, stored_bytes, keys, grants = _run_transaction(load_settings_or_exit(), read)
     fields = {**_account_fields(account), "stored_bytes": stored_bytes}
     if as_json:
         granted = [{**vars(one), "at": format_timestamp(one.at)} for one in grants]
@@ -178,9 +178,9 @@ def audit() -> None:
 
     consistent, last = True, ""
     with _database(load_settings_or_exit()) as database:
-        while accounts := database.read_blocking(ledger_audit.next_accounts, last):
+        while accounts := database.run_blocking(ledger_audit.next_accounts, last):
             for last in accounts:
-                for problem in database.read_blocking(ledger_audit.check, last):
+                for problem in database.run_blocking(ledger_audit.check, last):
                     consistent = False
                     print(problem)
     if not consistent:
@@ -224,10 +224,10 @@ def _validate(model: type[Model], **values: str) -> Model:
         exit_with(str(error), WRONG_USAGE)
 
 
-def _run_transaction(settings: Settings, work: Callable[[Transaction], R], *, read_only: bool = False) -> R:
+def _run_transaction(settings: Settings, work: Callable[[Transaction], R]) -> R:
     """Runs the work in one transaction of the configured database. Exits if that fails."""
     with _database(settings) as database:
-        return database.read_blocking(work) if read_only else database.run_blocking(work)
+        return database.run_blocking(work)
 
 
 @contextmanager

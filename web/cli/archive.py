@@ -55,8 +55,8 @@ def _archive(database: Database, before: int, file: Path) -> str:
     from storage.tables import archives
     from storage.tables.archives import NotArchivable
 
-    database.read_blocking(archives.check, before)
-    recorded = database.read_blocking(archives.find, before)
+    database.run_blocking(archives.check, before)
+    recorded = database.run_blocking(archives.find, before)
     if recorded is None:
         if file.exists():
             raise NotArchivable(f"{file} exists, and is not the archive of these months.")
@@ -93,7 +93,7 @@ def _write_rows(database: Database, before: int, lines: TextIO) -> None:
 
     position: Position | None = archives.START
     while position is not None:
-        batch = database.read_blocking(archives.read, position, before)
+        batch = database.run_blocking(archives.read, position, before)
         for table, rows in (("usage", batch.usage), ("entry", batch.entries)):
             for row in rows:
                 lines.write(json.dumps({"table": table, **row}) + "\n")

@@ -138,7 +138,7 @@ class Usage(BaseHandler):
         Requests that were refused with a 4xx status are not counted.
         """
         period = self.input.query_fields(UsageQuery).period or parse_period(None, int(time.time()))
-        report = await self.services.database.read(usage.report, self.client().id, period.start, period.end)
+        report = await self.services.database.run(usage.report, self.client().id, period.start, period.end)
         self.set_header("Vary", "Accept")
         accept = self.request.headers.get("Accept", "")
         if "text/csv" in accept.lower() and not wants_json(accept):

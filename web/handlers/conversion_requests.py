@@ -73,7 +73,7 @@ async def _add_preset(handler: BaseHandler, request: ConversionRequest) -> Conve
     name = handler.input.fields(TargetFields).preset
     if name is not None:
         try:
-            preset = await handler.services.database.read(presets.get, request.account.id, name)
+            preset = await handler.services.database.run(presets.get, request.account.id, name)
         except StorageNotFound:
             raise NotFound(f"There is no preset {name}.", param="preset") from None
         handler.input.add_preset(json.loads(preset.fields))

@@ -116,7 +116,7 @@ def _simulation(handler: PageHandler) -> SimulatedCheckout:
 
 async def _purchase(handler: PageHandler, session: str) -> purchases.Purchase:
     if _simulation(handler).is_session(session):
-        purchase = await handler.services.database.read(purchases.find, session)
+        purchase = await handler.services.database.run(purchases.find, session)
         if purchase is not None:
             return purchase
     raise _no_such_page()

@@ -17,7 +17,7 @@ class Presets(BaseHandler):
     @Operation(id="listPresets", tag="Presets", responses=(json_response(PresetList),))
     async def get(self) -> None:
         """List the presets"""
-        found = await self.services.database.read(presets.list_all, self.client().id)
+        found = await self.services.database.run(presets.list_all, self.client().id)
         self.respond(PresetList(tuple(map(describe_preset, found))))
 
 
@@ -50,7 +50,7 @@ class PresetResource(BaseHandler):
     @Operation(id="getPreset", tag="Presets", responses=(json_response(Preset),))
     async def get(self, name: str) -> None:
         """Get a preset"""
-        self.respond(describe_preset(await self.services.database.read(presets.get, self.client().id, name)))
+        self.respond(describe_preset(await self.services.database.run(presets.get, self.client().id, name)))
 
     @Operation(id="deletePreset", tag="Presets", responses=(json_response(DeletedPreset),))
     async def delete(self, name: str) -> None:

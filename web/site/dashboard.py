@@ -78,7 +78,7 @@ class Dashboard(AccountPage):
         purchase_id = self.get_query_argument("purchase", None)
         if purchase_id is None or self.get_query_argument("cancelled", None) is not None:
             return None
-        return await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
+        return await self.services.database.run(purchases.find_of_account, account.id, purchase_id)
 
 
 class NewKey(PageHandler):
@@ -130,7 +130,7 @@ class Receipt(PageHandler):
 
     async def get(self, purchase_id: str) -> None:
         account = session_account(self)
-        purchase = await self.services.database.read(purchases.find_of_account, account.id, purchase_id)
+        purchase = await self.services.database.run(purchases.find_of_account, account.id, purchase_id)
         if purchase is None or purchase.paid_at is None:
             raise NotFound("No such receipt.")
         return self.write_page(
@@ -152,7 +152,7 @@ class UsageCsv(PageHandler):
 
     async def get(self) -> None:
         account, period = session_account(self), _chosen_period(self)
-        report = await self.services.database.read(usage.report, account.id, period.start, period.end)
+        report = await self.services.database.run(usage.report, account.id, period.start, period.end)
         self.set_header("Content-Type", "text/csv; charset=utf-8")
         self.set_header("Content-Disposition", f'attachment; filename="convertd-{period.name}.csv"')
         return self.write(usage_csv(report.by_day))
@@ -161,7 +161,7 @@ class UsageCsv(PageHandler):
 async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -> None:
     """Responds with the dashboard."""
     period, database = _chosen_period(page), page.services.database
-    report = await database.read(usage.report, account.id, period.start, period.end)
+    report = await database.run(usage.report, account.id, period.start, period.end)
     requests = await page.services.request_log.latest(account.id)
     page.write_page(
         "dashboard.html",
@@ -183,7 +183,7 @@ async def _write_dashboard(page: PageHandler, account: Account, **values: Any) -
         packs=tuple(PACKS.values()),
         describe_price=usage_report.describe_price,
         max_mib=TIERS["paid"].max_file_size // MIB,
-        payments=await database.read(purchases.list_payments, account.id),
+        payments=await database.run(purchases.list_payments, account.id),
         format_amount=format_amount,
         payment_status=payment_status,
         format_timestamp=format_timestamp,

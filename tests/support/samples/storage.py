@@ -85,7 +85,7 @@ def read_totals(database: Database) -> Totals:
     """Returns the totals of all accounts and files. Begins the counters if needed, as servers do."""
     found = database.run_blocking(totals.read)
     if found is None:
-        database.run_blocking(totals.begin, database.read_blocking(totals.count))
+        database.run_blocking(totals.begin, database.run_blocking(totals.count))
         found = database.run_blocking(totals.read)
     assert found is not None
     return found

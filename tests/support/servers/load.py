@@ -156,7 +156,7 @@ def charged(url: str, timeout: float = 10) -> int:
     """
     with _opened(url) as database:
         assert eventually(lambda: read_totals(database).held == 0, timeout)
-        assert database.read_blocking(ledger_audit.check) == ()
+        assert database.run_blocking(ledger_audit.check) == ()
         found = read_totals(database)
         return (found.free_accounts + found.paid_accounts) * CREDITS - found.balance
 

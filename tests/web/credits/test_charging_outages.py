@@ -35,15 +35,9 @@ class UnreliableDatabase(Database):
     saves = True
     loses: Callable[..., Any] | None = None
 
-    async def run_in_group(self, group: str | None, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if not {Hold, UsageRecord} <= {type(argument) for argument in args}:
-            return await super().run_in_group(group, function, *args, **kwargs)
-        if self.saves:  # charges the hold
-            await super().run_in_group(group, function, *args, **kwargs)
-        raise CommitUnknown
-
     async def run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if function is self.loses:
+        charges = {Hold, UsageRecord} <= {type(argument) for argument in args}
+        if charges or function is self.loses:
             if self.saves:
                 await super().run(function, *args, **kwargs)
             raise CommitUnknown

@@ -200,9 +200,9 @@ def test_a_run_keeps_its_idempotency_key(servers: Servers, data_dir: Path, monke
         head = f"POST /api/v1/batch/{batch}/convert HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {server.key}\r\n"
         with server.connect() as connection:
             connection.sendall(f"{head}Idempotency-Key: k\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-            assert eventually(lambda: server.database.read_blocking(_lease) > 0)
-            first = server.database.read_blocking(_lease)
-            assert eventually(lambda: server.database.read_blocking(_lease) > first)
+            assert eventually(lambda: server.database.run_blocking(_lease) > 0)
+            first = server.database.run_blocking(_lease)
+            assert eventually(lambda: server.database.run_blocking(_lease) > first)
 
 
 def _lease(transaction: Transaction) -> int:

@@ -155,8 +155,8 @@ def _check_poison(server: ServerOfProcesses, url: str) -> None:
     ids = [submit(name) for name in ("a.jpg", "poison-held.jpg", "b.jpg")]
     database = Database(url)
     try:
-        assert eventually(lambda: all(job.has_ended for job in database.read_blocking(jobs.read_all, ids)), 60)
-        found = {job.job_id: job for job in database.read_blocking(jobs.read_all, ids)}
+        assert eventually(lambda: all(job.has_ended for job in database.run_blocking(jobs.read_all, ids)), 60)
+        found = {job.job_id: job for job in database.run_blocking(jobs.read_all, ids)}
     finally:
         database.close()
     poison = found.pop(ids[1])

@@ -83,7 +83,7 @@ class Accounts:
         bearer = _BEARER.fullmatch(authorization or "")
         if bearer is None:
             raise InvalidKey
-        stored, key = await self._database.look_up(api_keys.authenticate, parse_key(bearer[1]))
+        stored, key = await self._database.run(api_keys.authenticate, parse_key(bearer[1]))
         account, now = Account.from_storage(stored, key), self._clock()
         if api_keys.is_use_due(key, now):
             account = replace(account, last_used_at=int(now))
@@ -93,7 +93,7 @@ class Accounts:
     def _record_use(self, account_id: str, key_id: str) -> None:
         """Updates `last_used_at` of the account and the key. No request waits for the write."""
         if key_id not in self._uses:
-            use = asyncio.create_task(self._database.run_unsynced(api_keys.record_use, account_id, key_id))
+            use = asyncio.create_task(self._database.run(api_keys.record_use, account_id, key_id))
             self._uses[key_id] = use
             use.add_done_callback(partial(self._on_use_recorded, key_id))
 
@@ -120,7 +120,7 @@ class Accounts:
 
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session; its key is empty if an email link opened it. Raises InvalidKey."""
-        stored, key_id = await self._database.look_up(sessions.find, token)
+        stored, key_id = await self._database.run(sessions.find, token)
         return Account.with_key(stored, key_id or "")
 
     async def sign_out(self, token: str) -> None:
@@ -131,7 +131,7 @@ class Accounts:
         """Returns the active API keys of the account, oldest first."""
         if self._uses:  # the list shows the use by this request
             await asyncio.wait(self._uses.values())
-        return await self._database.read(api_keys.list_keys, account_id)
+        return await self._database.run(api_keys.list_keys, account_id)
 
     async def issue_key(self, account_id: str, name: str) -> IssuedKey:
         """Creates an API key. Raises TooManyKeys."""
@@ -140,7 +140,7 @@ class Accounts:
     async def owns_key(self, account_id: str, key: str) -> bool:
         """Returns whether the text is a valid API key of the account."""
         try:
-            account, _ = await self._database.look_up(api_keys.authenticate, parse_key(key))
+            account, _ = await self._database.run(api_keys.authenticate, parse_key(key))
         except InvalidKey:
             return False
         return account.id == account_id
@@ -155,7 +155,7 @@ class Accounts:
 
     async def balance(self, account_id: str) -> int:
         """Returns the current balance in credits."""
-        return await self._database.look_up(ledger.balance, account_id)
+        return await self._database.run(ledger.balance, account_id)
 
 
 SIGN_IN_LINK = "/dashboard/sign-in-link"

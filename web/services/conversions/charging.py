@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from engine.errors import ConversionError
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, by_account, unsynced
 from storage.errors import ClaimLost, CommitUnknown, DatabaseBusy, NoCredits
 from storage.ids import new_id
 from storage.tables import api_keys, idempotency, ledger
@@ -63,8 +63,8 @@ class Charge:
         first, *others = [replace(self._usage, output_format=name, bytes_out=size) for name, size in made]
         others, started = [replace(one, bytes_in=0) for one in others], monotonic()
         try:
-            group = None if alone else self._hold.account
-            return await self._database.run_in_group(group, _settle, self._hold, first, others, save, self._finish)
+            account = None if alone else self._hold.account
+            return await self._database.run(_settle, account, self._hold, first, others, save, self._finish)
         except CommitUnknown as unknown:
             if self._repeated:
                 raise
@@ -101,8 +101,8 @@ class Charges:
         """
         hold_id = new_id("hold")  # created here: a cancelled reservation may be committed and must be released
         try:
-            hold = await self._database.run_unsynced_in_group(
-                account, reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
+            hold = await self._database.run(
+                reserve, account, amount, key_id, hold_id, owner=self._owner, lifetime=LEASE
             )
             yield Charge(self._database, hold, usage, None if claim is None else partial(_store_response, claim))
         except BaseException as error:
@@ -116,6 +116,8 @@ class Charges:
         yield Charge(self._database, hold, usage, finish, repeated=True)
 
 
+@by_account
+@unsynced
 def reserve(
     transaction: Transaction,
     account: str,
@@ -134,8 +136,10 @@ def reserve(
         raise
 
 
+@by_account
 def _settle(
     transaction: Transaction,
+    _account: str | None,
     hold: Hold,
     usage: UsageRecord,
     additional: Sequence[UsageRecord],

@@ -97,7 +97,7 @@ class IdempotencyService:
         self, request: IdempotentRequest, parameters: Mapping[str, Any], uploads: Sequence[WorkFile] = ()
     ) -> Replayed | None:
         """Returns what an earlier request has stored, if there is one. Claims nothing. Raises as `claim` does."""
-        found = await self._database.read(idempotency.find, *await self.prepare(request, parameters, uploads))
+        found = await self._database.run(idempotency.find, *await self.prepare(request, parameters, uploads))
         return None if found is None else replayed(found)
 
     async def run_once(

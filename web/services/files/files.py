@@ -16,7 +16,7 @@ from engine.options import OptionValues
 from engine.outcome import Outcome
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, reading
 from storage.database.pages import Page
 from storage.errors import CommitUnknown
 from storage.ids import new_id
@@ -80,15 +80,15 @@ class Files:
 
     async def find(self, account_id: str, file_id: str) -> File:
         """Returns a file of the account. Raises NotFound."""
-        return await self._database.read(files.get, account_id, file_id)
+        return await self._database.run(files.get, account_id, file_id)
 
     async def stored_bytes(self, account_id: str) -> int:
         """Returns the size of the account's stored uploads and results in bytes."""
-        return await self._database.read(files.stored_bytes, account_id)
+        return await self._database.run(files.stored_bytes, account_id)
 
     async def check_not_full(self, account: Account, size: int = 1) -> None:
         """Raises StorageFull if `size` more bytes cannot be stored."""
-        await self._database.read(check_quota, account, size)
+        await self._database.run(check_quota, account, size)
 
     async def delete(self, account_id: str, file_id: str) -> None:
         """Deletes a file of the account. Raises NotFound."""
@@ -96,20 +96,20 @@ class Files:
 
     async def find_all(self, account_id: str, file_ids: Sequence[str]) -> tuple[File, ...]:
         """Returns files of the account, in the order of their ids. Raises NotFound if any does not exist."""
-        return await self._database.read(files.get_all, account_id, file_ids)
+        return await self._database.run(files.get_all, account_id, file_ids)
 
     async def list_page(self, account_id: str, *, processed: bool | None, limit: int, cursor: str | None) -> Page[File]:
         """Returns at most `limit` files of the account, newest first, after the files before the cursor."""
-        return await self._database.read(files.list_page, account_id, processed=processed, limit=limit, cursor=cursor)
+        return await self._database.run(files.list_page, account_id, processed=processed, limit=limit, cursor=cursor)
 
     async def link(self, file: File, seconds: int) -> Link:
         """Returns a link to the result of a file for some seconds. Raises NotFound, reason `not_processed`."""
         result_of(file)
-        return await self._database.read(links.create, file, seconds)
+        return await self._database.run(links.create, file, seconds)
 
     async def find_linked(self, token: str) -> File:
         """Returns the file of a link. Raises NotFound."""
-        return await self._database.read(links.find, token)
+        return await self._database.run(links.find, token)
 
     def read(self, blob: str, start: int, end: int) -> AsyncIterator[bytes]:
         """Reads a blob from byte `start` up to, not including, byte `end`."""
@@ -186,7 +186,7 @@ class Files:
         await self._discard_orphans(blobs)
 
     async def _discard_orphans(self, blobs: Sequence[str]) -> None:
-        referenced = await self._database.read(_referenced, blobs)
+        referenced = await self._database.run(_referenced, blobs)
         await self.discard([blob for blob in blobs if blob not in referenced])
 
     def result_saver(self, request: ConversionRequest, source: FileFormat, outcome: Outcome, blob: str) -> SaveResult:
@@ -270,6 +270,7 @@ def _conversion_source(file: File) -> SourceFile:
     return SourceFile(result.filename, extension, result.output_format, result.processed_size, file.result)
 
 
+@reading
 def _referenced(transaction: Transaction, blobs: Sequence[str]) -> frozenset[str]:
     return files.referenced_blobs(transaction, blobs) | jobs.referenced_blobs(transaction, blobs)
 
@@ -279,6 +280,7 @@ def _add(transaction: Transaction, account: Account, source: SourceFile, add: Ad
     return add(transaction, source)
 
 
+@reading
 def check_quota(transaction: Transaction, account: Account, size: int, param: str | None = None) -> None:
     """Raises StorageFull if `size` more bytes would exceed the account's storage quota."""
     limit = account.tier.max_stored

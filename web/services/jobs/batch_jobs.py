@@ -54,7 +54,7 @@ class BatchJob:
 
     async def begin(self) -> BatchRun:
         """Returns how the files are converted."""
-        self._free = await self._database.read(ledger.find_open, self._job.hold_ids)
+        self._free = await self._database.run(ledger.find_open, self._job.hold_ids)
         entries = json.loads(self._job.entries or "{}")
         return BatchRun(self._convert, entries, self._save_failure, (*self._fatal, JobLost))
 

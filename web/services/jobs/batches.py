@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.errors import ExecutorUnavailable
 from engine.registry import Registry
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, reading
 from storage.errors import DatabaseBusy, NoCredits, NotFound, StoreUnavailable
 from storage.tables import batches, files, ledger
 from storage.tables.batches import Batch
@@ -90,12 +90,12 @@ class Batches:
 
     async def find(self, account_id: str, batch_id: str) -> BatchStatus:
         """Returns a batch of the account. Raises NotFound."""
-        batch, batch_files = await self._database.read(_get_with_files, account_id, batch_id)
+        batch, batch_files = await self._database.run(_get_with_files, account_id, batch_id)
         return BatchStatus(batch, tuple(map(stored_file, batch_files)), self.max_files)
 
     async def check_exists(self, account_id: str, batch_id: str) -> None:
         """Raises NotFound if the account has no such batch."""
-        await self._database.read(batches.get, account_id, batch_id)
+        await self._database.run(batches.get, account_id, batch_id)
 
     async def add(self, account: Account, batch_id: str, upload: Upload) -> AddedFile:
         """Stores a file in the batch. Raises NotFound, UnknownFormat, StorageFull and BatchFull."""
@@ -112,7 +112,7 @@ class Batches:
 
     async def check(self, request: ConversionRequest) -> str:
         """Returns the canonical name of the output format. Raises NotFound and UnsupportedConversion."""
-        await self._database.read(batches.get, request.account.id, request.batch_id)
+        await self._database.run(batches.get, request.account.id, request.batch_id)
         return target_of(self._registry, request.target, request.outputs)
 
     async def convert(self, request: ConversionRequest) -> ResponseData | Replayed:
@@ -122,7 +122,7 @@ class Batches:
         Cancelling stops running conversions; completed ones stay charged and stored.
         """
         target = await self.check(request)
-        balance = await self._database.read(ledger.balance, request.account.id)
+        balance = await self._database.run(ledger.balance, request.account.id)
 
         async def work(claim: Claim | None) -> ResponseData:
             response, errors = await self._run(request, target, BatchRun(self._conversions.convert), claim)
@@ -231,7 +231,7 @@ class Batches:
                 await asyncio.sleep(error.retry_after)
 
     async def _convert(self, request: ConversionRequest, file_id: str, convert: ConvertFile) -> ResponseData:
-        file = await self._database.read(files.get, request.account.id, file_id)
+        file = await self._database.run(files.get, request.account.id, file_id)
         if file.batch_id != request.batch_id:
             raise NotFound("file in this batch")
         create = partial(self._work_files.create, request.account.id)
@@ -262,6 +262,7 @@ def successful_entry(file_id: str, response: ResponseData) -> dict[str, Any]:
     return {**response.data, "file_id": file_id, "result_file_id": response.file_id, "status": "success"}
 
 
+@reading
 def _get_with_files(transaction: Transaction, account_id: str, batch_id: str) -> tuple[Batch, tuple[File, ...]]:
     batch = batches.get(transaction, account_id, batch_id)
     return batch, batches.list_files(transaction, batch)

@@ -168,7 +168,7 @@ class JobChanges:
         ids = list(self._watchers)
         for first in range(0, len(ids), _CHUNK):
             chunk = ids[first : first + _CHUNK]
-            found = {job.job_id: job for job in await self._database.read(jobs.read_all, chunk)}
+            found = {job.job_id: job for job in await self._database.run(jobs.read_all, chunk)}
             for job_id in chunk:
                 for watcher in self._watchers.get(job_id, ()):
                     watcher.update(found.get(job_id))

@@ -11,7 +11,7 @@ from time import monotonic, time
 from typing import TypeVar
 
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, unsynced
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
 from storage.tables import accounts, job_runs, usage
 from storage.tables.job_runs import NOTHING, Claim, ClaimedJob, LaneUse
@@ -141,7 +141,7 @@ class JobRunner:
             if least is None:
                 break
             self._more = False  # now, because the transaction may miss a job that is accepted meanwhile
-            claim, account = await self._database.run_unsynced(_claim, self._owner, least, idle=not self._tasks)
+            claim, account = await self._database.run(_claim, self._owner, least, idle=not self._tasks)
             self._more |= claim.more
             if claim.job is None or account is None:
                 return _BUSY_INTERVAL if claim.locked else INTERVAL
@@ -159,11 +159,11 @@ class JobRunner:
         Not right after an outage in which this server could renew none: others could not, either, and do it now.
         """
         await self._renew()
-        self._more |= await self._database.look_up(job_runs.any_due, self._owner)
+        self._more |= await self._database.run(job_runs.any_due, self._owner)
         away, self._in_touch_at = time() - self._in_touch_at, time()
         if not self._more or away > LEASE / 2:
             return
-        for job, died in await self._database.read(job_runs.find_left, self._owner):
+        for job, died in await self._database.run(job_runs.find_left, self._owner):
             if died:
                 log.warning("the server of job %s has died", job.id)
                 await self._fail(job, WorkerCrashed("The server died."))
@@ -175,7 +175,7 @@ class JobRunner:
         if not self._tasks:
             return
         running = list(self._tasks)
-        renewed = await self._database.run_unsynced(job_runs.renew, self._owner, LEASE)
+        renewed = await self._database.run(job_runs.renew, self._owner, LEASE)
         for job_id in running:
             if job_id in self._tasks and (job_id, self._tasks[job_id][0].fence) not in renewed:
                 self._cancel(job_id)
@@ -224,7 +224,7 @@ class JobRunner:
             self._on_free_slot()
             if not is_charged:
                 with suppress(StorageError):  # it is unavailable
-                    await self._database.run_unsynced(job_runs.charge, job.account, run.crowd, run.used)
+                    await self._database.run(job_runs.charge, job.account, run.crowd, run.used)
 
     async def _attempt(self, run: JobRun, admitted: QueuedTask) -> int:
         """Runs a job and completes it. Returns the number of messages about that."""
@@ -300,6 +300,7 @@ class JobRunner:
             log.warning("the inputs of an ended job were not deleted: %s", error)
 
 
+@unsynced
 def _claim(
     transaction: Transaction, owner: ServerInstance, least: Standing, *, idle: bool
 ) -> tuple[Claim, Account | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
-from storage.database import Database, Transaction
+from storage.database import Database, Transaction, by_account
 from storage.database.pages import Page
 from storage.errors import CommitUnknown, NoCredits, NotFound
 from storage.tables import deliveries, idempotency, job_runs, jobs, ledger
@@ -112,13 +112,13 @@ class Jobs:
 
     async def find(self, account_id: str, job_id: str) -> Job:
         """Returns a job of the account. Raises NotFound."""
-        return await self._database.read(jobs.get, account_id, job_id)
+        return await self._database.run(jobs.get, account_id, job_id)
 
     async def list_page(
         self, account_id: str, *, limit: int, cursor: str | None, status: Status | None, tag: str | None
     ) -> Page[Job]:
         """Returns at most `limit` jobs of the account, newest first."""
-        return await self._database.read(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
+        return await self._database.run(jobs.list_page, account_id, limit=limit, cursor=cursor, status=status, tag=tag)
 
     async def wait(self, job: Job, seconds: float) -> Job:
         """Waits until the job ends, for at most `seconds`. Returns its latest state."""
@@ -207,7 +207,7 @@ class Jobs:
         await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])
         lane = self.lane_of(request.account.tenant)
         try:
-            accepted = await self._database.run_in_group(job.account, _accept, request, job, stored, lane, attempt)
+            accepted = await self._database.run(_accept, job.account, request, job, stored, lane, attempt)
         except CommitUnknown:
             raise  # the job may exist; if not, the orphan sweep deletes its inputs
         except Exception:
@@ -240,8 +240,10 @@ def _announce(transaction: Transaction, job: Job) -> EndedJob:
     return EndedJob(job, deliveries.add(transaction, job.account, event, describe, job.webhook_url))
 
 
+@by_account
 def _accept(
     transaction: Transaction,
+    account_id: str,
     request: ConversionRequest,
     job: Job,
     stored: StoredSpec,

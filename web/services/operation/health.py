@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore, is_writable
-from storage.database import Database
+from storage.database import Database, Transaction, unsynced
 from storage.rate_limits import FailoverRateLimiter, RateLimiter
 from storage.tables import accounts
 from web.api.schemas.service import Cluster
@@ -148,7 +148,12 @@ def _missing_in(cluster: Cluster) -> str:
 
 
 async def _database_responds(database: Database) -> bool:
-    await database.run_unsynced(accounts.any_exists)
+    return await database.run(_begin_write)
+
+
+@unsynced
+def _begin_write(transaction: Transaction) -> bool:
+    accounts.any_exists(transaction)
     return True
 
 

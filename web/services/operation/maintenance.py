@@ -136,16 +136,16 @@ class Maintenance:
         disk = await asyncio.to_thread(shutil.disk_usage, self._data_dir)
         found = await self._database.run(totals.read)
         if found is None:
-            await self._database.run(totals.begin, await self._database.read(totals.count))
+            await self._database.run(totals.begin, await self._database.run(totals.count))
             found = await self._database.run(totals.read)
             assert found is not None
         self._metrics.totals.update(found, disk.free)
-        self._metrics.jobs.update(await self._database.read(jobs.read_state))
+        self._metrics.jobs.update(await self._database.run(jobs.read_state))
 
     async def _backfill(self) -> None:
         """Runs batches of backfills, if there are any, until the next sweep, for a quarter of the time."""
         deadline = monotonic() + INTERVAL
-        for name in await self._database.read(backfills.pending):
+        for name in await self._database.run(backfills.pending):
             another = True
             while another and monotonic() < deadline:
                 started = monotonic()

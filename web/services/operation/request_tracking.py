@@ -107,13 +107,13 @@ class RequestLog:
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
         await self.write()
-        return await self._database.read(request_log.latest, account)
+        return await self._database.run(request_log.latest, account)
 
     async def write(self) -> None:
         """Writes all recorded requests."""
         async with self._writing:
             while batch := self._unwritten[:_BATCH_SIZE]:
-                await self._database.run_unsynced(request_log.record, batch)
+                await self._database.run(request_log.record, batch)
                 del self._unwritten[: len(batch)]
 
     async def run(self) -> None:

@@ -94,13 +94,13 @@ class Deliveries:
                 await self._woken.wait()
 
     async def _begin_rounds(self) -> None:
-        oldest = await self._database.look_up(receivers.oldest_due)
+        oldest = await self._database.run(receivers.oldest_due)
         self._metrics.overdue.set(0 if oldest is None else max(0.0, self._clock() - oldest))
         free = CAPACITY - len(self._rounds)
         if oldest is None or not free or self._closing:
             return
         share = max(1, free // _SHARE)
-        for receiver in await self._database.run_unsynced(receivers.claim, free, share, dict(self._running)):
+        for receiver in await self._database.run(receivers.claim, free, share, dict(self._running)):
             self._running[receiver.account] += 1
             sending = asyncio.create_task(self._send_to(receiver))
             self._rounds.add(sending)
@@ -127,7 +127,7 @@ class Deliveries:
         finally:
             self._running[receiver.account] -= 1
             try:
-                await self._database.run_unsynced(receivers.release, receiver, failures)
+                await self._database.run(receivers.release, receiver, failures)
             except StorageError as error:
                 log.warning("a receiver of webhooks is kept until its lease ends: %s", error)
             self.wake()
@@ -148,7 +148,7 @@ class Deliveries:
     async def _record(self, account: str, message: Message, result: AttemptResult) -> None:
         self._metrics.record_attempt(result)
         try:
-            ended = await self._database.run_unsynced(receivers.record, message, result)
+            ended = await self._database.run(receivers.record, message, result)
             if ended is not None:
                 await self._notify_owner(account, message, ended)
         except StorageError as error:
@@ -158,7 +158,7 @@ class Deliveries:
         """Sends an email about a webhook that has ended."""
         self._metrics.disabled.labels(reason).inc()
         log.info("webhook disabled", extra={"fields": {"webhook_id": message.webhook, "reason": reason}})
-        host, owner = httpx.URL(message.url).netloc.decode(), await self._database.read(accounts.get, account)
+        host, owner = httpx.URL(message.url).netloc.decode(), await self._database.run(accounts.get, account)
         self._email_queue.enqueue(disabled_webhook_email(owner.email, host, reason, self._page))
 
 

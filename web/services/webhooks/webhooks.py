@@ -40,15 +40,15 @@ class Webhooks:
 
     async def list_all(self, account: str) -> tuple[StoredWebhook, ...]:
         """Returns the webhooks of the account, newest first."""
-        return await self._database.read(webhooks.list_all, account)
+        return await self._database.run(webhooks.list_all, account)
 
     async def list_page(self, account: str, *, limit: int, cursor: str | None) -> Page[StoredWebhook]:
         """Returns webhooks of the account, newest first."""
-        return await self._database.read(webhooks.list_page, account, limit=limit, cursor=cursor)
+        return await self._database.run(webhooks.list_page, account, limit=limit, cursor=cursor)
 
     async def get(self, account: str, webhook_id: str) -> StoredWebhook:
         """Returns a webhook. Raises NotFound."""
-        return await self._database.read(webhooks.get, account, webhook_id)
+        return await self._database.run(webhooks.get, account, webhook_id)
 
     async def delete(self, account: str, webhook_id: str) -> None:
         """Deletes a webhook, its secrets and its deliveries. Raises NotFound."""
@@ -65,7 +65,7 @@ class Webhooks:
     async def owns_secret(self, account: str, secret: str) -> bool:
         """Returns whether the account or one of its webhooks has the secret."""
         owners = (account, *(webhook.webhook_id for webhook in await self.list_all(account)))
-        found = await self._database.read(webhooks.signing_secrets, owners)
+        found = await self._database.run(webhooks.signing_secrets, owners)
         return any(secret in secrets for secrets in found.values())
 
     async def test(self, account: str, webhook_id: str) -> str:
@@ -77,7 +77,7 @@ class Webhooks:
     async def list_attempts(self, account: str, webhook_id: str, *, limit: int, cursor: str | None) -> Page[Attempt]:
         """Returns attempts to deliver messages to a webhook, newest first. Raises NotFound."""
         await self.get(account, webhook_id)
-        return await self._database.read(deliveries.list_attempts, webhook_id, limit=limit, cursor=cursor)
+        return await self._database.run(deliveries.list_attempts, webhook_id, limit=limit, cursor=cursor)
 
     async def redeliver(self, account: str, delivery_id: str) -> None:
         """Sends a message again, under the same id. Raises NotFound and WebhookDisabled."""
