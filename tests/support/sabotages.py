@@ -88,7 +88,7 @@ _TOOL = """
 def odd_tool(data): return data
 """
 _ENCODER = """
-@conversion(RASTER, ODD, holds={})
+@conversion(RASTER, ODD, capabilities={})
 def encode(raster, *, {}): return b"ODD!"
 """
 _TRANSFORM = """
