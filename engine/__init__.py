@@ -58,6 +58,7 @@ from engine.hdr import linear_from as linear_from
 from engine.hdr import linear_to_xyz as linear_to_xyz
 from engine.hookspecs import PLUGIN_API as PLUGIN_API
 from engine.hookspecs import hookimpl as hookimpl
+from engine.lazy import lazy_imports as lazy_imports
 from engine.media import DOCUMENT as DOCUMENT
 from engine.media import RASTER as RASTER
 from engine.media import Raster as Raster

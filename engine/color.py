@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image, ImageCms, ImageColor
 
 from engine.conversions import FidelityWarning
+from engine.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
+
+    from engine.mupdf import pymupdf
 
 WHITE = (255, 255, 255)
 
@@ -50,8 +56,6 @@ def parse(text: str) -> tuple[int, int, int, int]:
 
 def encode_srgb(linear: ArrayLike) -> NDArray[Any]:
     """Linear light encoded with the transfer function of sRGB. Negative values stay linear."""
-    import numpy as np
-
     values = np.asarray(linear)
     curve = 1.055 * np.maximum(values, 0.0031308) ** (1 / 2.4) - 0.055
     return np.where(values <= 0.0031308, 12.92 * values, curve)
@@ -59,24 +63,18 @@ def encode_srgb(linear: ArrayLike) -> NDArray[Any]:
 
 def decode_srgb(encoded: ArrayLike) -> NDArray[Any]:
     """Linear light of values that are encoded with the transfer function of sRGB."""
-    import numpy as np
-
     values = np.asarray(encoded)
     return np.where(values <= 0.04045, values / 12.92, ((np.maximum(values, 0.04045) + 0.055) / 1.055) ** 2.4)
 
 
 def to_8_bits(array: NDArray[np.uint16]) -> NDArray[np.uint8]:
     """16-bit samples scaled to 8 bits: 65535 becomes 255."""
-    import numpy as np
-
     # 32 bits would avoid the overflow, but take ten times as long.
     return ((np.minimum(array, 65535 - 128) + np.uint16(128)) // np.uint16(257)).astype(np.uint8)
 
 
 def scale(array: NDArray[Any], maximum: int, new_maximum: int) -> NDArray[np.uint16]:
     """Integer samples from 0 to `maximum` scaled to 0 to `new_maximum`, which is at most 65535, and rounded."""
-    import numpy as np
-
     scaled = np.empty(array.shape, np.uint16)
     # In strips, because the products have twice the size of the samples.
     for top in range(0, len(array), _STRIP):
@@ -125,8 +123,6 @@ def convert_for(
         image, profile = reduced_to_srgb(image, profile), None
         mode = _smallest_mode(image, modes) or modes[-1]
     if mode not in _COMPATIBLE_MODES[image.mode]:
-        import numpy as np
-
         image = Image.fromarray(*_without_colors(np.asarray(image), image.mode))
     return image if mode in ("PA", image.mode) else image.convert(mode), profile
 
@@ -176,8 +172,6 @@ def _to_default_srgb(image: Image.Image, mode: str) -> Image.Image:
         assert result is not None
         return result
     if image.mode == "CMYK":
-        from engine.mupdf import pymupdf
-
         # CMYK without a profile: MuPDF's default profile matches what PDF viewers show.
         inks = pymupdf.Pixmap(pymupdf.csCMYK, *image.size, image.tobytes(), False)
         return Image.frombytes("RGB", image.size, pymupdf.Pixmap(pymupdf.csRGB, inks).samples)
@@ -202,8 +196,6 @@ def standard_mode(image: Image.Image) -> Image.Image:
 
 def _to_8_bit_gray(image: Image.Image) -> Image.Image:
     """Gray of more than 8 bits as L or LA: 16-bit samples scaled, others normalized by `to_16_bits`."""
-    import numpy as np
-
     values = np.asarray(image)
     if image.mode.startswith("I;16"):
         gray = Image.fromarray(to_8_bits(values.astype(np.uint16)), "L")
@@ -221,8 +213,6 @@ def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
 
     Issues a FidelityWarning if other values than the given ones would result from scaling them back.
     """
-    import numpy as np
-
     finite = np.nan_to_num(values.astype(np.float64), posinf=1.0, neginf=0.0)
     low, high = float(finite.min()), float(finite.max())
     is_float = values.dtype.kind == "f"
@@ -290,8 +280,6 @@ def deep_on_background(
     array: NDArray[np.uint16], mode: str, profile: bytes | None, background: tuple[int, int, int, int]
 ) -> tuple[NDArray[np.uint16], str, bytes | None]:
     """As `on_background`, of 16-bit samples of `mode`. Returns the samples, their mode and their profile."""
-    import numpy as np
-
     *rgb, opacity = background
     if mode not in ("LA", "RGBA") or opacity == 0:
         return array, mode, profile
@@ -330,8 +318,6 @@ def in_profile(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
 
 def deep_to_srgb(array: NDArray[np.uint16], mode: str, profile: bytes | None) -> tuple[NDArray[np.uint16], str]:
     """16-bit samples of `mode` in sRGB, and their mode: RGB or RGBA. CMYK needs a profile."""
-    import numpy as np
-
     colors, alpha = split_alpha(array, mode)
     profile = matching_profile(mode, profile)
     if profile:
@@ -356,8 +342,6 @@ def _without_colors(pixels: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]
 
 def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
     """The luminance of RGB or RGBA samples in sRGB, with the same transfer function, and its mode: L or LA."""
-    import numpy as np
-
     colors, alpha = split_alpha(array, mode)
     gray = _transform(colors, _srgb_profile(), _gray_profile(), "rgb", "gray")
     return (gray, "L") if alpha is None else (np.dstack((gray, alpha)), "LA")
@@ -365,8 +349,6 @@ def srgb_to_gray(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], str]:
 
 def split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The color samples and the alpha samples of an array of `mode`. Alpha is None if the mode has none."""
-    import numpy as np
-
     if mode not in ("LA", "RGBA"):
         return array, None
     colors = array[..., 0] if mode == "LA" else array[..., :3]
@@ -374,10 +356,8 @@ def split_alpha(array: NDArray[Any], mode: str) -> tuple[NDArray[Any], NDArray[A
 
 
 def _transform(array: NDArray[Any], source: bytes, target: bytes, space: str, target_space: str) -> NDArray[Any]:
-    from imagecodecs import cms_transform
-
     flags = int(_BLACK_POINT)
-    converted: NDArray[Any] = cms_transform(
+    converted: NDArray[Any] = imagecodecs.cms_transform(
         array, source, target, colorspace=space, outcolorspace=target_space, intent=int(_RELATIVE), flags=flags
     )
     return converted
@@ -391,8 +371,5 @@ def _srgb_profile() -> bytes:
 @cache
 def _gray_profile() -> bytes:
     """A gray profile with the transfer function of sRGB."""
-    import numpy as np
-    from imagecodecs import cms_profile
-
     linear = decode_srgb(np.linspace(0, 1, 4096))
-    return bytes(cms_profile("gray", transferfunction=linear.astype(np.float32)))
+    return bytes(imagecodecs.cms_profile("gray", transferfunction=linear.astype(np.float32)))

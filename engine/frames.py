@@ -12,10 +12,13 @@ from engine.capabilities import TargetCapabilities
 from engine.conversions import FidelityWarning
 from engine.decode_limits import Size, check_side
 from engine.hdr import LINEAR, HdrColors
+from engine.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 
 Background: TypeAlias = tuple[int, int, int, int]
@@ -45,8 +48,6 @@ class DeepPixels:
     @classmethod
     def from_image(cls, image: Image.Image) -> DeepPixels:
         """Widens the samples of an L, LA, RGB, RGBA or CMYK image to 16 bits."""
-        import numpy as np
-
         return cls.from_bits(np.asarray(image, np.uint16), 8, image.mode)
 
     @property
@@ -121,8 +122,6 @@ def to_linear_light(
     frame: Frame, target: TargetCapabilities, colors: HdrColors | None, *, background: Background | None
 ) -> Frame:
     """The frame as linear light, in a mode of `target`. `colors` describe its samples; None: its profile does."""
-    import numpy as np
-
     if colors is None:
         encoded = replace(target, linear=False, deep_modes=target.modes, deep_bits=(16,))
         pixels = convert_frame(frame, encoded, 16, background=background).pixels
@@ -151,8 +150,6 @@ def _on_background(frame: Frame, background: Background) -> Frame:
 
 def tone_map(pixels: Image.Image | DeepPixels, hdr: HdrColors) -> Image.Image | DeepPixels:
     """Pixels of HDR in sRGB: RGB, or RGBA if they have alpha. Gray linear light stays gray."""
-    import numpy as np
-
     if isinstance(pixels, DeepPixels) and hdr.transfer == LINEAR:
         return replace(pixels, array=hdr.to_srgb(pixels.array))
     if isinstance(pixels, DeepPixels):

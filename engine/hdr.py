@@ -8,10 +8,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from engine import color, linear_light
+from engine.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 Primaries: TypeAlias = tuple[float, ...]
 """The x and y of white, red, green and blue."""
@@ -77,8 +80,6 @@ class HdrColors:
 
         Linear light, as floats of any bands, becomes samples of 16 bits.
         """
-        import numpy as np
-
         if self.transfer == LINEAR:
             return linear_light.to_srgb(array)
         maximum = np.iinfo(array.dtype).max
@@ -98,8 +99,6 @@ class HdrColors:
 
         PQ and HLG become RGB or RGBA, linear light keeps its bands.
         """
-        import numpy as np
-
         if self.transfer == LINEAR:
             return array
         maximum = np.iinfo(array.dtype).max
@@ -122,8 +121,6 @@ class HdrColors:
 
 def linear_from(primaries: Primaries, array: NDArray[Any]) -> NDArray[np.float32]:
     """Converts linear RGB with these primaries, or XYZ, to linear sRGB. The last axis has at least three bands."""
-    import numpy as np
-
     to_srgb = np.linalg.solve(linear_to_xyz(_SRGB), linear_to_xyz(primaries)).astype(np.float32)
     result = array.copy()
     for top in range(0, len(array), _STRIP):
@@ -133,8 +130,6 @@ def linear_from(primaries: Primaries, array: NDArray[Any]) -> NDArray[np.float32
 
 def linear_to_xyz(primaries: Primaries) -> NDArray[np.float64]:
     """The matrix from linear RGB to XYZ, where white has Y = 1."""
-    import numpy as np
-
     xyz = np.array([(x, y, 1 - x - y) for x, y in zip(primaries[::2], primaries[1::2], strict=True)])
     white, colors = xyz[0] / xyz[0][1], xyz[1:].T
     matrix: NDArray[np.float64] = colors * np.linalg.solve(colors, white)
@@ -143,8 +138,6 @@ def linear_to_xyz(primaries: Primaries) -> NDArray[np.float64]:
 
 def _light(transfer: int, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
     """Light (ITU-R BT.2100) relative to the reference white for PQ, of the scene for HLG."""
-    import numpy as np
-
     if transfer == _PQ:
         power = encoded ** (32 / 2523)
         relative = np.maximum(power - 107 / 128, 0) / (2413 / 128 - 2392 / 128 * power)
@@ -155,8 +148,6 @@ def _light(transfer: int, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _display_light(linear: NDArray[np.float32]) -> NDArray[np.float32]:
     """Light of a scene as a screen with the default peak shows it, relative to the reference white."""
-    import numpy as np
-
     luminance = linear @ np.array([0.2627, 0.6780, 0.0593], np.float32)
     gain = _DEFAULT_PEAK / _REFERENCE_WHITE * np.maximum(luminance, 1e-9) ** 0.2
     light: NDArray[np.float32] = (linear * gain[..., None]).astype(np.float32)
@@ -168,8 +159,6 @@ def _gain(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32]:
 
     Up to the reference white, it is constant; from there to the peak, a Bézier curve leads to white.
     """
-    import numpy as np
-
     headroom = max(peak / _REFERENCE_WHITE, 1.001)
     knee = 1 - 0.5 * min(np.log(headroom) / np.log(_DEFAULT_PEAK / _REFERENCE_WHITE), 1)
     middle = 1 - _KNEE_SOFTNESS + _KNEE_SOFTNESS / knee

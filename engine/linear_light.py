@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from engine import color
 from engine.conversions import FidelityWarning
+from engine.lazy import lazy_imports
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _MIDDLE_GRAY = 0.18
 _WHITE_TOLERANCE = 0.001  # The largest rounding error of white in floats of 16 bits.
@@ -18,8 +21,6 @@ _STRIP = 64  # rows converted at a time
 
 def to_srgb(array: NDArray[np.float32]) -> NDArray[np.uint16]:
     """Linear light of sRGB's primaries as samples of 16 bits, tone mapped if a pixel is brighter than white."""
-    import numpy as np
-
     bands = array if array.ndim == 3 else array[..., None]
     colors = 1 if bands.shape[2] < 3 else 3
     light = bands[..., :colors]
@@ -45,8 +46,6 @@ def _roll_off(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32
     of that from middle gray to white, and p as x of the peak, the curve of Reinhard, x (1 + x / p²) / (1 + x), leads to
     white at the peak. It is the identity if the peak is white.
     """
-    import numpy as np
-
     span = 1 - _MIDDLE_GRAY
     x = np.maximum(brightest - _MIDDLE_GRAY, 0) / span
     end = (peak - _MIDDLE_GRAY) / span
@@ -57,8 +56,6 @@ def _roll_off(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32
 
 def decode(array: NDArray[Any], mode: str) -> NDArray[np.float32]:
     """Linear light of samples of `mode`, from 0 to 1, in sRGB. Alpha stays as it is."""
-    import numpy as np
-
     colors, alpha = color.split_alpha(array, mode)
     linear = color.decode_srgb(colors).astype(np.float32)
     return linear if alpha is None else np.dstack((linear, alpha))
@@ -66,8 +63,6 @@ def decode(array: NDArray[Any], mode: str) -> NDArray[np.float32]:
 
 def in_mode(array: NDArray[np.float32], mode: str, modes: tuple[str, ...]) -> tuple[NDArray[np.float32], str]:
     """Linear light in one of `modes`, and that mode. Transparency that none of them has is flattened onto white."""
-    import numpy as np
-
     if mode in modes:
         return array, mode
     colors, alpha = color.split_alpha(array, mode)

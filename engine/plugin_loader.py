@@ -19,7 +19,11 @@ import pluggy
 from engine import hookspecs
 from engine.conversions import AnyConversion, AnyTool, AnyTransform, Conversion, Requirement, Tool, Transform
 from engine.formats import FileFormat
+from engine.lazy import lazy_imports
 from engine.options import Option
+
+with lazy_imports():
+    from engine import contained
 
 ENTRY_POINT_GROUP = "convertd.plugins"
 
@@ -95,13 +99,11 @@ def load_plugins(builtins: str, find_harm: Trial) -> list[Plugin]:
     modules = {name.rpartition(".")[2]: name for name in _module_names(builtins)}
     loaded = [_read_plugin(importlib.import_module(modules[name]), name) for name in sorted(modules)]
     if entries := sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
-        from engine.contained import run_apart  # noqa: PLC0415, which is rarely needed
-
         if PLUGIN_ERRORS in os.environ:
             known = json.loads(os.environ[PLUGIN_ERRORS])
             errors = [known.get(entry.name, "it was installed after the start") for entry in entries]
         else:
-            errors = run_apart([partial(_try, find_harm, loaded, entry) for entry in entries])
+            errors = contained.run_apart([partial(_try, find_harm, loaded, entry) for entry in entries])
         loaded += [_load_entry_point(entry, error) for entry, error in zip(entries, errors, strict=True)]
     return loaded
 
@@ -124,17 +126,15 @@ def read_samples() -> Iterator[tuple[str, bytes]]:
 
 
 def _load_entry_point(entry: EntryPoint, error: str | None = None) -> Plugin:
-    from engine.contained import contained, describe  # noqa: PLC0415, as above
-
     version = (entry.dist.version if entry.dist else None) or "unknown"
     if error is None:
         try:
-            with contained():
+            with contained.contained():
                 return _read_plugin(entry.load(), entry.name, version)
         except KeyboardInterrupt:
             raise
         except BaseException as raised:  # SystemExit, and panics of libraries in Rust
-            error = describe(raised)
+            error = contained.describe(raised)
     return Plugin(entry.name, "", error=error, version=version)
 
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from pkgutil import resolve_name
 from statistics import median
+from types import ModuleType
 
 import pytest
 
@@ -143,6 +145,23 @@ def test_only_http_and_the_layers_above_import_tornado() -> None:
     importing = {name for name, imported in _imports().items() if any(one.startswith("tornado") for one in imported)}
 
     assert {name for name in importing if name.startswith(_WITHOUT_TORNADO)} == set()
+
+
+def test_lazy_imports_are_of_modules() -> None:
+    """Mypy takes other names for what they are, but they raise ImportError."""
+    delayed = {
+        (name, f"{node.module}.{alias.name}")
+        for name, tree in _trees().items()
+        for block in tree.body
+        if isinstance(block, ast.With) and ast.unparse(block.items[0]) == "lazy_imports()"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert len(delayed) > 50
+    others = {one for one in delayed if one[1] not in _sources() and not isinstance(resolve_name(one[1]), ModuleType)}
+    assert others == set()
 
 
 def test_no_import_cycles() -> None:

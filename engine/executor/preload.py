@@ -21,9 +21,13 @@ from engine.conversions import AnyConversion
 from engine.executor.disk_quota import reachable_by_tasks
 from engine.formats import FileFormat
 from engine.frames import Frame
+from engine.lazy import lazy_imports
 from engine.media import RASTER, Raster
 from engine.planner import modules_of, template_modules, template_of, template_parts
 from engine.registry import Registry, load_registry
+
+with lazy_imports():
+    from engine import contained
 
 log = logging.getLogger("convertd.preload")
 
@@ -50,9 +54,7 @@ def _leave_to_tasks(registry: Registry) -> None:
     tried = {name: modules - own for name, modules in found.items() if modules - own}
     if not tried:
         return
-    from engine.contained import run_apart  # noqa: PLC0415, which is rarely needed
-
-    errors = run_apart(partial(_import_and_warm_up, modules) for modules in tried.values())
+    errors = contained.run_apart(partial(_import_and_warm_up, modules) for modules in tried.values())
     for (name, modules), error in zip(tried.items(), errors, strict=True):
         if error is not None:
             log.error("plugin %s: its modules are not imported ahead: %s", name, error)

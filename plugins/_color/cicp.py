@@ -8,7 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeAlias
 
-from engine import HDR_TRANSFERS, PRIMARIES, Frame, HdrColors, Primaries, Raster
+from engine import HDR_TRANSFERS, PRIMARIES, Frame, HdrColors, Primaries, Raster, lazy_imports
+
+with lazy_imports():
+    import imagecodecs
 
 UNSPECIFIED = 2
 SRGB_PRIMARIES, SRGB_TRANSFER = 1, 13
@@ -96,10 +99,8 @@ def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Rast
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
     """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles."""
-    from imagecodecs import cms_profile
-
     white, colors = primaries[:2], None if gray else primaries[2:]
-    data = bytearray(cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
+    data = bytearray(imagecodecs.cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
     # Parametric curves replace the gamma. LittleCMS itself would write tables of 24 KB.
     (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)
     response = b"para\0\0\0\0\0\3\0\0" + struct.pack(">5i", *(round(value * 65536) for value in curve))

@@ -5,16 +5,17 @@ from dataclasses import replace
 
 from PIL import Image
 
-from engine import DeepPixels, Frame, Raster, Size, color
+from engine import DeepPixels, Frame, Raster, Size, color, lazy_imports
 from plugins._metadata import exif_data
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", "imagecodecs._cms")
 
 
 def converted(raster: Raster, *, gray: bool) -> Raster:
     """Converts each frame to sRGB or `gray` with its profile."""
-    import numpy as np
-
     raster = raster.tone_mapped()
     if gray and raster.background:
         luminance, _ = color.srgb_to_gray(np.array([[raster.background[:3]]], np.uint8), "RGB")
@@ -23,8 +24,6 @@ def converted(raster: Raster, *, gray: bool) -> Raster:
 
 
 def in_color_space(frame: Frame, *, gray: bool) -> Frame:
-    import numpy as np
-
     pixels = frame.pixels
     if isinstance(pixels, DeepPixels):
         array, mode = pixels.array, pixels.mode

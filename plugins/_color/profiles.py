@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageCms
 
-from engine import PRIMARIES, CorruptInput, DeepPixels, Format, Frame, Primaries, Requirement, color
+from engine import PRIMARIES, CorruptInput, DeepPixels, Format, Frame, Primaries, Requirement, color, lazy_imports
 from plugins._color import cicp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 MODULES = ("numpy", "imagecodecs._cms")
 
@@ -70,15 +74,12 @@ def named(name: str) -> Profile:
 
 def to_profile(frame: Frame, target: Profile, intent: ImageCms.Intent, background: tuple[int, int, int]) -> Frame:
     """The frame in the color space of a profile, which it then has. Inks have no alpha, but the background below."""
-    import numpy as np
-    from imagecodecs import cms_transform
-
     array, mode, source = _samples(frame, None if target.mode != "CMYK" else background)
     if source == target.data:
         converted = array
     else:
         colors, alpha = color.split_alpha(array, mode)
-        converted = cms_transform(
+        converted = imagecodecs.cms_transform(
             colors,
             source or named("srgb").data,
             target.data,
@@ -97,8 +98,6 @@ def to_profile(frame: Frame, target: Profile, intent: ImageCms.Intent, backgroun
 
 def _samples(frame: Frame, background: tuple[int, int, int] | None) -> tuple[NDArray[Any], str, bytes | None]:
     """The samples of a frame on the background, if there is one, their mode, and their profile; None: sRGB."""
-    import numpy as np
-
     pixels = frame.pixels
     if isinstance(pixels, Image.Image):
         image = color.standard_mode(pixels)

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from engine import GainMap, Size, warn_gain_map_lost
+from engine import GainMap, Size, lazy_imports, warn_gain_map_lost
 from plugins._color import gain_maps
 from plugins._jpeg import additional_images
 from plugins._jpeg.additional_images import Images, Segments
 from plugins._pixels import pillow
+
+with lazy_imports():
+    import numpy as np
 
 _XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
 _VERSION = bytes(4)  # ISO 21496-1: the first image has the version, the second one the numbers
@@ -44,8 +47,6 @@ def read(data: bytes, others: Images, size: Size, orientation: int) -> GainMap |
     found = additional_images.find_gain_map(others)
     if found is None:
         return None
-    import numpy as np
-
     position, header = found
     try:
         image = pillow.open_image(data[position:], "JPEG")

@@ -182,7 +182,7 @@ def find() -> Path | None:
 
 def load() -> Any:
     """The library. Raises OSError if it is missing or has another version."""
-    import imagecodecs._jpegxl  # noqa: F401, loads the libraries that it needs
+    import imagecodecs._jpegxl  # noqa: F401, PLC0415, loads the libraries that it needs
 
     file = find()
     if file is None:

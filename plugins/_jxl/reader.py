@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from engine import HDR_TRANSFERS, MAX_FRAMES, CorruptInput, HdrColors, Size, TooLarge, check_size
+from engine import HDR_TRANSFERS, MAX_FRAMES, CorruptInput, HdrColors, Size, TooLarge, check_size, lazy_imports
 from plugins._jxl import library
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 LIBRARY = library.load()
 
@@ -220,8 +222,6 @@ def read_frames(data: bytes, header: Header, indexes: Sequence[int]) -> Iterator
 
 def read_light(data: bytes, header: Header) -> NDArray[Any] | None:
     """The image as linear light in floats, if it has some that is brighter than white."""
-    import numpy as np
-
     width, height = header.size
     pixels = np.empty((height, width, len(header.mode)), np.float32)
     colors = library.linear_colors(gray=header.mode.startswith("L"))
@@ -240,8 +240,6 @@ def read_light(data: bytes, header: Header) -> NDArray[Any] | None:
 
 
 def _read_frame(handle: Any, header: Header) -> NDArray[Any]:
-    import numpy as np
-
     width, height = header.size
     kind, number = (library.UINT16, np.uint16) if header.is_deep else (library.UINT8, np.uint8)
     pixels: NDArray[np.uint8 | np.uint16] = np.empty((height, width, len(header.mode)), number)

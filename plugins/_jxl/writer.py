@@ -9,12 +9,15 @@ from ctypes import byref, c_size_t, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine import HdrColors, StepFailed
+from engine import HdrColors, StepFailed, lazy_imports
 from plugins._jxl import library
 from plugins._jxl.reader import LIBRARY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _SPACE = 1 << 20  # bytes of output at a time
 _D65, _SRGB, _P3 = 1, 1, 11  # code points of libjxl
@@ -136,8 +139,6 @@ def _set_compression(settings: Any, encoding: Encoding, *, alpha: bool) -> None:
 
 
 def _add_frame(settings: Any, frame: NDArray[Any], bits: int, *, inks: bool) -> None:
-    import numpy as np
-
     kind = library.UINT16 if bits > 8 else library.UINT8
     image = np.ascontiguousarray(frame[..., :3] if inks else frame)
     layout = library.PixelFormat(image.shape[2] if image.ndim == 3 else 1, kind, 0, 0)

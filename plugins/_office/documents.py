@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 from zipfile import BadZipFile
 
 from engine import (
@@ -19,6 +18,7 @@ from engine import (
     UnknownFormat,
     any_of,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Pages, Password
 from plugins._office import compound_file, libreoffice
@@ -28,8 +28,9 @@ from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
 from plugins._text import zip_archives
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._office import references
 
 MODULES = ("plugins._office.references", *reading.MODULES)
 TEMPLATE = "documents"
@@ -132,8 +133,6 @@ def _convert(data: bytes, format: FileFormat, filter_: Filter, password: str | N
     if format.is_complete and not format.is_complete(data):
         raise CorruptInput("The file is truncated.")
     if not format.text_extensions:  # text has no references
-        from plugins._office import references  # parsers of XML, which the server does not need
-
         data = references.remove(data)
     archive = zip_archives.open_checked(data, limit_markup=True) if data[:4] == zip_archives.SIGNATURE else None
     try:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import Frame, Size, color
+from engine import Frame, Size, color, lazy_imports
 from plugins._pixels import band_filters, resampling
 from plugins._pixels.sizes import Focus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = band_filters.MODULES
 _SIDE = 32  # pixels of the reduced image per side, which is the precision of the point
@@ -30,8 +33,6 @@ _LINEAR_PART, _SLOPE, _INTERCEPT = 0.008856, 7.787, 16 / 116  # The curve of lig
 
 def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:
     """The middle of the part of this size, of an image of the size `whole`, that attracts most attention."""
-    import numpy as np
-
     scores = _scores(_reduced(frame.image))
     diagonal = _SIDE * hypot(part[0] / whole[0], part[1] / whole[1])
     summed = band_filters.gaussian(scores, max(1.0, diagonal / _BLUR))
@@ -53,8 +54,6 @@ def _reduced(image: Image.Image) -> Image.Image:
 
 def _scores(image: Image.Image) -> NDArray[Any]:
     """How much each pixel attracts attention."""
-    import numpy as np
-
     light = color.decode_srgb(np.asarray(image, np.float32) / 255) @ np.array(_TO_XYZ, np.float32).T
     luminance = light[..., 1] * 100
     around = np.pad(luminance, 1, mode="edge")

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import DeepPixels
+from engine import DeepPixels, lazy_imports
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy",)
 _STRIP = 64  # rows filtered at a time, which the caches of a processor hold
@@ -24,8 +27,6 @@ def filter_bands(pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any
 
     `change` receives height x width floats, and may return another size. Colors are multiplied with alpha before.
     """
-    import numpy as np
-
     is_image = isinstance(pixels, Image.Image)
     array: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
     bands = array if array.ndim == 3 else array[..., None]
@@ -55,8 +56,6 @@ def filter_bands(pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any
 
 def gaussian(values: NDArray[Any], sigma: float) -> NDArray[Any]:
     """Blurs by a Gaussian with the standard deviation `sigma` in pixels. Pixels at the edges continue outside."""
-    import numpy as np
-
     factor = int(sigma // _LARGE_SIGMA)
     if factor <= 1:
         return np.ascontiguousarray(_along_rows(_along_rows(values, sigma).T, sigma).T)
@@ -71,8 +70,6 @@ def gaussian(values: NDArray[Any], sigma: float) -> NDArray[Any]:
 
 def _along_rows(values: NDArray[Any], sigma: float) -> NDArray[Any]:
     """Blurs each row."""
-    import numpy as np
-
     reach = ceil(_REACH * sigma)
     weights = [exp(-0.5 * (distance / sigma) ** 2) for distance in range(reach + 1)]
     total = 2 * sum(weights) - weights[0]

@@ -8,10 +8,13 @@ from typing import TypeAlias
 
 from PIL import Image
 
-from engine import MAX_PIXELS, DeepPixels, Frame, InvalidOption, Raster, Size, color
+from engine import MAX_PIXELS, DeepPixels, Frame, InvalidOption, Raster, Size, color, lazy_imports
 from plugins._color import color_spaces
 from plugins._pixels import attention, resampling
 from plugins._pixels.sizes import ATTENTION, Focus, Rectangle, focus_of, pixel_box
+
+with lazy_imports():
+    import numpy as np
 
 Fill: TypeAlias = tuple[int, int, int, int]
 """Red, green, blue and alpha of a color in sRGB."""
@@ -19,8 +22,6 @@ Fill: TypeAlias = tuple[int, int, int, int]
 
 def cut(frame: Frame, rectangle: Rectangle) -> Frame:
     """The part of a frame that a rectangle selects, in pixels of its full size."""
-    import numpy as np
-
     if frame.cropped:
         return replace(frame, cropped=False, full_size=rectangle[2:])
     left, top, right, bottom = box = pixel_box(rectangle, frame.full_size or frame.size, frame.size)
@@ -58,8 +59,6 @@ def on_canvas(frame: Frame, size: Size, position: tuple[int, int], fill: Fill | 
 
     Without `fill`, the canvas is transparent if the frame has alpha, otherwise white.
     """
-    import numpy as np
-
     if frame.size == size:
         return frame
     if isinstance(frame.pixels, Image.Image):

@@ -15,6 +15,7 @@ from engine import (
     Primaries,
     Raster,
     Size,
+    lazy_imports,
     linear_from,
     linear_to_xyz,
 )
@@ -22,6 +23,9 @@ from plugins._color import cicp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _SRGB = 1  # primaries
 _ROUNDING = 0.001
@@ -34,8 +38,6 @@ def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int
     `bits` is the number per sample in the file. `exposure` is in stops, positive to make the image brighter. Raises
     CorruptInput for an image without pixels.
     """
-    import numpy as np
-
     if not size[0] * size[1]:
         raise CorruptInput("The image has no pixels.")
     sample = Frame(DeepPixels(np.zeros((1, 1, *_BANDS[mode]), np.float32), mode))

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from PIL import Image
 
-from engine import DeepPixels, Frame, Size, color
+from engine import DeepPixels, Frame, Size, color, lazy_imports
 from plugins._pixels import resampling
 from plugins._pixels.sizes import focus_of, offset
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", *resampling.MODULES)
 _STRIP = 64  # rows drawn on at a time
@@ -102,8 +105,6 @@ def _turned(image: Image.Image, angle: float) -> Image.Image:
 
 def draw_on(frame: Frame, mark: Image.Image, place: tuple[int, int], opacity: float) -> Frame:
     """The frame, of L, RGB or CMYK with or without alpha, with an image in RGBA drawn on it."""
-    import numpy as np
-
     pixels = frame.pixels
     is_image = isinstance(pixels, Image.Image)
     array: NDArray[Any] = np.array(pixels) if isinstance(pixels, Image.Image) else pixels.array.copy()

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from PIL import Image
 
+from engine import lazy_imports
+
+with lazy_imports():
+    import imagequant
+    import numpy as np
+
 MODULES = ("imagequant",)
 _FULL_QUALITY = 100
 
@@ -14,11 +20,8 @@ def with_palette(image: Image.Image, colors: int, dither: float, quality: int | 
     `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. An image
     that has so few colors keeps them exactly, unless a quality is given.
     """
-    import numpy as np
-    from imagequant import quantize_raw_rgba_bytes
-
     rgba = image.convert("RGBA")
-    data, entries = quantize_raw_rgba_bytes(
+    data, entries = imagequant.quantize_raw_rgba_bytes(
         rgba.tobytes(), *rgba.size, dithering_level=dither, max_colors=colors, max_quality=quality or _FULL_QUALITY
     )
     indexes = np.frombuffer(data, np.uint8).reshape(rgba.size[::-1])

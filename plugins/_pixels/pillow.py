@@ -13,11 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageFile, PngImagePlugin
 
-from engine import MAX_FRAMES, MAX_PIXELS, FidelityWarning, Frame, PageRanges, Raster, Size, TooLarge, color
+from engine import (
+    MAX_FRAMES,
+    MAX_PIXELS,
+    FidelityWarning,
+    Frame,
+    PageRanges,
+    Raster,
+    Size,
+    TooLarge,
+    color,
+    lazy_imports,
+)
 from plugins._metadata import exif_data, iptc_data
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _MAX_JPEG_BYTES = 8  # bytes per pixel; noise at quality 100 needs them
 
@@ -236,8 +250,6 @@ def transparent_inks(array: NDArray[Any], maximum: int, profile: bytes | None) -
 
     `array` has rows x columns x 5 samples from 0 to `maximum`.
     """
-    import numpy as np
-
     if maximum > 255:
         color.warn_of_depth(8)
     samples = color.scale(array, maximum, 255).astype(np.uint8)
@@ -248,8 +260,6 @@ def transparent_inks(array: NDArray[Any], maximum: int, profile: bytes | None) -
 
 def apply_orientation(array: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Turns an array of height x width (x bands) upright, from an EXIF orientation of 1 to 8."""
-    import numpy as np
-
     if orientation in (5, 6, 7, 8):
         array = array.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from PIL import Image, PngImagePlugin
 from pydantic import Field
 
-from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities
+from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
 from engine.option_types import Effort, Progressive, Quality
 from plugins._metadata import exif_data
 from plugins._pixels import palettes, pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 MODULES = ("imagecodecs._deflate", "imagecodecs._png", *palettes.MODULES)
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -156,9 +159,6 @@ def _encode_samples(
     pixels: Image.Image | DeepPixels, bits: int, levels: Sequence[int], metadata: list[bytes], *, interlaced: bool
 ) -> bytes:
     """A still, the smallest of some levels, through libpng only if its filters make the file smaller."""
-    import numpy as np
-    from imagecodecs import deflate_encode
-
     samples: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
     header = (*pixels.size, bits, _COLOR_TYPES[pixels.mode], 0, 0, int(interlaced))
     filtered = bits >= 8 and _filters_help(samples, levels[0])
@@ -174,14 +174,12 @@ def _encode_samples(
     chunks = _chunk(b"IHDR", struct.pack(">IIBBBBB", *header)), *metadata
     if len(levels) > 1 and len(rows) <= _SMALL:
         levels = _LEVELS_IF_SMALL
-    compressed = min((bytes(deflate_encode(rows, level)) for level in levels), key=len)
+    compressed = min((bytes(imagecodecs.deflate_encode(rows, level)) for level in levels), key=len)
     return b"".join([SIGNATURE, *chunks, _chunk(b"IDAT", compressed), _chunk(b"IEND", b"")])
 
 
 def _palette_size(image: Image.Image) -> int:
     """The number of colors up to the last one that is used."""
-    import numpy as np
-
     return int(np.asarray(image).max()) + 1
 
 
@@ -199,17 +197,12 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
 
 def compress_pixels(image: Image.Image) -> bytes:
     """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
-    import numpy as np
-    from imagecodecs import deflate_encode
-
     samples, level = np.asarray(image), _LEVELS[_DEFAULT_EFFORT - 1]
-    return bytes(deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
+    return bytes(imagecodecs.deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
 
 
 def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
     """Samples of 0 to 255 as samples of fewer bits, several in a byte."""
-    import numpy as np
-
     count = 8 // bits
     padded = np.pad(samples >> (8 - bits), ((0, 0), (0, -samples.shape[1] % count)))
     packed = np.zeros((len(padded), padded.shape[1] // count), np.uint8)
@@ -220,28 +213,22 @@ def _pack(samples: NDArray[Any], bits: int) -> NDArray[np.uint8]:
 
 def _filters_help(samples: NDArray[Any], level: int) -> bool:
     """Whether a part of the rows compresses better with filters, as in photos; drawings and text often do not."""
-    import numpy as np
-    from imagecodecs import deflate_encode
-
     starts = range(0, len(samples), max(_BAND_ROWS, len(samples) // _BANDS))
     part = np.concatenate([samples[start : start + _BAND_ROWS] for start in starts])
-    without, with_filters = (len(deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
+    without, with_filters = (len(imagecodecs.deflate_encode(_rows(part, filtered=way), level)) for way in (False, True))
     return with_filters < without
 
 
 def _rows(samples: NDArray[Any], *, filtered: bool) -> bytearray:
     """The rows as PNG stores them before compression, each after the number of its filter."""
-    import numpy as np
-    from imagecodecs import PNG as LIBPNG
-    from imagecodecs import PngError, png_encode
-
     if filtered:
         # The size of a file without compression; imagecodecs would reserve less for narrow images.
         size = _EMPTY_FILE + (samples.nbytes + len(samples)) * _CHUNK // (_CHUNK - _CHUNK_OVERHEAD)
-        with suppress(PngError):  # the image can be written without filters
+        with suppress(imagecodecs.PngError):  # the image can be written without filters
             # Unlike ascontiguousarray, this makes the usual strides even for a side of one pixel.
             contiguous = samples.ravel().reshape(samples.shape)
-            return _split(bytes(png_encode(contiguous, level=0, filter=LIBPNG.FILTER.ALL, out=size)))[1]
+            encoded = imagecodecs.png_encode(contiguous, level=0, filter=imagecodecs.PNG.FILTER.ALL, out=size)
+            return _split(bytes(encoded))[1]
     big_endian = samples.astype(samples.dtype.newbyteorder(">"), order="C", copy=False)
     rows = bytearray(len(samples) * (1 + big_endian[0].nbytes))
     view = np.frombuffer(rows, np.uint8).reshape(len(samples), -1)

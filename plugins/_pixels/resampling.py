@@ -7,8 +7,12 @@ from typing import TypeAlias
 
 from PIL import Image
 
-from engine import DeepPixels, Size, color
+from engine import DeepPixels, Size, color, lazy_imports
 from plugins._pixels import band_filters
+
+with lazy_imports():
+    import cykooz_resizer as resizer
+    import numpy as np
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right and bottom in pixels."""
@@ -22,8 +26,6 @@ _FAST_MODES = frozenset({"L", "RGB", "RGBA", "CMYK", "F"})
 
 def resample(pixels: Image.Image | DeepPixels, size: Size, box: Box) -> Image.Image | DeepPixels:
     """Returns the part `box` of an image at another size."""
-    import numpy as np
-
     if pixels.size == size and box == (0, 0, *size):
         return pixels
     if isinstance(pixels, DeepPixels):
@@ -50,9 +52,8 @@ def _filter(image: Image.Image, size: Size, box: Box) -> Image.Image:
     ratio = max((right - left) / size[0], (bottom - top) / size[1])
     if not MODULES or image.mode not in _FAST_MODES or ratio > _MAX_FAST_RATIO:
         return image.resize(size, Image.Resampling.LANCZOS, box, reducing_gap=_REDUCING_GAP)
-    from cykooz_resizer import CropBox, FilterType, ResizeAlg, ResizeOptions, Resizer
-
     result = Image.new(image.mode, size)
-    lanczos = ResizeAlg.convolution(FilterType.lanczos3)
-    Resizer().resize_pil(image, result, ResizeOptions(lanczos, crop_box=CropBox(left, top, right - left, bottom - top)))
+    lanczos = resizer.ResizeAlg.convolution(resizer.FilterType.lanczos3)
+    part = resizer.CropBox(left, top, right - left, bottom - top)
+    resizer.Resizer().resize_pil(image, result, resizer.ResizeOptions(lanczos, crop_box=part))
     return result

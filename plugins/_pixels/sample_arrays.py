@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import CorruptInput, DeepPixels, Frame, Raster, Size
+from engine import CorruptInput, DeepPixels, Frame, Raster, Size, lazy_imports
 from plugins._pixels import pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _MAX_TABLE = 16  # bits per sample that are converted by a table
 
@@ -43,8 +45,6 @@ def _frames(read: Callable[[], Image.Image | DeepPixels]) -> Iterator[Frame]:
 
 def from_buffer(data: bytes, kind: str, count: int, offset: int = 0) -> NDArray[Any]:
     """`count` numbers of the type `kind` of NumPy. Raises CorruptInput if the data ends before."""
-    import numpy as np
-
     if len(data) - offset < count * np.dtype(kind).itemsize:
         raise CorruptInput("The file is truncated.")
     return np.frombuffer(data, kind, count, offset)
@@ -52,8 +52,6 @@ def from_buffer(data: bytes, kind: str, count: int, offset: int = 0) -> NDArray[
 
 def at_mask(pixels: NDArray[np.unsignedinteger], mask: int) -> NDArray[np.uint8]:
     """The samples at the bits of the mask, scaled to 8 bits; 0 without bits. Raises CorruptInput for separate bits."""
-    import numpy as np
-
     if not mask:
         return np.zeros(pixels.shape, np.uint8)
     shift = (mask & -mask).bit_length() - 1

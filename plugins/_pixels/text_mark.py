@@ -12,7 +12,12 @@ from typing import TypeAlias
 
 from PIL import Image, ImageDraw, ImageFont
 
-from engine import InvalidOption
+from engine import InvalidOption, lazy_imports
+
+with lazy_imports():
+    from fontTools import ttLib
+
+    from engine.mupdf import pymupdf
 
 MODULES = ("PIL.ImageFont", "PIL.ImageDraw", "fontTools.ttLib")
 _FONT = "DejaVuSans.ttf"  # Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew, Arabic and symbols
@@ -116,8 +121,6 @@ def _default_font() -> bytes:
 @cache
 def _font_of(script: str) -> bytes:
     """The font of MuPDF for a script."""
-    from engine.mupdf import pymupdf
-
     if script in _CJK:
         font = pymupdf.Font("cjk")
     else:
@@ -128,9 +131,7 @@ def _font_of(script: str) -> bytes:
 
 @cache
 def _characters(font: bytes) -> frozenset[int]:
-    from fontTools.ttLib import TTFont
-
-    return frozenset(TTFont(BytesIO(font), lazy=True).getBestCmap())
+    return frozenset(ttLib.TTFont(BytesIO(font), lazy=True).getBestCmap())
 
 
 def _has(font: bytes, char: str) -> bool:

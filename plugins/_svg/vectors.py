@@ -3,8 +3,11 @@
 import typst
 from lxml import etree
 
-from engine import CorruptInput, FidelityWarning
+from engine import CorruptInput, FidelityWarning, lazy_imports
 from plugins._svg import coordinates, document, gradients
+
+with lazy_imports():
+    import cairosvg
 
 _POINTS = 0.75  # per pixel at 96 dpi
 _PAGE = """#set page(width: {width:.6f}pt, height: {height:.6f}pt, margin: 0pt)
@@ -37,8 +40,6 @@ def draw_with_cairo(svg: str) -> bytes:
 
     CairoSVG draws no filters and no blend modes.
     """
-    import cairosvg
-
     with document.failures():
         return bytes(cairosvg.svg2pdf(bytestring=svg.encode()))
 

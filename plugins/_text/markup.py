@@ -4,7 +4,10 @@ import codecs
 import re
 from collections.abc import Mapping, Sequence
 
-from engine import FidelityWarning, Signature, Sniffer, TooLarge
+from engine import FidelityWarning, Signature, Sniffer, TooLarge, lazy_imports
+
+with lazy_imports():
+    from lxml import etree
 
 MAX_ELEMENTS = 20_000
 _SPANS = ("colspan", "span")  # attributes of cells and columns; each of them takes time for the columns that it covers
@@ -59,8 +62,6 @@ def warn_not_loaded(references: Sequence[str]) -> None:
 
 def check_elements(markup: bytes, most: int = MAX_ELEMENTS) -> None:
     """Raises TooLarge if HTML has more than `most` elements and columns, or if they are nested too deeply."""
-    from lxml import etree  # only HTML needs it, but the formats of all files are detected with this module
-
     parser = etree.HTMLParser(target=_Counter(most), huge_tree=True)
     parser.feed(markup)
     parser.close()

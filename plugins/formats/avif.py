@@ -20,12 +20,17 @@ from engine import (
     TargetCapabilities,
     boxes_are_complete,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
 from plugins._boxes import heif, heif_gain_maps, heif_items
 from plugins._color import cicp
 from plugins._metadata import exif_data
 from plugins._pixels import pillow
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 AVIF = FileFormat(
     "avif",
@@ -84,11 +89,8 @@ def _decode(data: bytes, pages: str | None) -> Raster:
 
 
 def _decode_still(data: bytes, header: Image.Image, bits: int, aperture: heif.Rectangle | None) -> Iterator[Frame]:
-    import numpy as np
-    from imagecodecs import avif_decode
-
     profile = header.info.get("icc_profile")
-    array = avif_decode(data, numthreads=1)
+    array = imagecodecs.avif_decode(data, numthreads=1)
     if aperture:
         left, top, right, bottom = aperture
         array = array[top:bottom, left:right]
@@ -172,13 +174,10 @@ def _encode_still(
     *,
     lossless: bool,
 ) -> bytes:
-    import numpy as np
-    from imagecodecs import avif_encode
-
     pixels = frame.pixels
     samples = pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     primaries, transfer, matrix = cicp.code_points(hdr, lossless=lossless)
-    encoded = avif_encode(
+    encoded = imagecodecs.avif_encode(
         samples,
         _LOSSLESS if lossless else quality,
         speed=speed,

@@ -8,8 +8,11 @@ from dataclasses import replace
 
 from PIL import Image
 
-from engine import RASTER, Content, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion
+from engine import RASTER, Content, FileFormat, Frame, Raster, Signature, TargetCapabilities, conversion, lazy_imports
 from plugins._pixels import pillow, sample_arrays
+
+with lazy_imports():
+    import numpy as np
 
 
 def _is_complete(content: Content) -> bool:
@@ -52,8 +55,6 @@ def decode(data: bytes) -> Raster:
 
 def _decode_bit_fields(data: bytes) -> Iterator[Frame]:
     """The image, of samples at any bits of pixels with 16 or 32 bits. Raises CorruptInput for other masks."""
-    import numpy as np
-
     offset, header, width, height, _, bits, compression = _HEADER.unpack_from(data)
     masks = list(struct.unpack_from("<4I", data, _MASKS))
     if header < _ALPHA_HEADER and compression != _ALPHA_BIT_FIELDS:

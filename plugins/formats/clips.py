@@ -8,7 +8,7 @@ from fractions import Fraction
 from importlib.util import find_spec
 from io import BytesIO
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from PIL import Image
 from pydantic import Field
@@ -35,12 +35,13 @@ from engine import (
     boxes_are_complete,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Pages, Quality
 
-if TYPE_CHECKING:
+with lazy_imports():
     import av
-    from av.video.frame import VideoFrame
+    import numpy as np
 
 PYAV = Requirement(
     "PyAV",
@@ -181,8 +182,6 @@ def _step(count: int, size: Size) -> int:
 
 def _open(data: bytes, demuxer: str) -> av.container.InputContainer:
     """Opens a clip. Raises CorruptInput for one without images."""
-    import av
-
     container = av.open(BytesIO(data), "r", format=demuxer)
     if not container.streams.video:
         container.close()
@@ -220,10 +219,8 @@ def _inspect(data: bytes, demuxer: str) -> _Clip:
     return _Clip(bounds, size[::-1] if rotation in (90, 270) else size, rotation, mode)
 
 
-def _decode(container: av.container.InputContainer) -> Iterator[VideoFrame]:
+def _decode(container: av.container.InputContainer) -> Iterator[av.VideoFrame]:
     """The frames of a clip. Transparency of VP8 and VP9 is beside their frames, where only libvpx looks for it."""
-    import av
-
     stream = container.streams.video[0]
     name = _WITH_ALPHA.get(stream.codec_context.name) if stream.metadata.get("alpha_mode") == "1" else None
     if name is None:
@@ -238,8 +235,6 @@ def _decode(container: av.container.InputContainer) -> Iterator[VideoFrame]:
 
 def _end(container: av.container.InputContainer) -> float:
     """The time in seconds at which the last frame ends; 0 if the file does not state it."""
-    import av
-
     stream = container.streams.video[0]
     if stream.duration is not None and stream.time_base is not None:
         return float(((stream.start_time or 0) + stream.duration) * stream.time_base)
@@ -268,7 +263,7 @@ def _frames(data: bytes, demuxer: str, clip: _Clip, durations: dict[int, float])
         raise CorruptInput("The clip has fewer frames than its index.")
 
 
-def _image(decoded: VideoFrame, clip: _Clip) -> Image.Image:
+def _image(decoded: av.VideoFrame, clip: _Clip) -> Image.Image:
     """The frame in RGB or RGBA, upright, with square pixels."""
     width, height = clip.size if clip.rotation in (0, 180) else clip.size[::-1]
     named = decoded.colorspace not in (0, _UNSPECIFIED)
@@ -299,9 +294,6 @@ def _mux(container: av.container.OutputContainer, packets: Iterable[Any], durati
 def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], int], **options: str) -> AnyConversion:
     @conversion(RASTER, target, loss=Loss.DETAIL, cost=8, memory=8, capabilities=_CAPABILITIES)
     def encode(raster: Raster, *, quality: Quality = 75) -> bytes:
-        import av
-        import numpy as np
-
         file = BytesIO()
         with av.open(file, "w", format=muxer, options=_REPRODUCIBLE) as container:
             stream: Any = None

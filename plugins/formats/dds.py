@@ -20,13 +20,17 @@ from engine import (
     Size,
     TargetCapabilities,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Exposure
 from plugins._pixels import linear_light, sample_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 DDS = FileFormat(
     "dds",
@@ -242,17 +246,12 @@ def _blocks(data: bytes, size: Size, kind: _Blocks) -> tuple[Size, bytes]:
 
 
 def _read_light_blocks(data: bytes, size: Size, kind: _Blocks) -> NDArray[np.float32]:
-    import numpy as np
-    from imagecodecs import bcn_decode
-
     (width, height), blocks = _blocks(data, size, kind)
-    light = np.asarray(bcn_decode(blocks, kind.number, shape=(height, width, 3)))
+    light = np.asarray(imagecodecs.bcn_decode(blocks, kind.number, shape=(height, width, 3)))
     return light[: size[1], : size[0]].astype(np.float32)
 
 
 def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image:
-    import numpy as np
-
     whole, blocks = _blocks(data, size, kind)
     mode, name = kind.mode, kind.name
     if kind is _BC4_SIGNED:  # as both halves of BC5
@@ -266,8 +265,6 @@ def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image:
 
 
 def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
-    import numpy as np
-
     count, width = size[0] * size[1], kind.bits // 8
     stored = sample_arrays.from_buffer(data, "u1", count * width).reshape(count, width)
     pixels = np.zeros(count, np.uint32)
@@ -283,8 +280,6 @@ def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
 
 def _read_samples(data: bytes, size: Size, kind: _Samples) -> NDArray[Any]:
     """Integers of 16 bits, or light as 32-bit floats; of two bands, blue is 0."""
-    import numpy as np
-
     count = size[0] * size[1] * kind.bands
     samples = sample_arrays.from_buffer(data, kind.kind, count).reshape(*size[::-1], kind.bands)
     samples = samples.astype(np.uint16 if kind.kind == "<u2" else np.float32)

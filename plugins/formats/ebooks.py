@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine import (
     DOCUMENT,
     AnyConversion,
@@ -15,6 +13,7 @@ from engine import (
     any_of,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text import zip_archives
@@ -23,8 +22,9 @@ from plugins._text.paper import MARGIN, Paper
 from plugins.formats.html import HTML
 from plugins.formats.txt import TXT
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf.text import books, texts
 
 MODULES = (
     *(
@@ -107,24 +107,18 @@ def _declare_book(fmt: FileFormat) -> list[AnyConversion]:
         font_size: FontSize = FONT_SIZE,
         pages: Pages | None = None,
     ) -> pymupdf.Document:
-        from plugins._pdf.text import books
-
         paper = Paper.of(page_size, landscape, margin)
         return books.to_pdf(books.open_book(data, fmt.name, paper, font_size), pages)
 
     @conversion(fmt, TXT, loss=Loss.STRUCTURE, isolated=True)
     def read_text(data: bytes) -> bytes:
         """The text of the chapters."""
-        from plugins._pdf.text import books, texts
-
         _, chapters = books.read_chapters(data, fmt.name)
         return texts.text_document(chapters).encode()
 
     @conversion(fmt, HTML, loss=Loss.STRUCTURE, isolated=True)
     def read_html(data: bytes) -> bytes:
         """A section for each chapter."""
-        from plugins._pdf.text import books, texts
-
         return texts.html_document(*books.read_chapters(data, fmt.name)).encode()
 
     return [read, read_text, read_html]
@@ -135,8 +129,6 @@ def _declare_pages(fmt: FileFormat) -> AnyConversion:
 
     @conversion(fmt, DOCUMENT, isolated=True)
     def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
-        from plugins._pdf.text import books
-
         return books.to_pdf(books.open_pages(data, fmt.name), pages)
 
     return read

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -27,6 +26,7 @@ from engine import (
     conversion,
     ends_with,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Metadata
 from plugins import _programs
@@ -34,8 +34,10 @@ from plugins._pdf.images import postscript
 from plugins.formats.jpeg import JPEG
 from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_images, filter_document, to_bytes, warn_first_page
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf import active_content, layers, objects, resources
+    from plugins._pdf.images import transparency
 
 MODULES = (
     "plugins._pdf.active_content",
@@ -86,9 +88,6 @@ _LOSSLESS = [
 
 @conversion(EPS, PDF, cost=10, programs=PROGRAMS, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
-    from engine.mupdf import pymupdf
-    from plugins._pdf.active_content import check_file
-
     program = _extract_program(data)
     _check_bounding_box(program)
     pdf = _run_ghostscript(program, "pdfwrite", "-dEPSCrop", *_LOSSLESS, *_TWO_PAGES)
@@ -102,7 +101,7 @@ def to_pdf(data: bytes) -> bytes:
         document.select([0])
         pdf = to_bytes(document)
     # The operator pdfmark adds what has no effect in the EPS itself.
-    return check_file(pdf, "", sanitize=True)
+    return active_content.check_file(pdf, "", sanitize=True)
 
 
 def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
@@ -175,8 +174,6 @@ def _box_in_trailer(data: bytes, deferred: re.Match[bytes]) -> bytes:
 @conversion(DOCUMENT, EPS, cost=10, terminal=True, programs=PROGRAMS, isolated=True)
 def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") -> bytes:
     """Writes the first page as vectors, as viewers show it. Transparent parts become images."""
-    from plugins._pdf.images import transparency
-
     warn_first_page(document)
     _check_images(document)
     filter_document(document, metadata)
@@ -204,19 +201,14 @@ def from_document(document: pymupdf.Document, *, metadata: Metadata = "safe") ->
 
 def _check_patterns(document: pymupdf.Document) -> None:
     """Raises TooLarge if patterns are nested more deeply than Ghostscript writes them."""
-    from plugins._pdf.objects import open_pdf
-    from plugins._pdf.resources import has_nested_patterns
-
-    with open_pdf(document.tobytes()) as objects:
-        if has_nested_patterns(objects.pages[0].obj, _MAX_PATTERNS):
+    with objects.open_pdf(document.tobytes()) as pdf:
+        if resources.has_nested_patterns(pdf.pages[0].obj, _MAX_PATTERNS):
             message = f"Patterns are nested deeper than {_MAX_PATTERNS} levels, which EPS files cannot hold."
             raise TooLarge(message, reason="elements", details={"max_nesting": _MAX_PATTERNS})
 
 
 def _check_images(document: pymupdf.Document) -> None:
     """Raises CorruptInput for a damaged image by JBIG2, which Ghostscript would leave out."""
-    from engine.mupdf import pymupdf
-
     for xref, *_, filter in (image[:9] for image in document[0].get_images()):
         if filter == "JBIG2Decode":
             with checked_images():
@@ -227,13 +219,10 @@ def _without_hidden_layers(document: pymupdf.Document) -> pymupdf.Document:
     """The document without the parts of hidden layers that Ghostscript would show."""
     if not document.get_ocgs():
         return document
-    from plugins._pdf.layers import remove_hidden_layers
-    from plugins._pdf.objects import open_pdf
-
     changed = BytesIO()
-    with open_pdf(document.tobytes()) as objects:
-        remove_hidden_layers(objects)
-        objects.save(changed)
+    with objects.open_pdf(document.tobytes()) as pdf:
+        layers.remove_hidden_layers(pdf)
+        pdf.save(changed)
     return type(document)(stream=changed.getvalue(), filetype="pdf")
 
 
@@ -243,8 +232,6 @@ def _make_upright(document: pymupdf.Document) -> tuple[float, float]:
 
     Ghostscript writes the content outside the crop box, too, and fails on some resources of pages, but not of forms.
     """
-    from engine.mupdf import pymupdf
-
     page = document[0]
     width, height, rotation = page.rect.width, page.rect.height, page.rotation
     page.set_rotation(0)

@@ -21,6 +21,7 @@ from engine import (
     TargetCapabilities,
     check_size,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Exposure
 from plugins._color import cicp
@@ -28,7 +29,10 @@ from plugins._pixels import linear_light, pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from OpenEXR import Channel, Part
+
+with lazy_imports():
+    import numpy as np
+    import OpenEXR
 
 EXR = FileFormat(
     "exr",
@@ -79,11 +83,9 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     return replace(raster, dpi=dpi, xmp=pillow.upright_xmp(xmp))
 
 
-def _open(data: bytes, *, header_only: bool = False) -> list[Part]:
+def _open(data: bytes, *, header_only: bool = False) -> list[OpenEXR.Part]:
     """The parts. Raises CorruptInput: OpenEXR prints the reason and returns none."""
-    import OpenEXR
-
-    parts: list[Part] = OpenEXR.File(
+    parts: list[OpenEXR.Part] = OpenEXR.File(
         BytesIO(data), separate_channels=True, header_only=header_only, num_threads=_NO_THREADS
     ).parts
     if not parts:
@@ -146,8 +148,6 @@ def _is_half(data: bytes, image: _Image) -> bool:
 
 def _read(data: bytes, image: _Image) -> NDArray[Any]:
     """The pixels of the display window: linear light, straight alpha."""
-    import numpy as np
-
     stored = _open(data)[image.part].channels
     part = {key: stored[name] for key, name in image.channels.items()}
     del stored
@@ -167,7 +167,7 @@ def _read(data: bytes, image: _Image) -> NDArray[Any]:
     return window
 
 
-def _planes(part: Mapping[str, Channel], image: _Image) -> Iterator[NDArray[Any]]:
+def _planes(part: Mapping[str, OpenEXR.Channel], image: _Image) -> Iterator[NDArray[Any]]:
     """The samples of each band of the image's mode."""
     if _DIFFERENCES[0] in part:
         yield from _from_differences(part, image.primaries)
@@ -179,13 +179,11 @@ def _planes(part: Mapping[str, Channel], image: _Image) -> Iterator[NDArray[Any]
         yield part[_ALPHA].pixels
 
 
-def _from_differences(part: Mapping[str, Channel], primaries: Primaries) -> tuple[NDArray[Any], ...]:
+def _from_differences(part: Mapping[str, OpenEXR.Channel], primaries: Primaries) -> tuple[NDArray[Any], ...]:
     """Red, green and blue from luminance, and from red and blue as differences from it, in units of it.
 
     A sample of a difference can be for several pixels.
     """
-    import numpy as np
-
     luminance = np.asarray(part[_LUMINANCE].pixels, np.float32)
     differences = (np.asarray(part[name].pixels, np.float32) for name in _DIFFERENCES)
     steps = [(part[name].ySampling, part[name].xSampling) for name in _DIFFERENCES]
@@ -216,9 +214,6 @@ _CAPABILITIES = TargetCapabilities(
 @conversion(RASTER, EXR, cost=6, memory=45, capabilities=_CAPABILITIES)
 def encode(raster: Raster) -> bytes:
     """Writes halves where they hold the samples of the source, otherwise floats."""
-    import numpy as np
-    import OpenEXR
-
     frame = raster.first_frame()
     assert isinstance(frame.pixels, DeepPixels)
     array, mode = frame.pixels.array, frame.pixels.mode

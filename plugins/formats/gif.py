@@ -21,14 +21,17 @@ from engine import (
     any_of,
     conversion,
     ends_with,
+    lazy_imports,
 )
 from engine.option_types import Pages
 from plugins._metadata import writing
 from plugins._pixels import pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 GIF = FileFormat(
     "gif",
@@ -132,8 +135,6 @@ def _with_palettes(frames: list[Frame]) -> tuple[list[Frame], int]:
 
 def _opaque(image: Image.Image) -> NDArray[np.bool_] | None:
     """Where `image` is opaque. None if it is everywhere."""
-    import numpy as np
-
     if image.mode not in ("LA", "RGBA") and "transparency" not in image.info:
         return None
     alpha = np.asarray(image.convert("RGBA").getchannel("A"))
@@ -151,8 +152,6 @@ def _changed(
     before: Image.Image, before_mask: NDArray[np.bool_] | None, after: Image.Image, mask: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
     """Where `after` is opaque and shows something else than `before`."""
-    import numpy as np
-
     changed: NDArray[np.bool_] = (np.asarray(before.convert("RGB")) != np.asarray(after.convert("RGB"))).any(axis=-1)
     if before_mask is not None:
         changed |= ~before_mask
@@ -186,8 +185,6 @@ def _to_still(image: Image.Image) -> Image.Image:
 
 def _exact(image: Image.Image, mask: NDArray[np.bool_] | None) -> _Indexed | None:
     """An RGB image with a palette of all colors inside the mask; outside, it is transparent. None for too many."""
-    import numpy as np
-
     shown = image if mask is None else _strip(image, mask)
     found = shown.getcolors(_COLORS if mask is None else _COLORS - 1)
     if found is None:
@@ -198,8 +195,6 @@ def _exact(image: Image.Image, mask: NDArray[np.bool_] | None) -> _Indexed | Non
 
 def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool) -> _Indexed:
     """As `_exact`, with the colors that represent the others best."""
-    import numpy as np
-
     FidelityWarning.issue("colors_reduced", "The target supports 256 colors.")
     shown = image if mask is None else _strip(image, mask)
     paletted = shown.quantize(_COLORS if mask is None else _COLORS - 1, method=Image.Quantize.MEDIANCUT)
@@ -213,15 +208,11 @@ def _reduced(image: Image.Image, mask: NDArray[np.bool_] | None, *, dither: bool
 
 def _strip(image: Image.Image, mask: NDArray[np.bool_]) -> Image.Image:
     """The pixels inside the mask as an image of one row; a black pixel if there are none."""
-    import numpy as np
-
     return Image.fromarray(np.asarray(image)[mask][None]) if mask.any() else Image.new("RGB", (1, 1))
 
 
 def _place(indexes: NDArray[np.uint8], colors: list[int], size: Size, mask: NDArray[np.bool_] | None) -> _Indexed:
     """The indexes of the pixels inside the mask as an image."""
-    import numpy as np
-
     if mask is None:
         return _Indexed(indexes.reshape(size[::-1]), colors, transparent=False)
     placed = np.full(mask.shape, len(colors), np.uint8)
@@ -235,8 +226,6 @@ def _number(red: int, green: int, blue: int) -> int:
 
 def _look_up(samples: NDArray[np.uint8], colors: list[int]) -> NDArray[np.uint8]:
     """The indexes of the samples in the sorted `colors`, which contain all of them."""
-    import numpy as np
-
     table = np.array(colors, np.uint32)
     indexes = np.empty(len(samples), np.uint8)
     for start in range(0, len(samples), _PART):

@@ -22,14 +22,18 @@ from engine import (
     any_of,
     check_size,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Exposure
 from plugins._color import cicp
 from plugins._pixels import linear_light, pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 _MAX_HEADER = 1 << 16  # bytes
 _SIZE = re.compile(rb"^([-+])([XY]) +(\d+) +([-+])([XY]) +(\d+)[ \r]*$")
@@ -102,13 +106,10 @@ def _read_primaries(text: bytes) -> Primaries:
 
 
 def _read(data: bytes, header: _Header) -> NDArray[np.float32]:
-    import numpy as np
-    from imagecodecs import rgbe_decode
-
     body = data[header.start :]
     if _MIN_RUNS <= header.columns <= _MAX_RUNS and body[:2] == b"\2\2":
         size = f"-Y {header.rows} +X {header.columns}\n".encode()
-        array = rgbe_decode(b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n" + size + body)
+        array = imagecodecs.rgbe_decode(b"#?RADIANCE\nFORMAT=32-bit_rle_rgbe\n\n" + size + body)
     else:
         array = _without_exponent(_expand(body, header.rows * header.columns))
         array = array.reshape(header.rows, header.columns, 3)
@@ -120,8 +121,6 @@ def _read(data: bytes, header: _Header) -> NDArray[np.float32]:
 
 def _expand(body: bytes, count: int) -> NDArray[np.uint8]:
     """Pixels of rows without runs, or with runs of whole pixels, which are marked by 1, 1, 1 and their length."""
-    import numpy as np
-
     pixels = np.frombuffer(body, np.uint8, len(body) // _PIXEL_BYTES * _PIXEL_BYTES).reshape(-1, _PIXEL_BYTES)
     marks = (pixels[:, :3] == 1).all(axis=1)
     # Lengths of marks that follow each other are digits, the lowest first.
@@ -138,8 +137,6 @@ def _expand(body: bytes, count: int) -> NDArray[np.uint8]:
 
 
 def _without_exponent(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    import numpy as np
-
     scale = np.where(pixels[:, 3] > 0, np.exp2(pixels[:, 3].astype(np.float32) - 136), 0).astype(np.float32)
     return pixels[:, :3] * scale[:, None]
 
@@ -149,21 +146,17 @@ _CAPABILITIES = TargetCapabilities(("RGB",), linear=True, max_side=_MAX_RUNS)
 
 @conversion(RASTER, HDR, loss=Loss.DETAIL, cost=2, memory=50, capabilities=_CAPABILITIES)
 def encode(raster: Raster) -> bytes:
-    from imagecodecs import rgbe_encode
-
     frame = raster.first_frame()
     assert isinstance(frame.pixels, DeepPixels)
     width, height = frame.size
     # Each component of a row, which has a header, takes a byte per run more than its samples if none of them repeats.
     # imagecodecs would reserve less, and fail for narrow images.
     size = _HEADER + height * _PIXEL_BYTES * (1 + width + -(-width // _MAX_RUN))
-    return bytes(rgbe_encode(_rounded(frame.pixels.array), header=True, rle=width >= _MIN_RUNS, out=size))
+    return bytes(imagecodecs.rgbe_encode(_rounded(frame.pixels.array), header=True, rle=width >= _MIN_RUNS, out=size))
 
 
 def _rounded(array: NDArray[np.float32]) -> NDArray[np.float32]:
     """The nearest values that a common exponent allows, and a bit more, because the encoder rounds them down."""
-    import numpy as np
-
     finite = np.clip(np.nan_to_num(array, nan=0), 0, _LARGEST)
     # The brightest component may be rounded up to the next power of two.
     exponent = np.frexp(finite.max(axis=2) * np.float32(_MANTISSA / (_MANTISSA - 0.5)))[1]

@@ -23,6 +23,7 @@ from engine import (
     boxes_are_complete,
     check_side,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
 from plugins._boxes import heif, heif_gain_maps, heif_items
@@ -31,6 +32,10 @@ from plugins._pixels import pillow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
+    import pillow_heif
 
 HEIC = FileFormat(
     "heic",
@@ -42,7 +47,7 @@ HEIC = FileFormat(
     bytes_per_pixel=0.05,
 )
 
-MODULES = ("pillow_heif.HeifImagePlugin",)
+MODULES = ("pillow_heif",)
 _MODES = ("L", "RGB", "RGBA")
 # Presets of x265 by effort. The default, slow, takes twice the time of veryfast for 5 % fewer bytes.
 _PRESETS = (*("ultrafast",) * 3, *("veryfast",) * 3, *("slow",) * 2, "slower")
@@ -56,8 +61,7 @@ _CODE_POINTS = ("color_primaries", "transfer_characteristics", "matrix_coefficie
 
 @conversion(HEIC, RASTER, cost=4)
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
-    import pillow_heif.HeifImagePlugin  # noqa: F401, registers the format
-
+    pillow_heif.register_heif_opener()
     heif.check_size(data)
     data = heif_items.with_brand(data, b"heic")
     frames = heif.frame_count(data)
@@ -82,9 +86,6 @@ def _first_image(data: bytes) -> Image.Image:
 
 def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
     """The primary image, then the others. libheif turns them upright."""
-    import numpy as np
-    import pillow_heif
-
     file = pillow_heif.open_heif(BytesIO(data), convert_hdr_to_8bit=False, hdr_to_16bit=False)
     images = dict(enumerate(file))
     others = [index for index in images if index != file.primary_index]
@@ -106,8 +107,6 @@ def _decode_deep(data: bytes, pages: str | None) -> Iterator[Frame]:
 
 def _with_straight_alpha(pixels: DeepPixels) -> DeepPixels:
     """RGBA from colors that are multiplied by alpha."""
-    import numpy as np
-
     alpha = np.maximum(pixels.array[..., 3:], 1)
     colors = np.minimum(pixels.array[..., :3].astype(np.uint32) * 65535 // alpha, 65535)
     return DeepPixels(np.dstack((colors.astype(np.uint16), pixels.array[..., 3:])), "RGBA")
@@ -140,8 +139,6 @@ def encode(
     effort: Effort = 5,
     subsampling: Subsampling = "4:2:0",
 ) -> bytes:
-    import pillow_heif
-
     frame = raster.first_frame()
     if min(frame.size) < _TWO_BLOCKS:  # the encoder fails on longer images of this width
         check_side(frame.size, 4096)

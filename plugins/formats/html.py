@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import DOCUMENT, AnyConversion, Content, FileFormat, Requirement, Signature, any_of, conversion, hookimpl
+from engine import (
+    DOCUMENT,
+    AnyConversion,
+    Content,
+    FileFormat,
+    Requirement,
+    Signature,
+    any_of,
+    conversion,
+    hookimpl,
+    lazy_imports,
+)
 from engine.option_types import Landscape, Margin, Pages, PageSize
 from plugins import _programs
 from plugins._text import zip_archives
 from plugins._text.markup import in_markup, root_name
 from plugins.formats import pdf_scans
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._text import web_pages
 
 _HEAD = 65_536  # bytes within which the root element must begin
 _LIBRARIES = ("libpango-1.0.so.0", "libpangoft2-1.0.so.0", "libharfbuzz-subset.so.0")
@@ -64,8 +74,6 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options or the document have others."""
-    from plugins._text import web_pages
-
     return web_pages.lay_out(data, page_size, landscape, margin, pages)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import DOCUMENT, Loss, conversion
+from engine import DOCUMENT, Loss, conversion, lazy_imports
 from plugins.formats.html import HTML
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf.text import texts
 
 MODULES = ("plugins._pdf.losses", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
 TEMPLATE = "documents"
@@ -17,10 +16,8 @@ TEMPLATE = "documents"
 @conversion(DOCUMENT, HTML, loss=Loss.STRUCTURE, cost=3, terminal=True)
 def to_html(document: pymupdf.Document) -> bytes:
     """A section for each page, with its headings, paragraphs and links in reading order."""
-    from plugins._pdf.text.texts import blocks_of, html_document, warn_images
-
     pages = []
     for page in document:
-        warn_images(page)
-        pages.append(blocks_of(page))
-    return html_document((document.metadata or {}).get("title") or "", pages).encode()
+        texts.warn_images(page)
+        pages.append(texts.blocks_of(page))
+    return texts.html_document((document.metadata or {}).get("title") or "", pages).encode()

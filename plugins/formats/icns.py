@@ -20,13 +20,16 @@ from engine import (
     Size,
     TargetCapabilities,
     conversion,
+    lazy_imports,
 )
 from plugins._pixels import icons, pillow, sample_arrays
 from plugins.formats import png
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", *icons.MODULES)
 
@@ -172,8 +175,6 @@ def _indexed(content: bytes, size: Size, bits: int, mask: bytes) -> _Image:
 
 
 def _read_indexed(content: bytes, size: Size, bits: int, mask: bytes) -> Image.Image:
-    import numpy as np
-
     shape = size[::-1]
     stored = sample_arrays.from_buffer(content, "u1", size[0] * size[1] * bits // 8)
     unpacked = np.unpackbits(stored).reshape(*shape, bits)
@@ -187,8 +188,6 @@ def _read_indexed(content: bytes, size: Size, bits: int, mask: bytes) -> Image.I
 
 
 def _palette(colors: bytes) -> NDArray[np.uint8]:
-    import numpy as np
-
     return np.frombuffer(colors, np.uint8).reshape(-1, 3)
 
 

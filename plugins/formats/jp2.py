@@ -27,14 +27,18 @@ from engine import (
     color,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Lossless, Quality
 from plugins._boxes import jp2
 from plugins._pixels import pillow
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 _BRAND, _BRANDS_END = 20, 64  # offsets of the brand, and of the end of those that are searched
 _JPH, _JP2 = b"jph ", b"jp2 "
@@ -125,8 +129,6 @@ def _colors(header: jp2.Header) -> str:
 
 
 def _frames(data: bytes, header: jp2.Header, *, deep: bool) -> Iterator[Frame]:
-    import numpy as np
-
     if header.subsampled:  # imagecodecs does not scale channels
         image = pillow.open_image(data, "JPEG2000")
         turned = pillow.apply_orientation(np.asarray(color.standard_mode(image)), jp2.read_orientation(data))
@@ -137,10 +139,7 @@ def _frames(data: bytes, header: jp2.Header, *, deep: bool) -> Iterator[Frame]:
 
 
 def _read(data: bytes, header: jp2.Header) -> Image.Image | DeepPixels:
-    import numpy as np
-    from imagecodecs import jpeg2k_decode
-
-    array = jpeg2k_decode(data, numthreads=1)
+    array = imagecodecs.jpeg2k_decode(data, numthreads=1)
     array = array if array.ndim == 3 else array[..., None]
     if array.shape != (*header.size[::-1], len(header.depths)):
         raise CorruptInput("The codestream differs from its header.")
@@ -163,8 +162,6 @@ def _read(data: bytes, header: jp2.Header) -> Image.Image | DeepPixels:
 
 def _scaled(samples: NDArray[Any], depth: jp2.Depth, maximum: int) -> NDArray[np.uint16]:
     """Samples of one channel from their own depth to 0 to `maximum`."""
-    import numpy as np
-
     bits = min(depth.bits, 16)
     if depth.signed:
         samples = samples.astype(np.int64) + (1 << (depth.bits - 1))
@@ -195,11 +192,9 @@ def encode_jp2(raster: Raster, *, quality: Quality = _QUALITY, lossless: Lossles
 
 
 def encode_jph(raster: Raster, *, quality: Quality = _QUALITY, lossless: Lossless = False) -> bytes:
-    from imagecodecs import htj2k_encode
-
     frame = raster.first_frame()
     quantization_step = 10 ** ((_OPENJPH_PSNR - _psnr(quality)) / 20)
-    codestream = htj2k_encode(
+    codestream = imagecodecs.htj2k_encode(
         _samples(frame, 16),
         None if lossless else quantization_step,
         reversible=lossless,
@@ -210,9 +205,7 @@ def encode_jph(raster: Raster, *, quality: Quality = _QUALITY, lossless: Lossles
 
 
 def _encode_with_openjpeg(frame: Frame, bits: int, quality: int, *, lossless: bool) -> bytes:
-    from imagecodecs import jpeg2k_encode
-
-    codestream = jpeg2k_encode(
+    codestream = imagecodecs.jpeg2k_encode(
         _samples(frame, bits),
         None if lossless else round(_psnr(quality)),
         codecformat="j2k",
@@ -231,8 +224,6 @@ def _psnr(quality: int) -> float:
 
 
 def _samples(frame: Frame, bits: int) -> NDArray[Any]:
-    import numpy as np
-
     pixels = frame.pixels
     return pixels.to_bits(bits) if isinstance(pixels, DeepPixels) else np.asarray(pixels)
 

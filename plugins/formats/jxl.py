@@ -29,6 +29,7 @@ from engine import (
     color,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
 from plugins._jpeg import additional_images, segments, ultra_hdr
@@ -42,7 +43,11 @@ from plugins.operations import metadata as filters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from plugins._jxl.reader import Header
+
+with lazy_imports():
+    import numpy as np
+
+    from plugins._jxl import gain_maps, reader, writer
 
 _CONTAINER = b"\0\0\0\x0cJXL \r\n\x87\n"
 
@@ -82,10 +87,7 @@ _LARGEST_EFFORT = 3
 @conversion(JXL, RASTER, cost=3, memory=28)
 def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Raster:
     """Floats of which some are brighter than white are linear light."""
-    from plugins._jxl.gain_maps import BOX, read_box
-    from plugins._jxl.reader import read_header, read_light
-
-    header = read_header(data)
+    header = reader.read_header(data)
     order = sorted(pillow.select(list(range(len(header.durations))), pages))
     mode = _INKS if header.inks is not None and header.mode == "RGB" else header.mode
     sample = pillow.sample(mode, header.profile)
@@ -104,11 +106,11 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         sizes=[header.size] * (len(order) if header.animated else 1),
     )
     if header.is_float and not header.animated and header.hdr is None and header.inks is None:
-        light = read_light(data, header)
+        light = reader.read_light(data, header)
         if light is not None:
             return _with_light(raster, light, header)
     if hdr == "keep" and not header.animated and header.hdr is None:
-        raster = replace(raster, gain_map=read_box(header.boxes.get(BOX), header.size))
+        raster = replace(raster, gain_map=gain_maps.read_box(header.boxes.get(gain_maps.BOX), header.size))
     if not header.is_deep:
         return raster
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
@@ -116,7 +118,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     return replace(raster, deep_frames=deep_frames, source_bit_depth=header.bits, sample=deep_sample)
 
 
-def _with_light(raster: Raster, light: NDArray[Any], header: Header) -> Raster:
+def _with_light(raster: Raster, light: NDArray[Any], header: reader.Header) -> Raster:
     """The raster with linear light in place of its pixels."""
     mode = {"L": "L", "LA": "RGBA"}.get(header.mode, header.mode)
     pixels = light[..., [0, 0, 0, 1]] if header.mode == "LA" else light[..., 0] if mode == "L" else light
@@ -130,18 +132,16 @@ def _exif_block(content: bytes | None) -> bytes | None:
     return exif_data.upright(exif_data.PREFIX + content[_OFFSET + int.from_bytes(content[:_OFFSET]) :])
 
 
-def _frames(data: bytes, header: Header, order: Sequence[int]) -> Iterator[Frame]:
-    from plugins._jxl.reader import read_frames
-
+def _frames(data: bytes, header: reader.Header, order: Sequence[int]) -> Iterator[Frame]:
     if header.bits > _MAX_BITS:
         FidelityWarning.issue("depth_reduced", f"Samples of {header.bits} bits are converted with {_MAX_BITS}.")
-    for index, array in zip(order, read_frames(data, header, order), strict=True):
+    for index, array in zip(order, reader.read_frames(data, header, order), strict=True):
         pixels, profile = _pixels(array, header)
         yield Frame(pixels, profile, header.durations[index])
         del pixels, array
 
 
-def _pixels(array: NDArray[Any], header: Header) -> tuple[Image.Image | DeepPixels, bytes | None]:
+def _pixels(array: NDArray[Any], header: reader.Header) -> tuple[Image.Image | DeepPixels, bytes | None]:
     """Decoded samples and their profile. Inks with transparency become sRGB, for which there is a mode."""
     if header.inks is None:
         bands = array[..., 0] if header.mode == "L" else array
@@ -175,11 +175,9 @@ def _holds(options: OptionValues) -> TargetCapabilities:
 
 @conversion(RASTER, JXL, loss=Loss.DETAIL, cost=12, memory=28, capabilities=_holds)
 def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False, effort: Effort = 5) -> bytes:
-    from plugins._jxl.writer import Encoding, write
-
     frames = [_with_profile(frame) for frame in raster.frames]
     width, height = frames[0].size
-    encoding = Encoding(
+    encoding = writer.Encoding(
         quality=quality,
         lossless=lossless,
         effort=_effort(effort, width * height * len(frames), lossless=lossless),
@@ -194,7 +192,7 @@ def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False,
     # Rounding times and not durations keeps the total.
     ends = [round(end) for end in accumulate((frame.duration for frame in frames), initial=0.0)]
     durations = [after - before for before, after in pairwise(ends)] if len(frames) > 1 else []
-    return write(samples, durations, mode, encoding)
+    return writer.write(samples, durations, mode, encoding)
 
 
 def _with_profile(frame: Frame) -> Frame:
@@ -206,14 +204,12 @@ def _with_profile(frame: Frame) -> Frame:
 
 
 def _boxes(raster: Raster) -> Iterator[tuple[bytes, bytes]]:
-    from plugins._jxl.gain_maps import write_box
-
     if raster.exif:
         yield _EXIF, bytes(_OFFSET) + raster.exif.removeprefix(exif_data.PREFIX)
     if raster.xmp:
         yield _XMP, raster.xmp
     if raster.gain_map:
-        yield write_box(raster.gain_map)
+        yield gain_maps.write_box(raster.gain_map)
 
 
 def _common_mode(modes: Sequence[str]) -> str:
@@ -226,8 +222,6 @@ def _common_mode(modes: Sequence[str]) -> str:
 
 def _samples(pixels: Image.Image | DeepPixels, mode: str, bits: int) -> NDArray[Any]:
     """The samples of an image as the encoder takes them: of inks, 0 is the most."""
-    import numpy as np
-
     if isinstance(pixels, DeepPixels):
         return pixels.to_bits(bits)
     array = np.asarray(pixels if pixels.mode == mode else pixels.convert(mode))
@@ -245,9 +239,6 @@ def from_jpeg(
     data: bytes, *, metadata: Metadata = "safe", effort: Effort = 5, hdr: Hdr = "keep", dpi: Dpi | None = None
 ) -> bytes:
     """Keeps the coefficients of the JPEG, from which its bytes can be made again."""
-    from plugins._jxl.gain_maps import write_box
-    from plugins._jxl.writer import write_jpeg
-
     segments.check_scans(data)
     data, image = segments.open_file(data)
     if not (segments.inspect_coding(data)[1] or segments.is_decodable(image)):
@@ -256,10 +247,10 @@ def from_jpeg(
     size, orientation = pillow.upright_size(image), exif_data.read_orientation(image)
     others = additional_images.find_others(data, segments.read_segments) if hdr == "keep" else []
     gain_map = ultra_hdr.read(data, others, size, orientation)
-    boxes = [write_box(gain_map)] if gain_map else []
+    boxes = [gain_maps.write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
         kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
-        written = write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
+        written = writer.write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
         if written is not None:
             return written
     FidelityWarning.issue("jpeg_reencoded", "The coding of the JPEG could not be kept, and it was encoded again.")
@@ -274,16 +265,13 @@ def _given(metadata: Metadata, dpi: int | None) -> OptionValues:
 @conversion(JXL, JPEG, loss=Loss.DETAIL, terminal=True, cost=2)
 def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi: Dpi | None = None) -> bytes:
     """The JPEG from which the file was made, or else its pixels as JPEG."""
-    from plugins._jxl.gain_maps import BOX, read_box
-    from plugins._jxl.reader import read_header, read_jpeg
-
-    original = read_jpeg(data)
+    original = reader.read_jpeg(data)
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
-    filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), read_header(data)
+    filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), reader.read_header(data)
     others = additional_images.find_others(original, segments.read_segments) if metadata == "all" else []
     has_own = additional_images.find_gain_map(others) is not None
-    gain_map = None if has_own or hdr == "drop" else read_box(header.boxes.get(BOX), header.size)
+    gain_map = None if has_own or hdr == "drop" else gain_maps.read_box(header.boxes.get(gain_maps.BOX), header.size)
     if gain_map is None:
         return filtered
     return ultra_hdr.join(filtered, segments.read_segments, _stored(gain_map, header.orientation))
@@ -291,8 +279,6 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
 
 def _stored(gain_map: GainMap, orientation: int) -> GainMap:
     """The gain map of an image that the orientation turns upright."""
-    import numpy as np
-
     turned = pillow.apply_orientation(np.asarray(gain_map.frame.image), {6: 8, 8: 6}.get(orientation, orientation))
     return gain_map.with_image(Image.fromarray(turned))
 

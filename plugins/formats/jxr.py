@@ -26,6 +26,7 @@ from engine import (
     check_size,
     combined_orientation,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Exposure, Lossless, Quality
 from plugins._metadata import exif_data, iptc_data
@@ -34,6 +35,10 @@ from plugins.formats import tiff
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 _PIXEL_FORMAT, _ORIENTATION, _WIDTH, _HEIGHT, _ACROSS, _DOWN = 0xBC01, 0xBC02, 0xBC80, 0xBC81, 0xBC82, 0xBC83
 _PARTS = ((0xBCC0, 0xBCC1), (0xBCC2, 0xBCC3))  # tags with the offset and size of the colors, and of alpha
@@ -175,8 +180,6 @@ def _orientation(block: exif_data.Block) -> int:
 
 
 def _frames(read: Callable[[], NDArray[Any]], mode: str, profile: bytes | None, *, deep: bool) -> Iterator[Frame]:
-    import numpy as np
-
     array = read()
     if array.shape[2:] == (5,):
         yield Frame(pillow.transparent_inks(array, np.iinfo(array.dtype).max, profile))
@@ -187,9 +190,6 @@ def _frames(read: Callable[[], NDArray[Any]], mode: str, profile: bytes | None, 
 
 def _read(data: bytes, block: exif_data.Block, mode: str, bits: int) -> NDArray[Any]:
     """The upright samples of the mode: integers of 8 or 16 bits, or floats."""
-    import numpy as np
-    from imagecodecs import jpegxr_decode
-
     pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
     number = pixel_format[-1] if pixel_format.startswith(_PREFIX) else None
     if number in _READ_AS:
@@ -198,7 +198,7 @@ def _read(data: bytes, block: exif_data.Block, mode: str, bits: int) -> NDArray[
     turned, upright = (
         struct.pack("<HHII", _ORIENTATION, _LONG, 1, number) for number in (block.integer(_ORIENTATION), 0)
     )
-    array = jpegxr_decode(data.replace(turned, upright, 1))
+    array = imagecodecs.jpegxr_decode(data.replace(turned, upright, 1))
     array = array * np.uint8(255) if array.dtype == np.bool_ else array
     if number in _FIXED:
         kind, white = _FIXED[number]
@@ -213,8 +213,6 @@ def _read(data: bytes, block: exif_data.Block, mode: str, bits: int) -> NDArray[
 
 def _divided(array: NDArray[Any]) -> NDArray[Any]:
     """Colors that are multiplied by alpha without it."""
-    import numpy as np
-
     is_light = array.dtype.kind == "f"
     maximum = 1 if is_light else np.iinfo(array.dtype).max
     alpha = array[..., 3:].astype(np.float32) / maximum
@@ -235,13 +233,10 @@ _CAPABILITIES = TargetCapabilities(
 @conversion(RASTER, JXR, loss=Loss.DETAIL, cost=6, memory=40, capabilities=_CAPABILITIES)
 def encode(raster: Raster, *, quality: Quality = 85, lossless: Lossless = False) -> bytes:
     """Images narrower than 32 pixels are written without loss."""
-    import numpy as np
-    from imagecodecs import jpegxr_encode
-
     frame = raster.first_frame()
     pixels = frame.pixels
     exact = lossless or frame.size[0] < _MIN_LOSSY_WIDTH
-    data = jpegxr_encode(
+    data = imagecodecs.jpegxr_encode(
         pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels),
         None if exact else quality,
         photometric="CMYK" if pixels.mode == "CMYK" else None,

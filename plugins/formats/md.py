@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import DOCUMENT, AnyConversion, CorruptInput, FileFormat, Loss, any_of, conversion, decode_text, hookimpl
+from engine import (
+    DOCUMENT,
+    AnyConversion,
+    CorruptInput,
+    FileFormat,
+    Loss,
+    any_of,
+    conversion,
+    decode_text,
+    hookimpl,
+    lazy_imports,
+)
 from engine.option_types import Landscape, Margin, Pages, PageSize
 from plugins.formats import html
 from plugins.formats.html import HTML, PANGO
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    import markdown_it
+
+    from engine.mupdf import pymupdf
+    from plugins._pdf.text import markdown, texts
+    from plugins._text import web_pages
 
 MODULES = (
     *("markdown_it", "plugins._pdf.losses", "plugins._pdf.text.markdown", "plugins._pdf.text.texts"),
@@ -39,13 +52,11 @@ MD = FileFormat(
 @conversion(MD, HTML, loss=Loss.DETAIL, isolated=True)
 def to_html(data: bytes) -> bytes:
     """The Markdown of CommonMark with tables and strikethrough, as HTML."""
-    from markdown_it import MarkdownIt
-
     try:
         text = decode_text(data)
     except ValueError as error:
         raise CorruptInput("The file is not text in UTF-8, UTF-16 or windows-1252.") from error
-    body = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+    body = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
     head = f'<meta charset="utf-8"><title></title><style>{_STYLE}</style>'
     return f"<!DOCTYPE html>\n<html><head>{head}</head><body>\n{body}</body></html>\n".encode()
 
@@ -60,19 +71,14 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """Pages of A4 with margins of 20 mm, unless the options have others."""
-    from plugins._text import web_pages
-
     return web_pages.lay_out(to_html(data), page_size, landscape, margin, pages)
 
 
 @conversion(DOCUMENT, MD, loss=Loss.STRUCTURE, cost=5, terminal=True)
 def to_markdown(document: pymupdf.Document) -> bytes:
     """Headings, paragraphs, lists, tables and links in reading order."""
-    from plugins._pdf.text import markdown
-    from plugins._pdf.text.texts import warn_images
-
     for page in document:
-        warn_images(page)
+        texts.warn_images(page)
     return markdown.to_markdown(document).encode()
 
 

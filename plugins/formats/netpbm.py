@@ -27,12 +27,16 @@ from engine import (
     color,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Exposure
 from plugins._pixels import linear_light, sample_arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", "imagecodecs._cms")
 _MAX_HEADER = 1 << 14  # bytes
@@ -147,8 +151,6 @@ def decode(data: bytes) -> Raster:
 
 
 def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
-    import numpy as np
-
     size, mode = (header.width, header.height), header.mode
     if header.kind == b"4":
         row = (header.width + 7) // 8
@@ -176,8 +178,6 @@ def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
 
 def _parse(text: bytes, count: int, header: _Header) -> NDArray[Any]:
     """The samples of a plain file. Raises CorruptInput."""
-    import numpy as np
-
     text = _COMMENT.sub(b" ", text) if b"#" in text else text
     if header.mode == "1":  # white space between digits is optional
         digits = np.frombuffer(text, np.uint8)
@@ -194,8 +194,6 @@ def _parse(text: bytes, count: int, header: _Header) -> NDArray[Any]:
 
 def decode_floats(data: bytes, *, exposure: Exposure = 0) -> Raster:
     """Linear light. Some programs write integers above 1 instead, which are samples of 8 or 16 bits as they are."""
-    import numpy as np
-
     header = _read_header(data[:_MAX_HEADER])
     if header is None or header.kind not in b"FfHh":
         raise CorruptInput("The header of the file is invalid.")
@@ -221,8 +219,6 @@ def decode_floats(data: bytes, *, exposure: Exposure = 0) -> Raster:
 
 def _array(raster: Raster) -> tuple[NDArray[Any], str]:
     """The samples of the only frame, and its mode."""
-    import numpy as np
-
     pixels = raster.first_frame().pixels
     return (pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)), pixels.mode
 

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
+from engine import (
+    RASTER,
+    Content,
+    CorruptInput,
+    FileFormat,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    lazy_imports,
+)
 from plugins._pixels import pillow, sample_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", "PIL.PcxImagePlugin")
 _HEADER = struct.Struct("<BBBBHHHHHH48sxBHH")
@@ -84,8 +96,6 @@ def decode(data: bytes) -> Raster:
 
 
 def _read(data: bytes, header: _Header) -> Image.Image:
-    import numpy as np
-
     width, height = header.size
     rows = _read_rows(data, header)
     if header.bits == 8 and header.planes > 1:
@@ -104,8 +114,6 @@ def _read(data: bytes, header: _Header) -> Image.Image:
 
 def _read_rows(data: bytes, header: _Header) -> NDArray[np.uint8]:
     """The bytes of the image: rows x planes x bytes. Raises CorruptInput."""
-    import numpy as np
-
     width, height = header.size
     row_bytes, needed = header.row_bytes, (width * header.bits + 7) // 8
     if row_bytes < needed:  # some programs write another number; rows have an even one
@@ -121,8 +129,6 @@ def _read_rows(data: bytes, header: _Header) -> NDArray[np.uint8]:
 
 def _unpacked(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     """The samples of this number of bits in bytes, the first in the highest bits."""
-    import numpy as np
-
     shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
     samples = (rows[:, :, None] >> shifts) & np.uint8((1 << bits) - 1)
     return samples.reshape(len(rows), -1)

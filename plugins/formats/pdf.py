@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
@@ -27,6 +26,7 @@ from engine import (
     check_size,
     conversion,
     ends_with,
+    lazy_imports,
 )
 from engine.option_types import (
     Dpi,
@@ -48,8 +48,10 @@ from plugins._pixels.sizes import Drawing
 from plugins.formats import jpeg
 from plugins.formats.jpeg import JPEG
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf import active_content, compression, losses
+    from plugins._pdf.images import image_pages
 
 _HEADER = b"%PDF-"
 
@@ -84,9 +86,7 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
 
 def warn_first_page(document: pymupdf.Document) -> None:
     """Issues the warnings for targets that hold the look of one page."""
-    from plugins._pdf.losses import warn_losses
-
-    warn_losses(document[0])
+    losses.warn_losses(document[0])
     if document.page_count > 1:
         FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
 
@@ -102,15 +102,11 @@ def write(
     sanitize: Sanitize = False,
 ) -> bytes:
     """The document. With `quality` or `dpi`, it is compressed as by the tool; otherwise its images stay."""
-    from plugins._pdf.active_content import check_file
-
     filter_document(document, metadata)
-    data = check_file(to_bytes(document), password or "", sanitize=sanitize)
+    data = active_content.check_file(to_bytes(document), password or "", sanitize=sanitize)
     if quality is None and dpi is None:
         return data
-    from plugins._pdf.compression import compress
-
-    compressed = compress(data, password or "", quality or COMPRESSED_QUALITY, dpi or DPI)
+    compressed = compression.compress(data, password or "", quality or COMPRESSED_QUALITY, dpi or DPI)
     return min(compressed, data, key=len)
 
 
@@ -141,8 +137,6 @@ def filter_document(document: pymupdf.Document, metadata: Metadata) -> None:
 
 def to_bytes(document: pymupdf.Document) -> bytes:
     """The document as a compressed file without unused objects. Its encryption is kept."""
-    from engine.mupdf import pymupdf
-
     data: bytes = document.tobytes(garbage=3, deflate=True, use_objstms=1, encryption=pymupdf.PDF_ENCRYPT_KEEP)
     return data
 
@@ -155,8 +149,6 @@ def render(
     dpi: Dpi = DPI,
 ) -> Raster:
     """Draws pages at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from engine.mupdf import pymupdf
-    from plugins._pdf.losses import warn_losses
 
     def sizes(page: pymupdf.Page) -> tuple[Size, Size, tuple[int, int, int, int] | None]:
         """The size at `dpi`, the size of the whole page when drawn, and the box of it to draw, None for all."""
@@ -165,7 +157,7 @@ def render(
         return full, whole, drawing.needed_box(full, whole)
 
     def draw(page: pymupdf.Page) -> Frame:
-        warn_losses(page)
+        losses.warn_losses(page)
         full, whole, box = sizes(page)
         check_size(*_box_size(box or (0, 0, *whole)))
         scale = (dpi / 72, dpi / 72) if full == whole else (whole[0] / page.rect.width, whole[1] / page.rect.height)
@@ -173,7 +165,7 @@ def render(
         return Frame(image, full_size=full if box or full != image.size else None, cropped=box is not None)
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
-    warn_losses(document[0])  # A dry run draws no page.
+    losses.warn_losses(document[0])  # A dry run draws no page.
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,
@@ -212,8 +204,6 @@ def draw_page(page: pymupdf.Page, matrix: pymupdf.Matrix, box: tuple[int, int, i
 
     Raises CorruptInput if an image by JBIG2 is damaged. Issues a warning for other damaged images.
     """
-    from engine.mupdf import pymupdf
-
     # MuPDF takes all pixels that the rectangle touches.
     clip = None if box is None else pymupdf.Rect(box[0] + 0.5, box[1] + 0.5, box[2] - 0.5, box[3] - 0.5) * ~matrix
     with checked_images():
@@ -227,8 +217,6 @@ def checked_images() -> Iterator[None]:
 
     MuPDF draws in black what it cannot decode.
     """
-    from engine.mupdf import pymupdf
-
     pymupdf.TOOLS.reset_mupdf_warnings()
     yield
     messages = pymupdf.TOOLS.mupdf_warnings()
@@ -248,11 +236,9 @@ def embed_jpeg(
     dpi: Dpi | None = None,
 ) -> bytes:
     """A PDF of one page that contains the JPEG with unchanged pixels, and shows it turned."""
-    from plugins._pdf.images.image_pages import ImageWriter, jpeg_stream
-
     image = embedding.prepare(data, metadata, rotate=rotate, flip=flip)
-    writer = ImageWriter()
-    stream = jpeg_stream(image.data, image.size, image.mode, image.icc_profile)
+    writer = image_pages.ImageWriter()
+    stream = image_pages.jpeg_stream(image.data, image.size, image.mode, image.icc_profile)
     writer.add_page(stream, image.size, (dpi, dpi) if dpi else image.dpi, image.orientation)
     return to_bytes(writer.document)
 

@@ -1,10 +1,13 @@
 """Images as pages of PDF files."""
 
-from engine import RASTER, Raster, conversion
+from engine import RASTER, Raster, conversion, lazy_imports
 from engine.option_types import Quality
 from plugins._jpeg.embedding import JPEG_QUALITY
 from plugins._pixels import png_encoder
 from plugins.formats.pdf import CAPABILITIES, PDF, to_bytes
+
+with lazy_imports():
+    from plugins._pdf.images import image_pages
 
 MODULES = ("plugins._pdf.images.image_pages", *png_encoder.MODULES)
 TEMPLATE = "documents"
@@ -14,13 +17,11 @@ TEMPLATE = "documents"
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""
-    from plugins._pdf.images.image_pages import ImageWriter, encode_frame
-
     if quality is None and raster.lossy:
         quality = JPEG_QUALITY
-    writer = ImageWriter()
+    writer = image_pages.ImageWriter()
     for frame in raster.frames:
-        writer.add_page(encode_frame(frame, quality), frame.size, raster.dpi)
+        writer.add_page(image_pages.encode_frame(frame, quality), frame.size, raster.dpi)
     if raster.xmp:
         writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
     return to_bytes(writer.document)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import Format, conversion
+from engine import Format, conversion, lazy_imports
 from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
+
+    from plugins._pdf import documents
 
 OBJECTS: Format[pikepdf.Pdf] = Format("pdf objects", "pikepdf._core.Pdf", lazy=True)
 
@@ -25,13 +25,9 @@ def page_count(document: pikepdf.Pdf) -> int:
 
 @conversion(PDF, OBJECTS, cost=_COST, isolated=True)
 def read(data: bytes, *, password: Password | None = None) -> pikepdf.Pdf:
-    from plugins._pdf.documents import open_document
-
-    return open_document(data, password)
+    return documents.open_document(data, password)
 
 
 @conversion(OBJECTS, PDF, cost=_COST)
 def write(document: pikepdf.Pdf, *, sanitize: Sanitize = False) -> bytes:
-    from plugins._pdf.documents import save_document
-
-    return save_document(document, sanitize=sanitize)
+    return documents.save_document(document, sanitize=sanitize)

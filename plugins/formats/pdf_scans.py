@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from engine import (
     DOCUMENT,
@@ -17,6 +16,7 @@ from engine import (
     Raster,
     check_count,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Dpi, Effort, Flip, Metadata, Pages, Quality, Rotate
 from plugins._pixels import pillow
@@ -26,8 +26,11 @@ from plugins.formats.tiff import EFFORT, JPEG_QUALITY, TIFF, Compression
 from plugins.operations import geometry
 from plugins.operations import metadata as metadata_filter
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf import losses
+    from plugins._pdf.images import image_pages, scans
+    from plugins._tiff import codec, embedding
 
 MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", "plugins._tiff.embedding", *tiff.MODULES)
 TEMPLATE = "documents/scans"
@@ -39,16 +42,12 @@ def embed_tiff(
     data: bytes, *, pages: Pages | None = None, metadata: Metadata = "safe", dpi: Dpi | None = None
 ) -> bytes:
     """A PDF with the pages of a TIFF: those by Group 4 and JPEG as they are, others without loss."""
-    from plugins._pdf.images.image_pages import ImageWriter, encode_frame
-    from plugins._tiff import codec
-    from plugins._tiff.embedding import embeddable
-
-    writer = ImageWriter()
+    writer = image_pages.ImageWriter()
     with codec.open_file(data) as file:
         found = codec.images(file)
         order = pillow.select(list(range(len(found))), pages)
         check_count(len(order), [codec.upright_size(found[index]) for index in order], "pages")
-        embedded = {index: embeddable(data, found[index]) for index in order}
+        embedded = {index: embedding.embeddable(data, found[index]) for index in order}
         rest = [index for index in order if embedded[index] is None]
         raster = _decode(data, rest or order[:1], metadata)
         frames = iter(raster.converted_for(CAPABILITIES).frames if rest else ())
@@ -61,7 +60,7 @@ def embed_tiff(
             else:
                 frame = next(frames)
                 dots = dots[::-1] if dots and orientation >= 5 else dots
-                writer.add_page(encode_frame(frame, None), frame.size, dots)
+                writer.add_page(image_pages.encode_frame(frame, None), frame.size, dots)
                 del frame  # frees its memory before the next one is decoded
     if raster.xmp:
         writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
@@ -86,10 +85,6 @@ def extract(
     effort: Effort = EFFORT,
 ) -> bytes:
     """A TIFF with the images of pages that are one image, as they are stored, and other pages drawn."""
-    from engine.mupdf import pymupdf
-    from plugins._pdf.images import scans
-    from plugins._pdf.losses import warn_losses
-
     with checked_images():
         found = [scans.find(page) for page in islice(document, MAX_FRAMES + 1)]
     if sum(scan.size[0] * scan.size[1] for scan in found if scan) > MAX_TOTAL_PIXELS:
@@ -101,7 +96,7 @@ def extract(
 
     def frames() -> Iterator[Frame]:
         for page, scan in zip(document, found, strict=False):
-            warn_losses(page)
+            losses.warn_losses(page)
             with checked_images():
                 frame = scan.read() if scan else None
             scale = pymupdf.Matrix(DPI / 72, DPI / 72)

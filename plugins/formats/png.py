@@ -19,11 +19,15 @@ from engine import (
     Signature,
     conversion,
     ends_with,
+    lazy_imports,
 )
 from engine.option_types import Pages
 from plugins._color import cicp
 from plugins._metadata import exif_data
 from plugins._pixels import pillow, png_encoder
+
+with lazy_imports():
+    import imagecodecs
 
 PNG = FileFormat(
     "png",
@@ -154,9 +158,7 @@ def _read_gamma(chunks: Mapping[bytes, bytes]) -> tuple[Primaries, cicp.Curve] |
 
 
 def _decode_deep(data: bytes, header: Image.Image) -> Iterator[Frame]:
-    from imagecodecs import png_decode
-
-    array = png_decode(data)
+    array = imagecodecs.png_decode(data)
     array = pillow.apply_orientation(array, exif_data.read_orientation(header))
     bands = array.shape[2] if array.ndim == 3 else 1
     yield Frame(DeepPixels(array, _MODES[bands]), header.info.get("icc_profile"))

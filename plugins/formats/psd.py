@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine import (
     RASTER,
@@ -16,12 +15,13 @@ from engine import (
     TargetCapabilities,
     color,
     conversion,
+    lazy_imports,
 )
 from plugins._metadata import exif_data
 from plugins._pixels import pillow
 
-if TYPE_CHECKING:
-    from plugins._psd.reader import PsdFile
+with lazy_imports():
+    from plugins._psd import pixels, reader, writer
 
 PSD = FileFormat(
     "psd",
@@ -45,8 +45,6 @@ _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, ea
 
 
 def _decode(data: bytes) -> Raster:
-    from plugins._psd import pixels, reader
-
     file = reader.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.layers.number > 1 or file.layers.has_effects:
@@ -66,7 +64,7 @@ def _decode(data: bytes) -> Raster:
     return replace(raster, deep_frames=pixels.deep_frames(file))
 
 
-def _with_metadata(raster: Raster, file: PsdFile) -> Raster:
+def _with_metadata(raster: Raster, file: reader.PsdFile) -> Raster:
     dpi = file.resources.get(_RESOLUTION, b"")
     exif, xmp = file.resources.get(_EXIF), file.resources.get(_XMP)
     across, _, _, down, *_ = _DPI.unpack_from(dpi) if len(dpi) >= _DPI.size else (0, 0, 0, 0)
@@ -107,8 +105,6 @@ def encode_large(raster: Raster) -> bytes:
 
 
 def _encode(raster: Raster, *, large: bool) -> bytes:
-    from plugins._psd import writer
-
     frame = raster.first_frame()
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),

@@ -16,8 +16,13 @@ from engine import (
     any_of,
     conversion,
     ends_with,
+    lazy_imports,
 )
 from plugins._pixels import sample_arrays
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 MODULES = ("numpy", "imagecodecs._qoi")
 _HEADER = struct.Struct(">4sIIBB")
@@ -44,9 +49,7 @@ def decode(data: bytes) -> Raster:
 
 
 def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:
-    from imagecodecs import qoi_decode
-
-    array = qoi_decode(data)
+    array = imagecodecs.qoi_decode(data)
     if array.shape != (*size[::-1], bands):
         raise CorruptInput("The image has another size than its header.")
     return Image.fromarray(array)
@@ -54,7 +57,4 @@ def _read(data: bytes, size: tuple[int, int], bands: int) -> Image.Image:
 
 @conversion(RASTER, QOI, capabilities=TargetCapabilities(("RGB", "RGBA")))
 def encode(raster: Raster) -> bytes:
-    import numpy as np
-    from imagecodecs import qoi_encode
-
-    return bytes(qoi_encode(np.asarray(raster.first_frame().image)))
+    return bytes(imagecodecs.qoi_encode(np.asarray(raster.first_frame().image)))

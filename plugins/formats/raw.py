@@ -26,6 +26,7 @@ from engine import (
     check_size,
     conversion,
     hookimpl,
+    lazy_imports,
 )
 from engine.option_types import Exposure
 from plugins._jpeg import segments
@@ -52,9 +53,11 @@ RawMode: TypeAlias = Annotated[
 ]
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
-    from rawpy import RawPy
+
+with lazy_imports():
+    import numpy as np
+    import rawpy
 
 MODULES = ("rawpy", "multiprocessing", "numpy.ma", *tiff.MODULES)  # NumPy imports the third one for quantiles
 _SRGB = 1  # EXIF value of ColorSpace
@@ -86,7 +89,7 @@ class _Settings:
     def gain(self) -> float:
         return float(2**self.exposure)
 
-    def parameters(self, raw: RawPy, data: bytes) -> dict[str, Any]:
+    def parameters(self, raw: rawpy.RawPy, data: bytes) -> dict[str, Any]:
         """The parameters of `RawPy.postprocess`, besides those for brightness and depth."""
         found: dict[str, Any] = {"half_size": self.half_size}
         if raw.sizes.flip == 0 and (flip := _FLIPS.get(raw_containers.orientation(data))):
@@ -116,8 +119,6 @@ def decode(
 
 def _read_preview(data: bytes) -> Raster:
     """The largest embedded JPEG, upright, with the metadata of the file. Raises InvalidOption if there is none."""
-    import rawpy
-
     with rawpy.imread(BytesIO(data)) as raw:
         preview = _extract_preview(raw)
     if not isinstance(preview, bytes):  # an array of uncompressed samples, or none
@@ -153,8 +154,6 @@ def _scan_frames(data: bytes, brightness: float, *, bits: int) -> Iterator[Frame
 
 def _encode_if_linear(array: NDArray[np.uint16], brightness: float) -> None:
     """Encodes linear samples in place. The mean distinguishes them: scanners write no tag."""
-    import numpy as np
-
     table = np.rint(_encode(np.linspace(0, 1, 65536, dtype=np.float32)) * 65535).astype(np.uint16)
     if abs(_mean(table[_sample(array)]) - brightness) < abs(_mean(array) - brightness):
         for row in array:  # an index of the whole array would take four times its memory
@@ -181,8 +180,6 @@ def _develop(data: bytes, settings: _Settings) -> Raster:
 
 def _upright_size(data: bytes, settings: _Settings) -> Size:
     """The size of the developed image, from the header."""
-    import rawpy
-
     with rawpy.imread(BytesIO(data)) as raw:
         sizes, flip = raw.sizes, settings.parameters(raw, data).get("user_flip", raw.sizes.flip)
         halved = settings.half_size and raw.raw_type == rawpy.RawType.Flat
@@ -196,8 +193,6 @@ def _upright_size(data: bytes, settings: _Settings) -> Size:
 
 
 def _develop_frames(data: bytes, settings: _Settings, *, bits: int) -> Iterator[Frame]:
-    import rawpy
-
     with rawpy.imread(BytesIO(data)) as raw:
         check_size(raw.sizes.width, raw.sizes.height)
         parameters = settings.parameters(raw, data)
@@ -215,10 +210,8 @@ def _develop_frames(data: bytes, settings: _Settings, *, bits: int) -> Iterator[
     yield Frame(Image.fromarray(array) if bits == 8 else DeepPixels(array, "RGB"))
 
 
-def _multipliers(raw: RawPy, temperature: int) -> list[float]:
+def _multipliers(raw: rawpy.RawPy, temperature: int) -> list[float]:
     """The factors of the sensor's colors for the light of a black body: those for daylight, changed in proportion."""
-    import numpy as np
-
     matrix = raw.rgb_xyz_matrix[:3]
     response = np.asarray(matrix if matrix.any() else _XYZ_TO_SRGB)
     change = (response @ _DAYLIGHT) / np.maximum(response @ _black_body(temperature), 1e-3)
@@ -242,7 +235,7 @@ def _black_body(temperature: int) -> tuple[float, float, float]:
     return x / y, 1.0, (1 - x - y) / y
 
 
-def _preview_brightness(raw: RawPy) -> float | None:
+def _preview_brightness(raw: rawpy.RawPy) -> float | None:
     """The mean of the camera's own image, without bars at its sides. None if there is none, or a tiny one."""
     preview = _open_preview(raw)
     if preview is None or min(preview.size) < _MIN_PREVIEW:
@@ -253,7 +246,7 @@ def _preview_brightness(raw: RawPy) -> float | None:
     return _mean(_to_array(ImageOps.fit(preview, size)))
 
 
-def _open_preview(raw: RawPy) -> Image.Image | None:
+def _open_preview(raw: rawpy.RawPy) -> Image.Image | None:
     """The embedded image, reduced while it is decoded. None if there is none, or a damaged one."""
     preview = _extract_preview(raw)
     try:
@@ -268,20 +261,16 @@ def _open_preview(raw: RawPy) -> Image.Image | None:
     return image
 
 
-def _extract_preview(raw: RawPy) -> bytes | NDArray[Any] | None:
+def _extract_preview(raw: rawpy.RawPy) -> bytes | NDArray[Any] | None:
     """A JPEG, or uncompressed samples. None if there is none that LibRaw can read."""
-    import rawpy
-
     try:
         return raw.extract_thumb().data
     except (rawpy.LibRawNoThumbnailError, rawpy.LibRawUnsupportedThumbnailError):
         return None
 
 
-def _matching_gain(raw: RawPy, brightness: float, parameters: dict[str, Any]) -> float:
+def _matching_gain(raw: rawpy.RawPy, brightness: float, parameters: dict[str, Any]) -> float:
     """The factor of linear samples, at least 1, for this mean of the developed image; it clips at most _CLIPPED."""
-    import numpy as np
-
     samples = _linear_samples(raw, parameters)
     low, high = 1.0, _gain_that_clips(samples.max(axis=2), _CLIPPED)
     for _ in range(_BISECTIONS):
@@ -291,36 +280,28 @@ def _matching_gain(raw: RawPy, brightness: float, parameters: dict[str, Any]) ->
     return low
 
 
-def _automatic_gain(raw: RawPy, parameters: dict[str, Any]) -> float:
+def _automatic_gain(raw: rawpy.RawPy, parameters: dict[str, Any]) -> float:
     """The factor of LibRaw's own brightening, which lets at most 1 % of each color clip."""
     samples = _linear_samples(raw, parameters)
     return min(_gain_that_clips(samples[..., color], 0.01) for color in range(3))
 
 
-def _linear_samples(raw: RawPy, parameters: dict[str, Any]) -> NDArray[np.float32]:
-    import numpy as np
-
+def _linear_samples(raw: rawpy.RawPy, parameters: dict[str, Any]) -> NDArray[np.float32]:
     linear = raw.postprocess(output_bps=16, no_auto_bright=True, gamma=(1, 1), **parameters)
     return np.asarray(_sample(linear) / 65535, np.float32)
 
 
 def _gain_that_clips(samples: NDArray[np.float32], share: float) -> float:
-    import numpy as np
-
     return max(1.0, 1 / max(float(np.quantile(samples, 1 - share)), 1 / _MAX_GAIN))
 
 
 def _encode(linear: NDArray[np.float32]) -> NDArray[np.float32]:
     """LibRaw's tone curve, from BT.709: linear samples of 0 to 1, encoded."""
-    import numpy as np
-
     bright = 1.099 * linear**0.45 - 0.099
     return np.asarray(np.where(linear < 0.018, linear * 4.5, bright), np.float32)
 
 
 def _to_array(image: Image.Image) -> NDArray[Any]:
-    import numpy as np
-
     return np.asarray(image.convert("RGB"))
 
 
@@ -332,8 +313,6 @@ def _sample(array: NDArray[Any]) -> NDArray[Any]:
 
 def _mean(array: NDArray[Any]) -> float:
     """The mean of an RGB image, 0 to 1, of integers or of numbers from 0 to 1."""
-    import numpy as np
-
     maximum = 1 if array.dtype.kind == "f" else np.iinfo(array.dtype).max
     return float((_sample(array)[..., :3] @ np.array([0.299, 0.587, 0.114], np.float32)).mean()) / maximum
 

@@ -17,12 +17,15 @@ from engine import (
     Signature,
     TargetCapabilities,
     conversion,
+    lazy_imports,
 )
 from plugins._pixels import sample_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy",)
 _HEADER = struct.Struct(">HBBHHHHII4x80sI")
@@ -91,8 +94,6 @@ def decode(data: bytes) -> Raster:
 
 def _read(data: bytes, header: _Header) -> NDArray[Any]:
     """The samples: height x width x bands, from the top. Raises CorruptInput."""
-    import numpy as np
-
     bands, shape = min(header.bands, 4), (header.height, header.width)
     samples = np.empty((*shape, bands), f"u{header.size}")
     for band in range(bands):
@@ -111,8 +112,6 @@ def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
 
     The packets of all rows are followed at the same time.
     """
-    import numpy as np
-
     count = header.height * header.bands
     starts = sample_arrays.from_buffer(data, ">u4", count, _START)[band * header.height :][: header.height]
     plane = np.empty((header.height, header.width), f"u{header.size}")
@@ -127,8 +126,6 @@ def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
 
 def _expand(numbers: NDArray[Any], positions: NDArray[np.int64], width: int) -> NDArray[Any]:
     """The rows of `width` samples whose packets begin at these positions among the numbers. Raises CorruptInput."""
-    import numpy as np
-
     filled = np.zeros(len(positions), np.int64)
     row_of = np.arange(len(positions))
     packets = []
@@ -163,8 +160,6 @@ def _pixels(samples: NDArray[Any], mode: str) -> Image.Image | DeepPixels:
 
 def _dithered(samples: NDArray[np.uint8]) -> Image.Image:
     """An image of bytes with three bits of red and green, and two of blue."""
-    import numpy as np
-
     return Image.fromarray(
         np.concatenate([sample_arrays.at_mask(samples, mask) for mask in (0x07, 0x38, 0xC0)], axis=-1)
     )
@@ -178,8 +173,6 @@ _HOLDS_MODES = ("L", "LA", "RGB", "RGBA")
 )
 def encode(raster: Raster) -> bytes:
     """Not compressed: few readers decompress 16 bits."""
-    import numpy as np
-
     pixels = raster.first_frame().pixels
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     planes = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]

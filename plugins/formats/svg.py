@@ -18,6 +18,7 @@ from engine import (
     check_size,
     conversion,
     ends_with,
+    lazy_imports,
 )
 from engine.option_types import Dpi
 from plugins._pixels import pillow, png_encoder
@@ -26,6 +27,9 @@ from plugins._svg import GZIP, decompress
 from plugins._text.markup import in_markup, root_name
 from plugins.formats import jpeg, webp
 from plugins.formats.png import PNG
+
+with lazy_imports():
+    from plugins._svg import coordinates, document
 
 MODULES = ("plugins._svg.document", *png_encoder.MODULES, *jpeg.MODULES, *webp.MODULES)  # and for common targets
 TEMPLATE = "svg"
@@ -58,8 +62,6 @@ def render(
     dpi: Dpi = 96,
 ) -> Raster:
     """Draws at `dpi`, or at the requested size. A crop is in pixels at `dpi`."""
-    from plugins._svg import coordinates, document
-
     root = document.read(data)
     across, down = coordinates.size(root)
     full: Size = (max(1, round(across * dpi / 96)), max(1, round(down * dpi / 96)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from engine import DOCUMENT, Loss, Requirement, conversion
+from engine import DOCUMENT, Loss, Requirement, conversion, lazy_imports
 from engine.option_types import Metadata
 from plugins import _programs
 from plugins.formats.pdf import OPTIONS_OF_DOCUMENTS, PDF, checked_images, filter_document, warn_first_page
 from plugins.formats.svg import SVG
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._svg import vectors
 
 CAIRO = Requirement(
     "cairo",
@@ -30,16 +30,12 @@ _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, i
 
 @conversion(SVG, PDF, cost=4, isolated=True, without=OPTIONS_OF_DOCUMENTS)
 def to_pdf(data: bytes) -> bytes:
-    from plugins._svg import vectors
-
     return vectors.to_pdf(data)
 
 
 @conversion(SVG, SVG, loss=Loss.DETAIL, cost=4, isolated=True)
 def redraw(data: bytes, *, metadata: Metadata = "safe") -> bytes:
     """The result contains the title and the description only with `metadata=all`, and no other metadata."""
-    from plugins._svg import vectors
-
     return vectors.to_svg(data, keep_texts=metadata == "all")
 
 

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
+from engine import (
+    RASTER,
+    Content,
+    CorruptInput,
+    FileFormat,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    lazy_imports,
+)
 from plugins._pixels import pillow, sample_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", "PIL.TgaImagePlugin")
 _HEADER = struct.Struct("<BBBHHBHHHHBB")
@@ -154,8 +166,6 @@ def _read_pixels(data: bytes, header: _Header) -> Image.Image:
 
 def _from_16_bits(image: Image.Image, header: _Header) -> Image.Image:
     """Gray with alpha, or colors of 5 bits, of pixels with 15 or 16 bits."""
-    import numpy as np
-
     pixels = np.asarray(image)
     if header.type == _GRAY:
         return Image.fromarray(pixels.astype("<u2").view(np.uint8).reshape(*pixels.shape, 2))
@@ -164,8 +174,6 @@ def _from_16_bits(image: Image.Image, header: _Header) -> Image.Image:
 
 def _colors(pixels: NDArray[Any], depth: int) -> NDArray[np.uint8]:
     """Red, green, blue, and alpha if there is one, of pixels or colors of a palette with 15 or 16 bits."""
-    import numpy as np
-
     bands = [sample_arrays.at_mask(pixels, mask) for mask in (0x7C00, 0x03E0, 0x001F)]
     if depth == 16:
         bands.append(255 - sample_arrays.at_mask(pixels, 0x8000))  # the bit is set in transparent pixels
@@ -174,8 +182,6 @@ def _colors(pixels: NDArray[Any], depth: int) -> NDArray[np.uint8]:
 
 def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
     """The colors by index: red, green, blue, and alpha if not all are transparent. Raises CorruptInput."""
-    import numpy as np
-
     if not header.has_palette or header.entry not in _ENTRY_DEPTHS:
         raise CorruptInput("The palette of the TGA is missing.")
     size = (header.entry + 7) // 8
@@ -188,8 +194,6 @@ def _read_palette(data: bytes, header: _Header) -> NDArray[np.uint8]:
 
 def _with_palette(image: Image.Image, colors: NDArray[np.uint8]) -> Image.Image:
     """The image of these indexes. Raises CorruptInput for an index without a color."""
-    import numpy as np
-
     if int(image.getextrema()[1]) >= len(colors):  # type: ignore[arg-type]
         raise CorruptInput("A color is missing in the palette.")
     if image.mode != "L" or len(colors) > 256:

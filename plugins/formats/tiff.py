@@ -27,6 +27,7 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
+    lazy_imports,
 )
 from engine.option_types import Effort, Pages, Quality
 from plugins._metadata import exif_data, iptc_data
@@ -35,6 +36,12 @@ from plugins._tiff import tiff_directories
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
+
+    from plugins._tiff import codec
 
 
 def _sniff(content: Content) -> int:
@@ -148,8 +155,6 @@ def _is_for_pillow(tags: Mapping[int, Any]) -> bool:
 
 
 def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
-    from plugins._tiff import codec
-
     with codec.open_file(data) as file:
         pages = codec.images(file)
         order = pillow.select(list(range(len(pages))), selected)
@@ -170,8 +175,6 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
 
 
 def _frames(data: bytes, order: list[int], *, deep: bool) -> Iterator[Frame]:
-    from plugins._tiff import codec
-
     with codec.open_file(data) as file:
         pages = codec.images(file)
         for index in order:
@@ -212,8 +215,6 @@ def encode(
     effort: Effort = EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
-    from plugins._tiff import codec
-
     block = exif_data.parse(raster.exif)
     with codec.Writer(block.order if block else "<") as writer:
         for frame in raster.frames:
@@ -247,18 +248,15 @@ def _compression_parameters(
 
 def _predictor_helps(array: NDArray[Any]) -> bool:
     """Whether differences of neighboring pixels compress better than the pixels: of photos, but not of drawings."""
-    import numpy as np
-    from imagecodecs import deflate_encode, delta_encode
-
     starts = np.linspace(0, max(len(array) - _SAMPLE_ROWS, 0), _SAMPLES, dtype=int)
     rows = np.concatenate([array[start : start + _SAMPLE_ROWS] for start in starts])
-    return len(deflate_encode(delta_encode(rows, axis=1).tobytes(), 2)) < len(deflate_encode(rows.tobytes(), 2))
+    compressed = imagecodecs.deflate_encode(rows.tobytes(), 2)
+    differences = imagecodecs.deflate_encode(imagecodecs.delta_encode(rows, axis=1).tobytes(), 2)
+    return len(differences) < len(compressed)
 
 
 def _page(pixels: Image.Image | DeepPixels) -> tuple[NDArray[Any], dict[str, Any]]:
     """The samples of a page, and the parameters of tifffile for them."""
-    import numpy as np
-
     mode = pixels.mode
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     parameters: dict[str, Any] = {"photometric": _PHOTOMETRIC_NAMES[mode]}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import DOCUMENT, FileFormat, Loss, any_of, conversion
+from engine import DOCUMENT, FileFormat, Loss, any_of, conversion, lazy_imports
 from engine.option_types import FontSize, Landscape, Margin, Pages, PageSize
 from plugins._text.paper import MARGIN, Paper
 
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf import losses
+    from plugins._pdf.text import text_pages, texts
 
 MODULES = (
     "plugins._pdf.losses",
@@ -33,15 +33,12 @@ TXT = FileFormat(
 @conversion(DOCUMENT, TXT, loss=Loss.STRUCTURE, cost=3, terminal=True)
 def to_text(document: pymupdf.Document) -> bytes:
     """The text of the pages in reading order, in UTF-8: form feeds separate pages, empty lines paragraphs."""
-    from plugins._pdf.losses import warn_losses
-    from plugins._pdf.text.texts import blocks_of, text_document, warn_images
-
     pages = []
     for page in document:
-        warn_losses(page)
-        warn_images(page)
-        pages.append(blocks_of(page))
-    return text_document(pages).encode()
+        losses.warn_losses(page)
+        texts.warn_images(page)
+        pages.append(texts.blocks_of(page))
+    return texts.text_document(pages).encode()
 
 
 @conversion(TXT, DOCUMENT, isolated=True)
@@ -55,6 +52,4 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """The lines of the text, broken where they are longer than the page is wide. A form feed starts a page."""
-    from plugins._pdf.text import text_pages
-
     return text_pages.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)

@@ -6,8 +6,21 @@ import re
 
 from PIL import Image, ImageChops
 
-from engine import RASTER, Content, CorruptInput, FileFormat, Raster, Signature, TargetCapabilities, conversion
+from engine import (
+    RASTER,
+    Content,
+    CorruptInput,
+    FileFormat,
+    Raster,
+    Signature,
+    TargetCapabilities,
+    conversion,
+    lazy_imports,
+)
 from plugins._pixels import pillow, sample_arrays
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy", "PIL.XbmImagePlugin", "imagecodecs._cms")
 _MAX_HEADER = 4096  # bytes
@@ -49,8 +62,6 @@ def decode(data: bytes) -> Raster:
 
 
 def _read(source: bytes, width: int, height: int) -> Image.Image:
-    import numpy as np
-
     start = source.find(b"{")
     end = source.find(b"}", start)
     declared = _KIND.findall(source, source.rfind(b";", 0, start) + 1, max(start, 0))

@@ -21,12 +21,17 @@ from engine import (
     TargetCapabilities,
     any_of,
     conversion,
+    lazy_imports,
 )
 from plugins._pixels import sample_arrays
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
+
+    from engine.mupdf import pymupdf
 
 MODULES = ("numpy",)
 XPM = FileFormat(
@@ -88,8 +93,6 @@ def decode(data: bytes) -> Raster:
 
 
 def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:
-    import numpy as np
-
     (width, height), characters = xpm.size, xpm.characters
     if any(len(row) < width * characters for row in xpm.rows) or not palette:
         raise CorruptInput("A row is too short, or there are no colors.")
@@ -115,8 +118,6 @@ def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:
 
 def _finder(keys: NDArray[Any], characters: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """A function that returns where numbers are among the keys; any place for others."""
-    import numpy as np
-
     if characters <= _TABLE_CHARACTERS:
         table = np.zeros(1 << 8 * characters, np.uint32)
         table[keys] = np.arange(len(keys))
@@ -128,8 +129,6 @@ def _finder(keys: NDArray[Any], characters: int) -> Callable[[NDArray[Any]], NDA
 
 def _numbers(text: bytes, characters: int) -> NDArray[Any]:
     """Each group of characters as a number."""
-    import numpy as np
-
     groups = np.frombuffer(text, np.uint8).reshape(-1, characters).astype(np.uint64)
     numbers: NDArray[Any] = (groups << np.arange(8 * characters - 8, -1, -8, dtype=np.uint64)).sum(axis=1)
     return numbers
@@ -169,8 +168,6 @@ def _parse_color(name: str) -> tuple[int, ...]:
 
 def _additional_color(name: str) -> tuple[int, ...]:
     """A color of X11 that CSS lacks, such as brown4. Raises CorruptInput."""
-    from engine.mupdf import pymupdf
-
     for known, *rgb in pymupdf.colors_wx_list():
         if known.lower() == name:
             return (*rgb, 255)
@@ -182,8 +179,6 @@ def _additional_color(name: str) -> tuple[int, ...]:
 )
 def encode(raster: Raster) -> bytes:
     """All colors as they are. Pixels are transparent or opaque."""
-    import numpy as np
-
     image = raster.first_frame().image
     image = image.convert("RGBA" if image.has_transparency_data else "RGB")
     used = np.zeros((1 << 24) + 1, bool)  # by color; the last one is transparency
@@ -205,8 +200,6 @@ def encode(raster: Raster) -> bytes:
 
 def _strips(image: Image.Image) -> Iterator[NDArray[np.uint32]]:
     """The colors of some rows at a time as numbers: 0xRRGGBB, or 0x1000000 for transparent ones."""
-    import numpy as np
-
     samples = np.asarray(image)
     for top in range(0, image.height, _STRIP):
         strip = samples[top : top + _STRIP].astype(np.uint32)

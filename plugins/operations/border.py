@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from PIL import Image
 from pydantic import Field
 
-from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, transform
+from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, lazy_imports, transform
 from engine.option_types import Background
 from plugins._color import color_spaces
 from plugins._pixels import canvases
@@ -18,6 +18,9 @@ from plugins.operations import watermark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 _LENGTH = r"\s*(\d{1,5}|\d{1,3}(\.\d{1,4})?\s*%)\s*"
 Radius: TypeAlias = Annotated[
@@ -58,8 +61,6 @@ def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
 
 
 def _with_corners(frame: Frame, radius: float) -> Frame:
-    import numpy as np
-
     frame = canvases.continuous(frame)
     if frame.pixels.mode in ("CMYK", "LAB"):
         color.warn_converted(frame.pixels.mode)
@@ -82,8 +83,6 @@ def _with_corners(frame: Frame, radius: float) -> Frame:
 
 def _round(alpha: NDArray[Any], radius: float) -> None:
     """Multiplies alpha at the corners with the share of each pixel that is inside of a circle."""
-    import numpy as np
-
     side = min(ceil(radius), *alpha.shape)
     distance = radius - np.arange(0.5, side)
     inside = np.clip(radius - np.hypot(distance[:, None], distance[None]) + 0.5, 0, 1)

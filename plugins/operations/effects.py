@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from PIL import Image
 from pydantic import Field
 
-from engine import RASTER, DeepPixels, Frame, Raster, color, transform
+from engine import RASTER, DeepPixels, Frame, Raster, color, lazy_imports, transform
 from plugins._color import color_spaces
 from plugins._pixels import band_filters, canvases
 from plugins.operations import geometry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 Brightness: TypeAlias = Annotated[
     float, Field(ge=0, le=4, examples=[1.2], description="Factor of all colors, as brightness() of CSS.")
@@ -59,8 +62,6 @@ def adjust(
     """Changes brightness, then contrast, saturation and gamma. Results beyond the range of the samples are cut."""
 
     def lightened(levels: NDArray[Any]) -> NDArray[Any]:
-        import numpy as np
-
         return (np.clip(levels * brightness, 0, 1) - 0.5) * contrast + 0.5
 
     def change(frame: Frame) -> Frame:
@@ -83,8 +84,6 @@ def _map_levels(
     pixels: Image.Image | DeepPixels, change: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> Image.Image | DeepPixels:
     """Applies a function to the levels from 0 to 1 of all colors, but not of alpha."""
-    import numpy as np
-
     maximum = 255 if isinstance(pixels, Image.Image) else 65535
     table = np.clip(change(np.arange(maximum + 1) / maximum), 0, 1) * maximum + 0.5
     if isinstance(pixels, Image.Image):
@@ -98,8 +97,6 @@ def _map_levels(
 
 
 def _saturated(pixels: Image.Image | DeepPixels, factor: float) -> Image.Image | DeepPixels:
-    import numpy as np
-
     gray = np.array(_LUMINANCE, np.float32) * np.float32(1 - factor)
     array = np.array(pixels) if isinstance(pixels, Image.Image) else pixels.array.copy()
     maximum = np.iinfo(array.dtype).max
@@ -129,8 +126,6 @@ def pixelate(raster: Raster, *, pixelate: Pixelate = 1) -> Raster:
     """Replaces squares of pixels, from the top left, by their mean color."""
 
     def change(values: NDArray[Any]) -> NDArray[Any]:
-        import numpy as np
-
         means = np.asarray(Image.fromarray(values).reduce(pixelate))
         height, width = values.shape
         return means.repeat(pixelate, axis=0)[:height].repeat(pixelate, axis=1)[:, :width]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import RASTER, DeepPixels, Frame, Raster, transform
+from engine import RASTER, DeepPixels, Frame, Raster, lazy_imports, transform
 from engine.option_types import Trim
 from plugins._color import color_spaces
 from plugins._pixels import canvases, resampling
@@ -17,6 +17,9 @@ from plugins.operations import animation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+with lazy_imports():
+    import numpy as np
 
 MODULES = ("numpy",)
 _STRIP = 256  # rows compared at a time
@@ -45,8 +48,6 @@ def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
 
 def _content(frames: Iterable[Frame], threshold: float) -> Rectangle:
     """The smallest rectangle that holds everything but the borders of the frames, which have the same size."""
-    import numpy as np
-
     found = [_differs(frame.pixels, threshold) for frame in frames]
     rows, columns = (np.any([np.any(one, axis=axis) for one in found], axis=0) for axis in (1, 0))
     if not rows.any():
@@ -57,8 +58,6 @@ def _content(frames: Iterable[Frame], threshold: float) -> Rectangle:
 
 def _differs(pixels: Image.Image | DeepPixels, threshold: float) -> NDArray[Any]:
     """Where a band, multiplied with alpha, differs from the top left pixel by more than the threshold in percent."""
-    import numpy as np
-
     if isinstance(pixels, Image.Image):
         pixels = resampling.continuous(pixels)
     array: NDArray[Any] = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
@@ -73,8 +72,6 @@ def _differs(pixels: Image.Image | DeepPixels, threshold: float) -> NDArray[Any]
 
 
 def _multiplied(bands: NDArray[Any], mode: str, unit: int) -> NDArray[Any]:
-    import numpy as np
-
     values = bands.astype(np.float32)
     if mode in ("LA", "RGBA"):
         values[..., :-1] *= values[..., -1:] / unit

@@ -7,9 +7,13 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from engine import EncodedFile, FidelityWarning, MaxBytes, ToolResult, best_within, tool
+from engine import EncodedFile, FidelityWarning, MaxBytes, ToolResult, best_within, lazy_imports, tool
 from engine.option_types import ColorSpace, Dpi, Password, Quality, Sanitize
 from plugins.formats.pdf import COMPRESSED_QUALITY, DPI, PDF
+
+with lazy_imports():
+    from plugins._pdf import active_content, compression, documents, form_fields
+    from plugins._pdf.images import recompression
 
 MODULES = ("imagecodecs._deflate", "plugins._pdf.documents", "plugins._pdf.compression", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
@@ -32,23 +36,18 @@ def compress(
     sanitize: Sanitize = False,
 ) -> ToolResult[bytes]:
     """Makes a PDF smaller: images are reduced and recompressed, fonts subset, and duplicates and unused parts go."""
-    from plugins._pdf.active_content import check_active_content
-    from plugins._pdf.compression import optimize, with_images
-    from plugins._pdf.documents import needs_repair, open_document
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.images.recompression import ImageSettings
-
-    document = open_document(data, password)
+    document = documents.open_document(data, password)
     count = len(document.pages)
-    must_change = (check_active_content(document, sanitize=sanitize) and sanitize) or needs_repair(data)
+    has_active_content = active_content.check_active_content(document, sanitize=sanitize)
+    must_change = (has_active_content and sanitize) or documents.needs_repair(data)
     with warnings.catch_warnings(record=True) as losses:
         warnings.simplefilter("always")
-        remove_signatures(document)
-    optimized = optimize(document, password or "")
+        form_fields.remove_signatures(document)
+    optimized = compression.optimize(document, password or "")
 
     def encode(quality: int) -> EncodedFile:
-        settings = ImageSettings.of(quality, dpi, color_space)
-        made, _ = with_images(optimized, password or "", settings, linearize=linearize)
+        settings = recompression.ImageSettings.of(quality, dpi, color_space)
+        made, _ = compression.with_images(optimized, password or "", settings, linearize=linearize)
         return EncodedFile(made if must_change or len(made) < len(data) else data, pages=count)
 
     file = encode(quality) if max_bytes is None else best_within(encode, max_bytes, quality)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine import InvalidOption, PageRanges, ToolResult, tool
+from engine import InvalidOption, PageRanges, ToolResult, lazy_imports, tool
 from engine.option_types import Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
 from plugins.formats.pdf_objects import OBJECTS, page_count
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
+
+    from plugins._pdf import form_fields
+    from plugins._pdf.pages import parts
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.parts")
 TEMPLATE = "documents"
@@ -20,9 +21,6 @@ TEMPLATE = "documents"
 @tool("pdf-delete-pages", OBJECTS, title="Delete PDF pages", sources=(PDF,), count=page_count)
 def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.Pdf]:
     """Deletes pages from a PDF, with everything that only they use or that refers to them."""
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.pages.parts import keep_pages
-
     count = page_count(document)
     indices = sorted(PageRanges.parse(pages).indexes(count))
     if len(indices) == count:
@@ -32,6 +30,6 @@ def delete_pages(document: pikepdf.Pdf, *, pages: Pages) -> ToolResult[pikepdf.P
             param="pages",
             details={"page_count": count},
         )
-    remove_signatures(document)
-    keep_pages(document, sorted({*range(count)}.difference(indices)))
+    form_fields.remove_signatures(document)
+    parts.keep_pages(document, sorted({*range(count)}.difference(indices)))
     return ToolResult(document, facts={"deleted_pages": tuple(index + 1 for index in indices)})

@@ -16,6 +16,7 @@ from engine import (
     Signature,
     ToolResult,
     any_of,
+    lazy_imports,
     tool,
 )
 from engine.option_types import Pages, Password
@@ -23,6 +24,10 @@ from plugins.formats.jpeg import JPEG
 from plugins.formats.pdf import PDF
 from plugins.formats.png import PNG
 from plugins.formats.tiff import TIFF
+
+with lazy_imports():
+    from plugins._pdf import documents
+    from plugins._pdf.images import extraction
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.images.extraction")
 TEMPLATE = "documents"
@@ -51,12 +56,9 @@ def extract_images(
     data: bytes, *, pages: Pages = "all", min_pixels: MinPixels = 1, password: Password | None = None
 ) -> ToolResult[bytes]:
     """Extracts the images of a PDF: JPEG and JPEG 2000 as they are, others as PNG, and CMYK as TIFF."""
-    from plugins._pdf.documents import open_document
-    from plugins._pdf.images.extraction import Extractor
-
-    document = open_document(data, password)
+    document = documents.open_document(data, password)
     indexes = sorted(PageRanges.parse(pages).indexes(len(document.pages)))
-    extractor = Extractor(document, data, password or "")
+    extractor = extraction.Extractor(document, data, password or "")
     found = extractor.find(indexes, min_pixels)
     if not found:
         raise InvalidOption("The pages have no image of this size.", reason="nothing_found", param="file")

@@ -6,10 +6,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, ToolResult, split_list, tool
+from engine import EncodedFile, ToolResult, lazy_imports, split_list, tool
 from engine.option_types import Password, Sanitize
 from plugins._pdf.pages.page_order import read_order
 from plugins.formats.pdf import PDF
+
+with lazy_imports():
+    from plugins._pdf import documents, form_fields
+    from plugins._pdf.pages import parts
 
 MODULES = ("plugins._pdf.pages.parts",)
 TEMPLATE = "documents"
@@ -36,14 +40,10 @@ def extract_pages(
     data: bytes, *, pages: PageOrder, password: Password | None = None, sanitize: Sanitize = False
 ) -> ToolResult[bytes]:
     """Makes a PDF with these pages of a PDF, in this order, with what belongs to them."""
-    from plugins._pdf.documents import open_document, save_document
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.pages.parts import keep_pages
-
-    document = open_document(data, password)
+    document = documents.open_document(data, password)
     count = len(document.pages)
     numbers = read_order(split_list(pages), count)
-    remove_signatures(document)
-    keep_pages(document, numbers)
-    file = EncodedFile(save_document(document, sanitize=sanitize), pages=len(numbers))
+    form_fields.remove_signatures(document)
+    parts.keep_pages(document, numbers)
+    file = EncodedFile(documents.save_document(document, sanitize=sanitize), pages=len(numbers))
     return ToolResult(file, facts={"original_page_count": count})

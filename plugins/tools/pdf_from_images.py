@@ -7,10 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import RASTER, EncodedFile, tool
+from engine import RASTER, EncodedFile, lazy_imports, tool
 from engine.option_types import Margin, Sanitize
 from plugins._text.paper import POINTS, SIZES, check_margin
 from plugins.formats.pdf import PDF
+
+with lazy_imports():
+    import pikepdf
+
+    from plugins._pdf import documents
 
 MODULES = ("plugins._pdf.documents",)
 TEMPLATE = "documents"
@@ -41,7 +46,7 @@ Box = tuple[float, float, float, float]
     opens_with={"metadata": "all"},  # keeps JPEG files as they are
 )
 def from_images(
-    documents: list[bytes],
+    files: list[bytes],
     *,
     page_size: PageSize = "fit",
     orientation: Orientation = "auto",
@@ -50,14 +55,10 @@ def from_images(
     sanitize: Sanitize = False,
 ) -> EncodedFile:
     """Makes a PDF of images, with a page for each image or frame. JPEG files keep their data."""
-    import pikepdf
-
-    from plugins._pdf.documents import save_document
-
     made = pikepdf.Pdf.new()
     border = margin * POINTS
-    while documents:  # releases each image after it is copied
-        with pikepdf.open(BytesIO(documents.pop(0))) as images:
+    while files:  # releases each image after it is copied
+        with pikepdf.open(BytesIO(files.pop(0))) as images:
             made.pages.extend(images.pages)
     for page in made.pages:
         width, height = (float(edge) for edge in list(page.mediabox)[2:])
@@ -76,7 +77,7 @@ def from_images(
         if area != (width, height):
             page.contents_add(made.make_stream(start.encode()), prepend=True)
             page.contents_add(made.make_stream(b"\nQ"))
-    return EncodedFile(save_document(made, sanitize=sanitize), pages=len(made.pages))
+    return EncodedFile(documents.save_document(made, sanitize=sanitize), pages=len(made.pages))
 
 
 def _matrix(size: tuple[float, float], frame: Box, fit: str) -> tuple[float, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-from engine import FidelityWarning, InputNames, TooLarge, tool
+from engine import FidelityWarning, InputNames, TooLarge, lazy_imports, tool
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
 from plugins.formats.pdf_objects import OBJECTS, page_count
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
+
+    from plugins._pdf import form_fields
+    from plugins._pdf.pages import merge as merging
 
 MODULES = (*pdf_objects.MODULES, "plugins._pdf.form_fields", "plugins._pdf.pages.merge")
 TEMPLATE = "documents"
@@ -32,11 +35,6 @@ Outline = Annotated[bool, Field(description="Adds an outline entry for each file
 )
 def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: InputNames = ()) -> pikepdf.Pdf:
     """Merges PDFs in the given order, with their outlines, links, forms, page labels and attachments."""
-    import pikepdf
-
-    from plugins._pdf.form_fields import remove_signatures, remove_xfa
-    from plugins._pdf.pages.merge import append, put_below_item
-
     pages = sum(map(page_count, documents))
     if pages > _MAX_MERGED_PAGES:
         raise TooLarge(
@@ -48,29 +46,25 @@ def merge(documents: list[pikepdf.Pdf], *, outline: Outline = False, names: Inpu
         FidelityWarning.issue("encryption_dropped", "The merged PDF is not encrypted.")
     version = max(document.pdf_version for document in documents)
     for number, document in enumerate(documents):
-        remove_signatures(document)
-        remove_xfa(document)
+        form_fields.remove_signatures(document)
+        form_fields.remove_xfa(document)
         if outline:
-            put_below_item(document, names[number] if names else str(number + 1))
+            merging.put_below_item(document, names[number] if names else str(number + 1))
     merged = _without_encryption(documents.pop(0))
     merged.Root.Version = pikepdf.Name(f"/{version}")
     # Releases each input after its pages are copied, to limit memory.
     while documents:
-        append(merged, documents.pop(0))
+        merging.append(merged, documents.pop(0))
     return merged
 
 
 def _without_encryption(document: pikepdf.Pdf) -> pikepdf.Pdf:
     """The document itself, or a copy if it is encrypted."""
-    import pikepdf
-
-    from plugins._pdf.pages.merge import append
-
     if not document.is_encrypted:
         return document
     copy = pikepdf.Pdf.new()
     info = document.trailer.get("/Info")
     if isinstance(info, pikepdf.Dictionary) and "/Type" not in info:  # broken files may name another object
         copy.trailer.Info = copy.copy_foreign(document.make_indirect(info))
-    append(copy, document)
+    merging.append(copy, document)
     return copy

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-from engine import tool
+from engine import lazy_imports, tool
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
 from plugins.formats.pdf_objects import OBJECTS, page_count
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
+
+    from plugins._pdf import documents, form_fields, information
 
 MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.information")
 TEMPLATE = "documents"
@@ -33,14 +35,10 @@ def metadata(
     keywords: Keywords | None = None,
 ) -> pikepdf.Pdf:
     """Sets or removes the title, author, subject and keywords of a PDF."""
-    from plugins._pdf.documents import missing_option
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.information import set_information
-
     given = {"title": title, "author": author, "subject": subject, "keywords": keywords}
     values = {name: value for name, value in given.items() if value is not None}
     if not values:
-        raise missing_option(tuple(given))
-    remove_signatures(document)
-    set_information(document, values)
+        raise documents.missing_option(tuple(given))
+    form_fields.remove_signatures(document)
+    information.set_information(document, values)
     return document

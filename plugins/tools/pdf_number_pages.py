@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-from engine import PageRanges, tool
+from engine import PageRanges, lazy_imports, tool
 from engine.option_types import Pages, Position
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
 from plugins.formats.pdf_objects import OBJECTS, page_count
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
+
+    from plugins._pdf import form_fields
+    from plugins._pdf.pages import marks
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
@@ -42,16 +45,13 @@ def number_pages(
     size: FontSize = 10,
 ) -> pikepdf.Pdf:
     """Writes its number on each page of a PDF."""
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.pages.marks import Geometry, MarkWriter
-
     count = page_count(document)
     chosen = set(PageRanges.parse(pages).indexes(count))
-    remove_signatures(document)
-    writer = MarkWriter(document)
+    form_fields.remove_signatures(document)
+    writer = marks.MarkWriter(document)
     for index, page in enumerate(list(document.pages)):
         if index in chosen:
             text = format.replace("{pages}", str(count)).replace("{page}", str(index + start))
             mark = writer.text(text, size)
-            writer.draw(page, mark, [Geometry.of(page).place(mark, position)])
+            writer.draw(page, mark, [marks.Geometry.of(page).place(mark, position)])
     return document

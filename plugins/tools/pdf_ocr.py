@@ -8,10 +8,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import RASTER, AnyTool, EncodedFile, InvalidOption, Requirement, hookimpl, split_list, tool
+from engine import RASTER, AnyTool, EncodedFile, InvalidOption, Requirement, hookimpl, lazy_imports, split_list, tool
 from engine.option_types import Password, Sanitize
 from plugins import _programs
 from plugins.formats.pdf import PDF
+
+with lazy_imports():
+    from plugins._pdf import documents, form_fields
+    from plugins._pdf.text import text_layer
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields", "plugins._pdf.text.text_layer")
 TEMPLATE = "documents"
@@ -80,18 +84,14 @@ def recognize(
     sanitize: Sanitize = False,
 ) -> EncodedFile:
     """Recognizes the text of scans, so that it can be searched and copied; pages that have text stay as they are."""
-    from plugins._pdf.documents import keep_original, open_document, save_document
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.text.text_layer import Recognizer
-
-    document = open_document(data, password)
+    document = documents.open_document(data, password)
     count = len(document.pages)
-    remove_signatures(document)
-    recognizer = Recognizer(document, [*PROGRAMS, "-l", "+".join(_codes(language))])
+    form_fields.remove_signatures(document)
+    recognizer = text_layer.Recognizer(document, [*PROGRAMS, "-l", "+".join(_codes(language))])
     changed = recognizer.run(deskew=deskew, force=force)
-    result = save_document(document, sanitize=sanitize)
+    result = documents.save_document(document, sanitize=sanitize)
     if not (changed or sanitize):
-        result = keep_original(data, result, "its pages have text, or none was found")
+        result = documents.keep_original(data, result, "its pages have text, or none was found")
     return EncodedFile(result, pages=count)
 
 

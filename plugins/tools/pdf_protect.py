@@ -7,9 +7,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import EncodedFile, split_list, tool
+from engine import EncodedFile, lazy_imports, split_list, tool
 from engine.option_types import Password, Sanitize
 from plugins.formats.pdf import PDF
+
+with lazy_imports():
+    import pikepdf
+
+    from plugins._pdf import documents, form_fields
 
 MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
@@ -80,20 +85,15 @@ def protect(
     sanitize: Sanitize = False,
 ) -> EncodedFile:
     """Encrypts a PDF by AES with 256 bits."""
-    import pikepdf
-
-    from plugins._pdf.documents import missing_option, open_document, save_document
-    from plugins._pdf.form_fields import remove_signatures
-
     if not (user_password or owner_password):
-        raise missing_option(("user_password", "owner_password"))
-    document = open_document(data, password)
-    remove_signatures(document)
+        raise documents.missing_option(("user_password", "owner_password"))
+    document = documents.open_document(data, password)
+    form_fields.remove_signatures(document)
     names = _PERMISSIONS if allow is None else _allowed(allow)
     granted = {field for name in names for field in _PERMISSIONS[name]}
     permissions = {field: field in granted for fields in _PERMISSIONS.values() for field in fields}
     allowed = pikepdf.Permissions(**permissions)
     owner = owner_password or token_urlsafe()
     encryption = pikepdf.Encryption(user=user_password or "", owner=owner, R=6, allow=allowed)
-    result = save_document(document, sanitize=sanitize, encryption=encryption)
+    result = documents.save_document(document, sanitize=sanitize, encryption=encryption)
     return EncodedFile(result, pages=len(document.pages), secrets={"password": user_password or ""})

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine import ConversionError, EncodedFile, InvalidOption, ToolResult, split_list, tool
+from engine import ConversionError, EncodedFile, InvalidOption, ToolResult, lazy_imports, split_list, tool
 from engine.option_types import Password, Sanitize
 from plugins._pdf.pages.page_order import read_order
 from plugins.formats.pdf import PDF
 
-if TYPE_CHECKING:
-    from plugins._pdf.pages.parts import Divider
+with lazy_imports():
+    from plugins._pdf import documents, form_fields
+    from plugins._pdf.pages import parts
 
 MODULES = ("plugins._pdf.pages.parts",)
 TEMPLATE = "documents"
@@ -81,22 +82,18 @@ def split(
     return ToolResult(files=files, facts={"original_page_count": count})
 
 
-def _divide(data: bytes, password: str | None, *, sanitize: bool) -> tuple[Divider, Callable[..., EncodedFile]]:
+def _divide(data: bytes, password: str | None, *, sanitize: bool) -> tuple[parts.Divider, Callable[..., EncodedFile]]:
     """The document, and a function that makes a file with some pages of it."""
-    from plugins._pdf.documents import blank_documents, open_document, save_document
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.pages.parts import Divider
-
-    document = open_document(data, password)
-    new_part = blank_documents(document, data, password)
-    remove_signatures(document)
-    divider = Divider(document)
+    document = documents.open_document(data, password)
+    new_part = documents.blank_documents(document, data, password)
+    form_fields.remove_signatures(document)
+    divider = parts.Divider(document)
 
     def save(numbers: Sequence[int], *, is_first: bool) -> EncodedFile:
         """A file with these pages. The first one also has what belongs to no page, such as attached files."""
         part = new_part()
         divider.fill(part, numbers, with_attachments=is_first)
-        return EncodedFile(save_document(part, sanitize=sanitize), pages=len(numbers))
+        return EncodedFile(documents.save_document(part, sanitize=sanitize), pages=len(numbers))
 
     return divider, save
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from engine import InputFile, InvalidOption, PageRanges, color, tool
+from engine import InputFile, InvalidOption, PageRanges, color, lazy_imports, tool
 from engine.option_types import Background, Pages
 from plugins.formats import pdf_objects
 from plugins.formats.pdf import PDF
 from plugins.formats.pdf_objects import OBJECTS, page_count
 
-if TYPE_CHECKING:
+with lazy_imports():
     import pikepdf
 
-    from plugins._pdf.pages.marks import Geometry, Mark
+    from plugins._pdf import form_fields
+    from plugins._pdf.pages import marks
 
 MODULES = (*pdf_objects.MODULES, "encodings.cp1252", "plugins._pdf.form_fields", "plugins._pdf.pages.marks")
 TEMPLATE = "documents"
@@ -57,15 +58,12 @@ def watermark(
     under: Under = False,
 ) -> pikepdf.Pdf:
     """Draws a text or an image on the pages of a PDF."""
-    from plugins._pdf.form_fields import remove_signatures
-    from plugins._pdf.pages.marks import Geometry, MarkWriter
-
     if (text is None) == (stamp is None):
         reason = "missing" if text is None else "exclusive"
         raise InvalidOption("Either text or stamp must be given.", reason=reason, param="text")
     indexes = set(PageRanges.parse(pages).indexes(page_count(document)))
-    remove_signatures(document)
-    writer = MarkWriter(document)
+    form_fields.remove_signatures(document)
+    writer = marks.MarkWriter(document)
     if stamp is None:
         mark = writer.text(text or "", _TEXT_SIZE, *_paint(color, opacity))
     else:
@@ -74,7 +72,7 @@ def watermark(
         mark = mark.scaled(size / (_TEXT_SIZE if stamp is None else mark.width))
     for index, page in enumerate(list(document.pages)):
         if index in indexes:
-            geometry = Geometry.of(page)
+            geometry = marks.Geometry.of(page)
             share = _TILE_SHARE if position == "tile" else _SHARE
             shown = mark if size is not None else _fit(mark, geometry, angle, share)
             tiled = position == "tile"
@@ -89,7 +87,7 @@ def _paint(color_name: str, opacity: float) -> tuple[tuple[float, float, float],
     return (red / 255, green / 255, blue / 255), opacity * alpha / 255
 
 
-def _fit(mark: Mark, geometry: Geometry, angle: float, share: float) -> Mark:
+def _fit(mark: marks.Mark, geometry: marks.Geometry, angle: float, share: float) -> marks.Mark:
     """The mark at the size at which it fills this share of the width or height of the page."""
     width, height = mark.extent(angle)
     return mark.scaled(share * min(geometry.width / width, geometry.height / height))

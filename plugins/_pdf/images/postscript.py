@@ -6,12 +6,16 @@ from types import MappingProxyType
 
 from PIL import Image, ImageChops
 
-from engine import Raster, Size, TargetCapabilities, color
+from engine import Raster, Size, TargetCapabilities, color, lazy_imports
 from engine.option_types import Metadata, Quality
 from plugins._jpeg import embedding
 from plugins._jpeg.embedding import JPEG_QUALITY, PLACEMENTS, EmbeddableJpeg, warn_quality_ignored
 from plugins._jpeg.segments import open_file
 from plugins._pixels import pillow
+
+with lazy_imports():
+    import imagecodecs
+    import numpy as np
 
 MODULES = ("numpy", "imagecodecs._deflate", "PIL.MpoImagePlugin")
 
@@ -90,14 +94,11 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
 
 def _compress(image: Image.Image) -> bytes:
     """The samples, as differences to their left neighbors if they have 8 bits, compressed."""
-    import numpy as np
-    from imagecodecs import deflate_encode
-
     if image.mode == "1":
-        return bytes(deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
+        return bytes(imagecodecs.deflate_encode(image.tobytes(), _DEFLATE_LEVEL))
     samples = np.array(image)
     samples[:, 1:] -= samples[:, :-1]
-    return bytes(deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
+    return bytes(imagecodecs.deflate_encode(samples.tobytes(), _DEFLATE_LEVEL))
 
 
 def _draw_jpeg(image: EmbeddableJpeg) -> bytes:
@@ -147,8 +148,6 @@ def _ascii85(data: bytes) -> bytes:
 
     The encoder of the standard library takes eight times as long.
     """
-    import numpy as np
-
     padding = -len(data) % 4
     words = np.frombuffer(data + bytes(padding), ">u4").astype(np.uint32)
     digits = np.empty((len(words), 5), np.uint8)

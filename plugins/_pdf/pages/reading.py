@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat, lazy_imports
 
-from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat
-
-if TYPE_CHECKING:
-    import pymupdf
+with lazy_imports():
+    from engine.mupdf import pymupdf
+    from plugins._pdf.pages import selection
 
 MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pages.selection")
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
@@ -19,15 +18,11 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
 
     Raises UnknownFormat, reason `pdf_encrypted`, CorruptInput for a file without pages, and TooLarge.
     """
-    from engine.mupdf import pymupdf
-
     document = pymupdf.open(stream=data, filetype="pdf")
     if document.needs_pass and not document.authenticate(password or ""):
         raise encrypted_error(password)
     if _has_repeated_pages(document):
-        from plugins._pdf.pages.selection import with_distinct_pages
-
-        document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
+        document = pymupdf.open(stream=selection.with_distinct_pages(data, password or ""), filetype="pdf")
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
@@ -35,9 +30,7 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
     indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
     if indexes == list(range(document.page_count)):
         return document
-    from plugins._pdf.pages.selection import select_pages
-
-    selected = select_pages(data, password or "", indexes)
+    selected = selection.select_pages(data, password or "", indexes)
     if selected is None:
         document.select(indexes)
         return document

@@ -6,10 +6,14 @@ from typing import Any
 
 from pikepdf import Dictionary, Name, Object, Pdf, PdfError, Stream
 
+from engine import lazy_imports
 from engine.mupdf import pymupdf
 from plugins._pdf import flate
 from plugins._pdf.name_trees import Ids
 from plugins._pdf.objects import walk
+
+with lazy_imports():
+    from plugins._pdf.text import type1
 
 _FILES = ("/FontFile2", "/FontFile3")  # MuPDF leaves Type 1 fonts as they are.
 _MAX_FILE = 8 << 20  # bytes of a Type 1 font that is converted
@@ -37,13 +41,11 @@ def convert_type1(document: Pdf) -> None:
 
 
 def _to_cff(document: Pdf, file: Stream) -> Stream | None:
-    from plugins._pdf.text.type1 import UnsupportedFont, to_cff
-
     raw = file.read_raw_bytes()
     try:
         data = file.read_bytes()
-        compressed = flate.compress(to_cff(data)) if len(data) <= _MAX_FILE else raw
-    except (PdfError, UnsupportedFont):
+        compressed = flate.compress(type1.to_cff(data)) if len(data) <= _MAX_FILE else raw
+    except (PdfError, type1.UnsupportedFont):
         return None
     if len(compressed) >= len(raw):
         return None
