@@ -94,19 +94,18 @@ class _Samples(NamedTuple):
 
 _Kind: TypeAlias = _Blocks | _Masks | _Samples
 _BC1 = _Blocks(1, "BC1", 8, "RGBA")
-_BC2, _BC3 = _Blocks(2, "BC2", 16, "RGBA"), _Blocks(3, "BC3", 16, "RGBA")
-_BC4, _BC4_SIGNED = _Blocks(4, "BC4", 8, "L"), _Blocks(5, "BC4S", 8, "L")
-_BC5, _BC5_SIGNED = _Blocks(5, "BC5", 16, "RGB"), _Blocks(5, "BC5S", 16, "RGB")
-_BC6, _BC6_SIGNED = _Blocks(6, "BC6H", 16, "RGB"), _Blocks(-6, "BC6HS", 16, "RGB")
+_BC2 = _Blocks(2, "BC2", 16, "RGBA")
+_BC3 = _Blocks(3, "BC3", 16, "RGBA")
+_BC4 = _Blocks(4, "BC4", 8, "L")
+_BC4_SIGNED = _Blocks(5, "BC4S", 8, "L")
+_BC5 = _Blocks(5, "BC5", 16, "RGB")
+_BC5_SIGNED = _Blocks(5, "BC5S", 16, "RGB")
+_BC6 = _Blocks(6, "BC6H", 16, "RGB")
+_BC6_SIGNED = _Blocks(-6, "BC6HS", 16, "RGB")
 _BC7 = _Blocks(7, "BC7", 16, "RGBA")
-_RGBA, _BGRA, _BGRX = (
-    _Masks(32, masks)
-    for masks in (
-        (0xFF, 0xFF00, 0xFF0000, 0xFF000000),
-        (0xFF0000, 0xFF00, 0xFF, 0xFF000000),
-        (0xFF0000, 0xFF00, 0xFF, 0),
-    )
-)
+_RGBA = _Masks(32, (0xFF, 0xFF00, 0xFF0000, 0xFF000000))
+_BGRA = _Masks(32, (0xFF0000, 0xFF00, 0xFF, 0xFF000000))
+_BGRX = _Masks(32, (0xFF0000, 0xFF00, 0xFF, 0))
 _CODES: Mapping[bytes, _Kind] = MappingProxyType(
     {
         b"DXT1": _BC1,
@@ -118,13 +117,13 @@ _CODES: Mapping[bytes, _Kind] = MappingProxyType(
         b"BC4S": _BC4_SIGNED,
         **dict.fromkeys((b"ATI2", b"BC5U"), _BC5),
         b"BC5S": _BC5_SIGNED,
-        **{
-            bytes((code, 0, 0, 0)): _Samples(kind, bands)
-            for code, kind, bands in (
-                *((36, "<u2", 4), (111, "<f2", 1), (112, "<f2", 2), (113, "<f2", 4)),
-                *((114, "<f4", 1), (115, "<f4", 2), (116, "<f4", 4)),
-            )
-        },
+        b"\x24\0\0\0": _Samples("<u2", 4),
+        b"\x6f\0\0\0": _Samples("<f2", 1),
+        b"\x70\0\0\0": _Samples("<f2", 2),
+        b"\x71\0\0\0": _Samples("<f2", 4),
+        b"\x72\0\0\0": _Samples("<f4", 1),
+        b"\x73\0\0\0": _Samples("<f4", 2),
+        b"\x74\0\0\0": _Samples("<f4", 4),
     }
 )
 # By the number of a format of DXGI; first the numbers of one type with the same layout.
@@ -150,13 +149,16 @@ _FORMATS: Mapping[int, _Kind] = MappingProxyType(
         85: _Masks(16, (0xF800, 0x7E0, 0x1F, 0)),
         86: _Masks(16, (0x7C00, 0x3E0, 0x1F, 0x8000)),
         115: _Masks(16, (0xF00, 0xF0, 0xF, 0xF000)),
-        **{
-            number: _Samples(kind, bands)
-            for number, kind, bands in (
-                *((2, "<f4", 4), (6, "<f4", 3), (10, "<f2", 4), (11, "<u2", 4), (16, "<f4", 2)),
-                *((34, "<f2", 2), (35, "<u2", 2), (41, "<f4", 1), (54, "<f2", 1), (56, "<u2", 1)),
-            )
-        },
+        2: _Samples("<f4", 4),
+        6: _Samples("<f4", 3),
+        10: _Samples("<f2", 4),
+        11: _Samples("<u2", 4),
+        16: _Samples("<f4", 2),
+        34: _Samples("<f2", 2),
+        35: _Samples("<u2", 2),
+        41: _Samples("<f4", 1),
+        54: _Samples("<f2", 1),
+        56: _Samples("<u2", 1),
     }
 )
 _MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are red and green
@@ -265,12 +267,10 @@ def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image:
 
 
 def _read_masks(data: bytes, size: Size, kind: _Masks) -> NDArray[np.uint8]:
-    count, width = size[0] * size[1], kind.bits // 8
-    stored = sample_arrays.from_buffer(data, "u1", count * width).reshape(count, width)
-    pixels = np.zeros(count, np.uint32)
-    for position in range(width):
-        pixels |= stored[:, position].astype(np.uint32) << np.uint32(8 * position)
-    pixels = pixels.reshape(size[::-1])
+    stored = sample_arrays.from_buffer(data, "u1", size[0] * size[1] * kind.bits // 8).reshape(*size[::-1], -1)
+    pixels = np.zeros(size[::-1], np.uint32)
+    for position in range(kind.bits // 8):
+        pixels |= stored[..., position].astype(np.uint32) << np.uint32(8 * position)
     *colors, alpha = kind.masks
     bands = [sample_arrays.at_mask(pixels, mask) for mask in (colors[:1] if kind.gray else colors)]
     if alpha:
@@ -302,8 +302,6 @@ def encode(raster: Raster) -> bytes:
     image = raster.first_frame().image
     flags, masks = _LAYOUTS[image.mode]
     bands = len(image.mode)
-    header = _WRITTEN.pack(
-        *(b"DDS ", 124, _CAPTIONS, image.height, image.width, bands * image.width, 0, 0),
-        *(32, flags, 0, 8 * bands, *masks, _TEXTURE, 0, 0, 0, 0),
-    )
-    return header + image.tobytes("raw", {"L": "L", "RGB": "BGR", "RGBA": "BGRA"}[image.mode])
+    fields = [b"DDS ", 124, _CAPTIONS, image.height, image.width, bands * image.width, 0, 0]
+    fields += [32, flags, 0, 8 * bands, *masks, _TEXTURE, 0, 0, 0, 0]
+    return _WRITTEN.pack(*fields) + image.tobytes("raw", {"L": "L", "RGB": "BGR", "RGBA": "BGRA"}[image.mode])

@@ -31,7 +31,6 @@ MODULES = ("numpy",)
 _HEADER = struct.Struct(">HBBHHHHII4x80sI")
 _MAGIC, _START = 0x01DA, 512  # offset of the samples, or of the tables of rows
 _DITHERED, _PALETTE = 1, 3  # kinds of colors: three and two bits in a byte; a palette without an image
-_STRIP = 256  # rows decompressed at a time
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -108,49 +107,25 @@ def _read(data: bytes, header: _Header) -> NDArray[Any]:
 
 
 def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
-    """A plane of run-length encoded rows, from the bottom. Raises CorruptInput.
-
-    The packets of all rows are followed at the same time.
-    """
-    count = header.height * header.bands
-    starts = sample_arrays.from_buffer(data, ">u4", count, _START)[band * header.height :][: header.height]
-    plane = np.empty((header.height, header.width), f"u{header.size}")
-    numbers = np.frombuffer(data, f">u{header.size}", len(data) // header.size)
-    for top in range(0, header.height, _STRIP):
-        rows = starts[top : top + _STRIP].astype(np.int64)
-        if (rows % header.size).any():  # numbers at odd bytes
-            numbers, rows = np.frombuffer(data, f">u{header.size}", (len(data) - 1) // 2, 1), rows - 1
-        plane[top : top + len(rows)] = _expand(numbers, rows // header.size, header.width)
-    return plane
+    """A plane of run-length encoded rows, from the bottom. Raises CorruptInput."""
+    starts = sample_arrays.from_buffer(data, ">u4", header.height * header.bands, _START).tolist()
+    rows = (_row(data, start, header) for start in starts[band * header.height :][: header.height])
+    return np.frombuffer(b"".join(rows), f">u{header.size}").reshape(header.height, header.width)
 
 
-def _expand(numbers: NDArray[Any], positions: NDArray[np.int64], width: int) -> NDArray[Any]:
-    """The rows of `width` samples whose packets begin at these positions among the numbers. Raises CorruptInput."""
-    filled = np.zeros(len(positions), np.int64)
-    row_of = np.arange(len(positions))
-    packets = []
-    while len(row_of):
-        if positions.max() >= len(numbers):
-            raise CorruptInput("The file is truncated.")
-        heads = numbers[positions].astype(np.int64)
-        counts, literal = heads & 0x7F, (heads & 0x80) > 0
-        counts = np.minimum(counts, width - filled[row_of])
-        if not counts.all():
-            raise CorruptInput("A row is too short.")
-        packets.append((row_of, filled[row_of], counts, positions + 1, literal))
-        filled[row_of] += counts
-        goes_on = filled[row_of] < width
-        positions = (positions + 1 + np.where(literal, counts, 1))[goes_on]
-        row_of = row_of[goes_on]
-    rows, columns, counts, sources, literal = (np.concatenate(parts) for parts in zip(*packets, strict=True))
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = np.repeat(rows * width + columns, counts) + within
-    taken = np.repeat(sources, counts) + within * np.repeat(literal, counts)
-    if taken.max() >= len(numbers):
-        raise CorruptInput("The file is truncated.")
-    expanded = np.empty(len(filled) * width, numbers.dtype.newbyteorder("="))
-    expanded[places] = numbers[taken]
-    return expanded.reshape(len(filled), width)
+def _row(data: bytes, position: int, header: _Header) -> bytes:
+    """The samples of the row whose packets begin at this position. Raises CorruptInput."""
+    size, row = header.size, bytearray()
+    while (missing := header.width - len(row) // size) > 0:
+        head = int.from_bytes(data[position : position + size])
+        count = min(head & 0x7F, missing)
+        position += size
+        samples = data[position : position + (size * count if head & 0x80 else size)]
+        if not samples or not count or len(samples) % size:
+            raise CorruptInput("A row is too short, or the file is truncated.")
+        row += samples if head & 0x80 else samples * count
+        position += len(samples)
+    return bytes(row)
 
 
 def _pixels(samples: NDArray[Any], mode: str) -> Image.Image | DeepPixels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,12 +47,10 @@ _TOKEN = re.compile(rb'/\*.*?(?:\*/|\Z)|"([^"\\]*(?:\\.?[^"\\]*)*)("|\Z)', re.DO
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _HEADER = re.compile(rb"\s*(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(\d)\b")
 _KINDS = (b"c", b"g", b"g4", b"m")  # kinds of displays that have a color each, best first; s is a symbolic name
-_TABLE_CHARACTERS = 3  # per pixel; with more, a table of all keys would be too large
 _MAX_CHARACTERS = 8  # per pixel; as many fit into one number
 _PLAIN_COLOR = re.compile(rb"\s+c\s+#([0-9A-Fa-f]{6})\s*")
-_GRAY = re.compile(r"gr[ae]y(\d{1,3})")
 # Colors that X11 defines differently than CSS.
-_X11 = {"gray": "#bebebe", "grey": "#bebebe", "green": "#00ff00", "maroon": "#b03060", "purple": "#a020f0"}
+_X11 = {"gray": "#bebebe", "green": "#00ff00", "maroon": "#b03060", "purple": "#a020f0"}
 _TRANSPARENT, _OPAQUE = (0, 0, 0, 0), 128  # a color; the least alpha of an opaque pixel
 _CHARACTERS = bytes(code for code in range(32, 127) if code not in b'"\\')
 _STRIP = 64  # rows written at a time
@@ -97,11 +95,12 @@ def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:
     if any(len(row) < width * characters for row in xpm.rows) or not palette:
         raise CorruptInput("A row is too short, or there are no colors.")
     keys = _numbers(b"".join(color[:characters] for color in xpm.colors), characters)
-    find = _finder(keys, characters)
+    order = len(keys) - 1 - np.argsort(keys[::-1], kind="stable")  # of a key that occurs twice, the last one applies
+    ordered = keys[order]
     indexes = np.empty((height, width), np.uint32)
     for y, row in enumerate(xpm.rows):
         pixels = _numbers(row[: width * characters], characters)
-        indexes[y] = find(pixels)
+        indexes[y] = order[np.searchsorted(ordered, pixels).clip(max=len(keys) - 1)]
         if (keys[indexes[y]] != pixels).any():
             raise CorruptInput("A pixel has no color.")
     colors = np.array(palette, np.uint8)
@@ -114,17 +113,6 @@ def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:
     if colors.shape[1] == 4:
         image.info["transparency"] = colors[:, 3].tobytes()
     return image
-
-
-def _finder(keys: NDArray[Any], characters: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """A function that returns where numbers are among the keys; any place for others."""
-    if characters <= _TABLE_CHARACTERS:
-        table = np.zeros(1 << 8 * characters, np.uint32)
-        table[keys] = np.arange(len(keys))
-        return lambda numbers: table[numbers]
-    order = np.argsort(keys)
-    ordered = keys[order]
-    return lambda numbers: order[np.searchsorted(ordered, numbers).clip(max=len(keys) - 1)]
 
 
 def _numbers(text: bytes, characters: int) -> NDArray[Any]:
@@ -158,20 +146,14 @@ def _parse_color(name: str) -> tuple[int, ...]:
     if name.startswith("#") and len(name) in (10, 13):  # 12 or 16 bits per sample
         digits = (len(name) - 1) // 3
         name = "#" + "".join(name[start : start + 2] for start in range(1, len(name), digits))
-    if level := _GRAY.fullmatch(name):
-        return (*[int(min(int(level[1]), 100) * 2.55 + 0.5)] * 3, 255)
+    name = name.replace("grey", "gray")
     try:
         return (*ImageColor.getrgb(_X11.get(name, name))[:3], 255)
-    except ValueError:
-        return _additional_color(name)
-
-
-def _additional_color(name: str) -> tuple[int, ...]:
-    """A color of X11 that CSS lacks, such as brown4. Raises CorruptInput."""
-    for known, *rgb in pymupdf.colors_wx_list():
-        if known.lower() == name:
-            return (*rgb, 255)
-    raise CorruptInput("A color of the XPM is unknown.")
+    except ValueError:  # a color that CSS lacks, such as brown4
+        rgb = next((rgb for known, *rgb in pymupdf.colors_wx_list() if known.lower() == name), None)
+    if rgb is None:
+        raise CorruptInput("A color of the XPM is unknown.")
+    return (*rgb, 255)
 
 
 @conversion(

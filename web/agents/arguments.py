@@ -1,7 +1,5 @@
 """The arguments of the tools of agents, besides the options of conversions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -20,10 +18,10 @@ SERVED = frozenset({"url", "urls", "as_job"})
 """Arguments that need a server, which fetches files and has jobs."""
 
 
-def _strings(value: object) -> tuple[str, ...]:
+def _strings(value: object) -> Sequence[str]:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
         raise PydanticCustomError("malformed", "must be a list of strings.")
-    return tuple(value)
+    return value
 
 
 def _files(value: object) -> Mapping[str, str]:
@@ -38,113 +36,79 @@ def _object(value: object) -> Mapping[str, Any]:
     return value
 
 
-Text = Annotated[str, field_type(string, str)]
-Strings = Annotated[Sequence[str], field_type(_strings, list[str])]
-Path = Annotated[Text, Field(description="A file in the folder that this server may use.", examples=["photo.heic"])]
-Switch = Annotated[bool, field_type(boolean, bool)]
-Format = Annotated[Text, Field(description="The name of a format.", examples=["webp"])]
+_Text = Annotated[str, field_type(string, str)]
+_Strings = Annotated[Sequence[str], field_type(_strings, list[str])]
+_Switch = Annotated[bool, field_type(boolean, bool)]
+_Format = Annotated[_Text, Field(description="The name of a format.", examples=["webp"])]
+_PATH = "A file in the folder that this server may use."
+_NAME = "The name of the file in `data`; its extension identifies text formats."
+_OUTPUT = "The file to write. By default, it is next to `path`; without `path`, the result is returned, or stored by "
+_OUTPUT += "the server."
+_ADDITIONAL = "Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64."
 
 
 class FileArguments(RequestModel):
     """A file: exactly one of `path`, `data` and `url`."""
 
-    path: Path | None = None
-    data: (
-        Annotated[Text, Field(description="The content of the file, in Base64.", examples=["iVBORw0KGgo="])] | None
-    ) = None
-    name: (
-        Annotated[
-            Text,
-            Field(
-                description="The name of the file in `data`; its extension identifies text formats.", examples=["a.md"]
-            ),
-        ]
-        | None
-    ) = None
-    url: (
-        Annotated[
-            str,
-            URL,
-            Field(description="The server fetches the file from here.", examples=["https://example.com/a.jpg"]),
-        ]
-        | None
-    ) = None
+    path: _Text | None = Field(None, description=_PATH, examples=["photo.heic"])
+    data: _Text | None = Field(None, description="The content of the file, in Base64.", examples=["iVBORw0KGgo="])
+    name: _Text | None = Field(None, description=_NAME, examples=["a.md"])
+    url: Annotated[str, URL] | None = Field(
+        None, description="The server fetches the file from here.", examples=["https://example.com/a.jpg"]
+    )
 
 
 class OutputArguments(RequestModel):
     """Where the result is written, and when."""
 
-    output_path: (
-        Annotated[
-            Text,
-            Field(
-                description="The file to write. By default, it is next to `path`; without `path`, the result is "
-                "returned, or stored by the server.",
-                examples=["photo.webp"],
-            ),
-        ]
-        | None
-    ) = None
-    overwrite: Annotated[Switch, Field(description="Replace an existing file.", examples=[True])] = False
-    as_job: Annotated[
-        Switch, Field(description="Respond with a job at once; get_job has its result.", examples=[True])
-    ] = False
+    output_path: _Text | None = Field(None, description=_OUTPUT, examples=["photo.webp"])
+    overwrite: _Switch = Field(False, description="Replace an existing file.", examples=[True])
+    as_job: _Switch = Field(False, description="Respond with a job at once; get_job has its result.", examples=[True])
 
 
 class ConvertArguments(FileArguments, OutputArguments):
     """The arguments of `convert`, besides options."""
 
-    output_format: Format
+    output_format: _Format
 
 
 class InspectArguments(FileArguments):
     """The arguments of `inspect`, besides options."""
 
-    output_format: Format
+    output_format: _Format
 
 
 class ToolArguments(FileArguments, OutputArguments):
     """The arguments of `run_tool`."""
 
-    tool: Annotated[Text, Field(description="The name of the tool.", examples=["pdf-merge"])]
-    paths: Annotated[Strings, Field(description="Several files, in order.", examples=[["a.pdf", "b.pdf"]])] | None = (
-        None
+    tool: _Text = Field(description="The name of the tool.", examples=["pdf-merge"])
+    paths: _Strings | None = Field(None, description="Several files, in order.", examples=[["a.pdf", "b.pdf"]])
+    contents: _Strings | None = Field(
+        None, description="The contents of several files, in Base64.", examples=[["JVBERg=="]]
     )
-    contents: (
-        Annotated[Strings, Field(description="The contents of several files, in Base64.", examples=[["JVBERg=="]])]
-        | None
-    ) = None
-    urls: (
-        Annotated[Strings, Field(description="Several files, in order.", examples=[["https://example.com/a.pdf"]])]
-        | None
-    ) = None
-    files: Annotated[
-        Mapping[str, str],
-        field_type(_files, dict[str, str]),
-        Field(
-            description="Additional files of the tool by name, such as `stamp`: the path, or `data:` and Base64.",
-            examples=[{"stamp": "mark.png"}],
-        ),
-    ] = {}
-    options: Annotated[
-        Mapping[str, Any],
-        field_type(_object, dict[str, Any]),
-        Field(description="The options of the tool.", examples=[{"pages": "1-3"}]),
-    ] = {}
+    urls: _Strings | None = Field(
+        None, description="Several files, in order.", examples=[["https://example.com/a.pdf"]]
+    )
+    files: Annotated[Mapping[str, str], field_type(_files, dict[str, str])] = Field(
+        {}, description=_ADDITIONAL, examples=[{"stamp": "mark.png"}]
+    )
+    options: Annotated[Mapping[str, Any], field_type(_object, dict[str, Any])] = Field(
+        {}, description="The options of the tool.", examples=[{"pages": "1-3"}]
+    )
 
 
 class FormatsArguments(RequestModel):
     """The arguments of `list_formats`."""
 
-    input_format: Format | None = None
-    output_format: Format | None = None
+    input_format: _Format | None = None
+    output_format: _Format | None = None
 
 
 class JobArguments(RequestModel):
     """The arguments of `get_job`."""
 
-    job_id: Annotated[Text, Field(description="The id of the job.", examples=["job_0123456789abcdefghijkl"])]
-    wait: Annotated[int, integer(0, MAX_WAIT), Field(description="Seconds to wait for its end.", examples=[30])] = 0
+    job_id: _Text = Field(description="The id of the job.", examples=["job_0123456789abcdefghijkl"])
+    wait: Annotated[int, integer(0, MAX_WAIT)] = Field(0, description="Seconds to wait for its end.", examples=[30])
 
 
 def schema_of(model: type[RequestModel], without: frozenset[str], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
 
@@ -12,8 +13,17 @@ from web.agents.calls import MAX_RETURNED, AgentError, Call, Source
 
 T = TypeVar("T")
 
+_MAX_RETRY_WAIT = 5  # seconds; if the wait would be longer, the agent gets an error
+
 _WAIT = 50
 """Seconds after which a call responds with a job that goes on. Many clients give up after 60."""
+
+
+@asynccontextmanager
+async def connect(server: str, key: str) -> AsyncIterator[RemoteBackend]:
+    """The API of the server with an API key."""
+    async with AsyncClient(server, key, max_retry_wait=_MAX_RETRY_WAIT) as client:
+        yield RemoteBackend(client)
 
 
 class RemoteBackend:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from engine import ConversionError
+from engine import ConversionError, FileFormat
 from engine.conversions import AnyTool
 from engine.options import Option, validate_options
 from engine.registry import Registry
@@ -38,6 +38,8 @@ _FORMATS = (
     "List the output formats of each input format, or of one; with both formats, the steps, losses and options of this "
     "conversion."
 )
+_JOB = "Get a job, which converts a file in the background, or its result."
+_ACCOUNT = "Get the account that pays for conversions, with its credits and limits."
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class AgentTool:
     description: str
     arguments: type[RequestModel]
     run: Callable[[Any, Mapping[str, object]], Awaitable[dict[str, Any]]]
-    options: Mapping[str, Option]
+    options: Mapping[str, Option] = field(default_factory=dict)
     read_only: bool = False
 
 
@@ -60,27 +62,14 @@ class AgentTools:
         self._backend = backend
         self._files = files
         self._without = (frozenset() if files.root else PATHS) | (frozenset() if served else SERVED)
+        options = registry.options
         tools = (
-            AgentTool("convert", _CONVERT, ConvertArguments, self._convert, registry.options),
-            AgentTool("run_tool", self._describe_tools(), ToolArguments, self._run_tool, {}),
-            AgentTool("inspect", _INSPECT, InspectArguments, self._inspect, registry.options, read_only=True),
-            AgentTool("list_formats", _FORMATS, FormatsArguments, self._formats, {}, read_only=True),
-            AgentTool(
-                "get_job",
-                "Get a job, which converts a file in the background, or its result.",
-                JobArguments,
-                self._job,
-                {},
-                read_only=True,
-            ),
-            AgentTool(
-                "account",
-                "Get the account that pays for conversions, with its credits and limits.",
-                RequestModel,
-                self._account,
-                {},
-                read_only=True,
-            ),
+            AgentTool("convert", _CONVERT, ConvertArguments, self._convert, options),
+            AgentTool("run_tool", self._describe_tools(), ToolArguments, self._run_tool),
+            AgentTool("inspect", _INSPECT, InspectArguments, self._inspect, options, read_only=True),
+            AgentTool("list_formats", _FORMATS, FormatsArguments, self._formats, read_only=True),
+            AgentTool("get_job", _JOB, JobArguments, self._job, read_only=True),
+            AgentTool("account", _ACCOUNT, RequestModel, self._account, read_only=True),
         )
         self.tools = {tool.name: tool for tool in tools}
 
@@ -107,35 +96,23 @@ class AgentTools:
             raise AgentError(error.code, str(error), reason=error.reason, param=error.param, details=details) from error
 
     async def _convert(self, given: ConvertArguments, options: Mapping[str, object]) -> dict[str, Any]:
-        return await self._backend.run(self._call(given, given.output_format, options, given))
+        target, call = self._call(given, given.output_format, options)
+        output = self._place(given, call.sources[0], target.extensions[0] if target else call.target)
+        return await self._backend.run(replace(call, output=output, overwrite=given.overwrite, background=given.as_job))
 
     async def _inspect(self, given: InspectArguments, options: Mapping[str, object]) -> dict[str, Any]:
-        return await self._backend.run(self._call(given, given.output_format, options, None))
+        _, call = self._call(given, given.output_format, options)
+        return await self._backend.run(replace(call, dry_run=True))
 
-    def _call(
-        self, given: FileArguments, name: str, options: Mapping[str, object], output: ConvertArguments | None
-    ) -> Call:
-        """The call of a conversion; without `output`, of its dry run."""
+    def _call(self, given: FileArguments, name: str, options: Mapping[str, object]) -> tuple[FileFormat | None, Call]:
+        """The output format, if it is known, and the call of a conversion to it."""
         target = self._registry.format(name)
-        (source,) = self._sources(given, 1)
-        valid = validate_options(self._registry.options, options)
-        additional: dict[str, Source] = {}
-        if self._files.root is not None:
-            known = self._registry.options
-            paths = [name for name, value in valid.items() if known[name].is_file(value)]
-            additional = {name: self._additional(name, str(valid.pop(name))) for name in paths}
-        if output is None:
-            return Call((source,), target.name if target else name, valid, additional=additional, dry_run=True)
-        place = self._place(output, source, target.extensions[0] if target else name)
-        return Call(
-            (source,),
-            target.name if target else name,
-            valid,
-            additional=additional,
-            output=place,
-            overwrite=output.overwrite,
-            background=output.as_job,
-        )
+        sources = self._sources(given, 1)
+        known = self._registry.options
+        valid = validate_options(known, options)
+        paths = [name for name, value in valid.items() if self._files.root is not None and known[name].is_file(value)]
+        additional = {name: self._additional(name, str(valid.pop(name))) for name in paths}
+        return target, Call(sources, target.name if target else name, valid, additional=additional)
 
     async def _run_tool(self, given: ToolArguments, _options: Mapping[str, object]) -> dict[str, Any]:
         tool = self._registry.tools.get(given.tool)
@@ -143,11 +120,10 @@ class AgentTools:
             raise AgentError("not_found", f"There is no tool {given.tool}.", param="tool")
         check_known(given.files, tool.files)
         sources = self._sources(given, tool.inputs[-1])
-        options = validate_options(self._registry.tool_options(tool.name), given.options)
         call = Call(
             sources,
             tool.target.name,
-            options,
+            validate_options(self._registry.tool_options(tool.name), given.options),
             tool.name,
             {name: self._additional(name, value) for name, value in given.files.items()},
             self._place(given, sources[0], tool.target.extensions[0], f"-{tool.name}"),
@@ -170,9 +146,9 @@ class AgentTools:
     def _sources(self, given: FileArguments, most: int) -> tuple[Source, ...]:
         """The files of a call, at most as many. Raises AgentError."""
         several = given if isinstance(given, ToolArguments) else ToolArguments(tool="")
-        paths = [*(several.paths or ()), *([given.path] if given.path is not None else ())]
-        contents = [*(several.contents or ()), *([given.data] if given.data is not None else ())]
-        urls = [*(several.urls or ()), *([given.url] if given.url is not None else ())]
+        paths = _listed(several.paths, given.path)
+        contents = _listed(several.contents, given.data)
+        urls = _listed(several.urls, given.url)
         names = " or ".join(name for name in ("path", "data", "url") if name not in self._without)
         if sum(map(bool, (paths, contents, urls))) != 1:
             raise AgentError("invalid_parameter", f"The file must be given by either {names}.", reason="exclusive")
@@ -216,6 +192,10 @@ class AgentTools:
     def _describe_tools(self) -> str:
         lines = [_describe(tool, self._registry.tool_options(tool.name)) for tool in self._registry.tools.values()]
         return "\n".join(["Run a tool on whole files. The tools, with their options:", *lines])
+
+
+def _listed(several: Sequence[str] | None, single: str | None) -> list[str]:
+    return [*(several or ()), *([] if single is None else [single])]
 
 
 def _describe(tool: AnyTool, options: Mapping[str, Option]) -> str:

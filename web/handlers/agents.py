@@ -2,7 +2,8 @@
 
 import asyncio
 
-from web.agents.calls import MAX_MESSAGE, AgentError, load
+from web.agents.calls import MAX_MESSAGE, AgentError, Files, load
+from web.agents.tools import AgentTools
 from web.api.errors import NotFound
 from web.http.connections import connection_of
 from web.http.handler import BaseHandler, cancelled_on_disconnect
@@ -19,19 +20,21 @@ class Agents(BaseHandler):
     @cancelled_on_disconnect
     async def post(self) -> None:
         try:
-            over_http = await asyncio.to_thread(load, "web.agents.over_http")
+            protocol = await asyncio.to_thread(load, "web.agents.protocol")
+            remote = await asyncio.to_thread(load, "web.agents.remote")
         except AgentError as error:
             raise NotFound(f"This server has no tools for agents: {error}.") from None
         _, _, key = self.request.headers["Authorization"].partition(" ")
-        headers = list(self.request.headers.get_all())
-        reply = await over_http.reply(
-            self.services.registry, self._own_url(), key.strip(), self.request.path, headers, self.input.content
-        )
-        self.set_status(reply.status)
-        for name, value in reply.headers:
+        async with remote.connect(self._own_url(), key.strip()) as backend:
+            tools = AgentTools(self.services.registry, backend, Files(), served=True)
+            status, headers, body = await protocol.reply(
+                tools, self.request.path, self.request.headers.get_all(), self.input.content
+            )
+        self.set_status(status)
+        for name, value in headers:
             if name != "content-length":
                 self.set_header(name, value)
-        self.write(reply.body)
+        self.write(body)
 
     def _own_url(self) -> str:
         """Where this server accepts requests: the address to which the client, or a proxy, has connected."""

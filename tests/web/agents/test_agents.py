@@ -256,7 +256,8 @@ def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], code: int, mess
 def test_the_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.setitem(sys.modules, "mcp_types", None)
-    monkeypatch.delitem(sys.modules, "web.agents.protocol", raising=False)
+    for module in ("web.agents.protocol", "web.cli.mcp_server"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
 
     done = invoke(tmp_path, "mcp")
 
