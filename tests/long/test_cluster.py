@@ -18,8 +18,7 @@ import pytest
 
 from benchmarks.measure import interleaved, throughput_ratio
 from benchmarks.postgres import PostgresServer, find_binaries
-from benchmarks.processes import ConvertdServer, ConvertdWorker, SchedulerProcess, ServerProcess
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import ConvertdServer, ConvertdWorker, RedisServer, SchedulerProcess, ServerProcess
 from benchmarks.server import running
 from benchmarks.workloads import TINY
 from tests.support.requests import http

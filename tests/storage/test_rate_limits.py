@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from benchmarks.processes import free_port
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer, free_port
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter, RateLimitStatus, unused
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.storage.conftest import LONG_TIMEOUT

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from config.settings import Settings
 from engine.conversions import conversion
 from engine.errors import OutOfMemory, StepFailed, WorkerCrashed
