@@ -15,11 +15,6 @@ from tests.support.samples.storage import CONVERTED, DAY, FAILURE, SOURCE, Clock
 from tests.support.servers.storage_processes import StorageProcess, convert
 
 
-@pytest.fixture
-def account(database: Database) -> str:
-    return open_account(database).id
-
-
 def add(database: Database, account: str) -> File:
     return database.run_blocking(files.add, account, SOURCE, DAY)
 

@@ -22,11 +22,6 @@ OTHER = ServerInstance("other", "boot-1")
 _numbers = count(1)
 
 
-@pytest.fixture
-def account(database: Database) -> str:
-    return open_account(database).id
-
-
 def new_job(account: str, **values: Any) -> NewJob:
     given = {"max_running": 2, "request": '{"target": "webp"}', "inputs": 1, "size": 100, "number": next(_numbers)}
     return NewJob(account, operation="convert", input_format="png", output_format="webp", **{**given, **values})

@@ -102,11 +102,6 @@ def test_a_deleted_account_leaves_nothing(database: Database) -> None:
         assert len(database.run_blocking(Transaction.all, query)) == left, table
 
 
-@pytest.fixture
-def account(database: Database) -> str:
-    return open_account(database).id
-
-
 def add(database: Database, account: str, url: str = URL, count: int = 1) -> None:
     for _ in range(count):
         database.run_blocking(deliveries.add, account, "job.completed", dict, url)

@@ -11,7 +11,6 @@ from PIL import Image
 import convertd_client
 from convertd_client import NotFound
 from tests.support.requests import http
-from tests.support.requests.clients import KINDS, calling
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 from tests.support.servers.receiver import Receiver, reply
@@ -106,12 +105,6 @@ def test_presets(client: Any, folder: Path) -> None:
 
 def test_the_smallest_of_several_formats(client: Any, folder: Path) -> None:
     assert client.convert(folder / "photo.heic", "auto", formats="bmp,png").output_format == "png"
-
-
-@pytest.fixture(params=KINDS)
-def client(request: pytest.FixtureRequest, server: Running) -> Any:
-    with calling(request.param, server.url, server.account(20)) as opened:
-        yield opened
 
 
 def test_a_submitted_file_is_downloaded(client: Any, tmp_path: Path) -> None:

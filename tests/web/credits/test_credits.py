@@ -22,12 +22,6 @@ from web.services.payments.stripe import StripeCheckout
 
 
 @pytest.fixture(scope="module")
-def stripe() -> Iterator[StripeServer]:
-    with StripeServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that sells through Stripe."""
     settings = {"base_url": "https://convert.example/api/v1", "rate_limit_paid": 10_000, **stripe.settings}

@@ -21,12 +21,6 @@ OLD_SECRET = "whsec_before"
 _DELIVERIES = 20
 
 
-@pytest.fixture(scope="module")
-def stripe() -> Iterator[StripeServer]:
-    with StripeServer() as running:
-        yield running
-
-
 @pytest.fixture
 def selling(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that sells through Stripe. Its ledger is audited after the test."""

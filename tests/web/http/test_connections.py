@@ -17,6 +17,7 @@ from tornado.web import Application
 
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import FORM
+from tests.support.samples.storage import Clock
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
 from web.http.connections import Connection, Connections, too_many_connections
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT, Server
@@ -176,13 +177,6 @@ def test_silent_connections_are_closed_sooner_when_there_are_many(servers: Serve
         assert eventually(lambda: received(first) == b"")
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @dataclass
 class Opened:
     """Connections that are opened one second after the other, and the other ends of them."""
@@ -299,11 +293,6 @@ async def test_connections_of_a_trusted_proxy_are_not_limited_per_client(address
         connection.close()
     server.stop_listening()
     await server.close_all_connections()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

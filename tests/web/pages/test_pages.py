@@ -221,12 +221,6 @@ class TestForms:
 
 
 @pytest.fixture(scope="module")
-def stripe() -> Iterator[StripeServer]:
-    with StripeServer() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def named(servers: Servers, stripe: StripeServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server with all settings about its operator, which sells through Stripe."""
     folder = tmp_path_factory.mktemp("named")

@@ -37,11 +37,6 @@ MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def records(clock: Clock) -> TenantRecords:
     return TenantRecords(clock)
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from storage.tables.webhooks import EVENTS
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
 from tests.support.samples.storage import open_account
-from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.in_process import Running, eventually
 from tests.support.servers.receiver import Received, Receiver, Send, reply
-from tests.support.servers.webhook_sender import LOOPBACK, WebhookSender
+from tests.support.servers.webhook_sender import WebhookSender
 from web.services.webhooks.deliveries import CAPACITY, CONCURRENCY
 
 PNG = {"output_format": "png"}
@@ -310,18 +309,6 @@ async def test_attempts_and_ended_webhooks_are_counted(sender: WebhookSender, re
         for label in ("delivered", "refused", "no_response")
     }
     assert found == {"delivered": 2, "refused": 1, "no_response": 1}
-
-
-@pytest.fixture(scope="module")
-def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with servers.running(tmp_path_factory.mktemp("data"), url_allow=LOOPBACK, rate_limit_free=1000) as running:
-        yield running
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as running:
-        yield running
 
 
 def submit(server: Running, key: str, content: bytes = image(), **fields: str) -> Any:

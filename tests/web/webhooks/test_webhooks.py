@@ -25,9 +25,8 @@ from tests.support.requests import http
 from tests.support.requests.account_requests import signed_in
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
-from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.in_process import Running, eventually
 from tests.support.servers.receiver import Receiver, reply
-from tests.support.servers.webhook_sender import LOOPBACK
 from web.docs.code_samples import WEBHOOK_SAMPLES
 
 URL = "https://app.example/hook"
@@ -35,12 +34,6 @@ PAGE = "/dashboard/webhooks"
 SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
 OTHER = f"whsec_{base64.b64encode(bytes(32)).decode()}"
 BODY = '{"type":"job.completed","timestamp":"2026-11-23T12:00:00Z","data":{"job_id":"job_1","tag":"größe"}}'
-
-
-@pytest.fixture(scope="module")
-def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with servers.running(tmp_path_factory.mktemp("data"), url_allow=LOOPBACK, rate_limit_free=1000) as running:
-        yield running
 
 
 @pytest.fixture
