@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import cluster, compression, jobs, memory, pairs, peers, quality, server, soak
+from benchmarks import cluster, compression, jobs, memory, pairs, peers, quality, server
 from benchmarks.report import Report, machine, write_readme
 
 cli = typer.Typer(
@@ -94,7 +94,7 @@ def run_memory(
     readme: Readme = False,
 ) -> None:
     """Memory of a server's processes before, during and after bursts of conversions."""
-    publish("memory", memory.measure(seconds), json_file, readme=readme)
+    publish("memory", memory.measure_bursts(seconds), json_file, readme=readme)
 
 
 @cli.command("soak")
@@ -104,7 +104,7 @@ def run_soak(
     readme: Readme = False,
 ) -> None:
     """Memory, descriptors, files and log of a server under a mixed load at 70 % of its capacity."""
-    publish("soak", soak.measure(minutes), json_file, readme=readme)
+    publish("soak", memory.measure_soak(minutes), json_file, readme=readme)
 
 
 @cli.command("cluster")

@@ -82,7 +82,8 @@ async def _measure(
     runs: dict[str, Runs] = {}
     cpu: list[Row] = []
     for workload, connections in _LOADS:
-        clock, title = _CpuClock(parts), _title(workload, connections)
+        clock = _CpuClock(parts)
+        title = _title(workload, connections)
         variants: dict[str, Variant] = {
             _LOCAL: local.variant(workload, folder, seconds, connections),
             _CLUSTER: partial(load, remote.plan(workload, folder, seconds, connections), clock),
@@ -97,7 +98,8 @@ def _title(workload: Workload, connections: int) -> str:
 
 
 def _requirements(runs: Mapping[str, Runs]) -> list[Row]:
-    tiny, large = runs[_title(*_LOADS[0])], runs[_title(*_LOADS[-1])]
+    tiny = runs[_title(*_LOADS[0])]
+    large = runs[_title(*_LOADS[-1])]
     added = median(
         p50_ms([cluster]) - p50_ms([local]) for cluster, local in zip(tiny[_CLUSTER], tiny[_LOCAL], strict=True)
     )

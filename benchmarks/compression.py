@@ -22,9 +22,18 @@ from engine import ConversionError, pipeline
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 
-SETTINGS = (
-    *((40, 100), (50, 120), (60, 130), (50, 150), (55, 150), (60, 150), (65, 150), (70, 150), (75, 150), (80, 150)),
-    *((85, 150), (88, 150), (80, 200), (85, 200), (90, 200), (85, 300), (90, 300), (95, 300), (100, 1200)),
+SETTINGS = tuple(
+    (quality, dpi)
+    for dpi, qualities in {
+        100: (40,),
+        120: (50,),
+        130: (60,),
+        150: (50, 55, 60, 65, 70, 75, 80, 85, 88),
+        200: (80, 85, 90),
+        300: (85, 90, 95),
+        1200: (100,),
+    }.items()
+    for quality in qualities
 )
 """Qualities and resolutions of convertd, from small files to similar ones."""
 
@@ -35,21 +44,10 @@ _WINDOW = 8  # pixels per side of the parts that are compared
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # the constants of the similarity
 _TOLERANCE = 0.0005  # SSIM
 _BROKEN = 0.5  # the similarity below which a file shows something else
-_GHOSTSCRIPT = (
-    "gs",
-    "-q",
-    "-dNOPAUSE",
-    "-dBATCH",
-    "-dSAFER",
-    "-sDEVICE=pdfwrite",
-    "-dPDFSETTINGS=/ebook",
-    "-dAutoRotatePages=/None",
-)
+_GHOSTSCRIPT = ("gs", "-q", "-dSAFER", "-sDEVICE=pdfwrite", "-dPDFSETTINGS=/ebook", "-dAutoRotatePages=/None")
 _QPDF = ("--object-streams=generate", "--recompress-flate", "--compression-level=9", "--optimize-images")
-_COLUMNS = (
-    *("file", "bytes", "bytes: convertd", "SSIM", "s", "bytes: Ghostscript", "SSIM", "s", "bytes: qpdf", "SSIM", "s"),
-    *("convertd / Ghostscript", "convertd / qpdf", "smallest"),
-)
+_OF_EACH = [column for name in ("convertd", "Ghostscript", "qpdf") for column in (f"bytes: {name}", "SSIM", "s")]
+_COLUMNS = ("file", "bytes", *_OF_EACH, "convertd / Ghostscript", "convertd / qpdf", "smallest")
 
 Levels = NDArray[np.float64]
 """The levels of a color by row and column, as numbers of 0 to 255."""
@@ -163,7 +161,7 @@ def _convertd(content: bytes, quality: int, dpi: int) -> bytes:
 def _ghostscript(file: Path) -> bytes:
     with TemporaryDirectory() as folder:
         result = Path(folder, "result.pdf")
-        subprocess.run([*_GHOSTSCRIPT, f"-sOutputFile={result}", file], check=True, capture_output=True, timeout=600)
+        subprocess.run([*_GHOSTSCRIPT, "-o", result, file], check=True, capture_output=True, timeout=600)
         return result.read_bytes()
 
 

@@ -1,9 +1,12 @@
 """Jobs: how many are accepted, claimed and finished per second, and the latency of requests beside a full queue.
 
-And how many messages about them are delivered per second.
+And how many messages about them are delivered per second. Run as a program, this module is their receiver, which
+accepts each at once, so that the server is the limit.
 """
 
 import asyncio
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,34 +17,38 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
 import psycopg
+from peewee import fn
 
-from benchmarks import server, webhooks
+from benchmarks import server
 from benchmarks.load_generator import LoadPlan, TimedResponse, generate_load
 from benchmarks.measure import cpu_seconds
 from benchmarks.postgres import PostgresServer, find_binaries
+from benchmarks.processes import ServerProcess
 from benchmarks.report import COLUMNS, Report, Row, at_least, at_most, equals, p99
 from benchmarks.server import Server
 from benchmarks.workloads import image
-from storage.database import Database
-from storage.tables import jobs
+from storage.database import Database, Transaction
+from storage.tables import deliveries, jobs, models, webhooks
+from storage.tables.webhook_models import Delivery
 
 TRIVIAL = image("64x48 PNG to BMP", "trivial.png", (64, 48), "PNG", {"output_format": "bmp"})
 
 FULL_QUEUE = 2_000
 """Jobs that wait when the latency of further ones is measured."""
 
+WEBHOOKS, MESSAGES = 8, 2_000
+"""Accounts with a webhook, and the messages for all of them together."""
+
 _ACCOUNTS = 3
 _CONNECTIONS = 16
 _DURABLE = ("fsync=on", "full_page_writes=on")
 _STATEMENTS = "SELECT SUM(calls) FROM pg_stat_statements WHERE query NOT ILIKE '%pg_stat%'"
 _RATE = 20.0  # jobs per second
-_POLL_INTERVAL = 0.1  # seconds
+_POLL_INTERVAL = 0.05  # seconds
 _SUCCESSES = (HTTPStatus.ACCEPTED, HTTPStatus.OK)
-_COLUMNS = (
-    *("database", "accepted per second", "finished per second", "CPU ms", "of the database", "statements"),
-    *("p50 ms", "p99 ms", "p99 ms beside a full queue", "conversion p50 ms", "beside jobs", "refused"),
-    "messages per second",
-)
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_ACCEPTED = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+_JOB = {"job_id": "job_0", "status": "completed", "result": {"filename": "photo.webp", "processed_size": 20_104}}
 
 
 @dataclass(frozen=True)
@@ -87,9 +94,11 @@ def measure(seconds: float) -> list[Report]:
             "SQLite": _measure(folder, seconds, None),
             "PostgreSQL": _measure(folder, seconds, postgres),
         }
-    rows: list[Row] = [(name, *_figures(result)) for name, result in results.items()]
+    figures = {name: _figures(result) for name, result in results.items()}
+    columns = ("database", *next(iter(figures.values())))
+    rows: list[Row] = [(name, *own.values()) for name, own in figures.items()]
     title = f"{TRIVIAL.title}, {_ACCOUNTS} accounts, {_CONNECTIONS} connections for {seconds:g} s"
-    return [Report(title, _COLUMNS, tuple(rows)), Report("Requirements", COLUMNS, tuple(_requirements(results)))]
+    return [Report(title, columns, tuple(rows)), Report("Requirements", COLUMNS, tuple(_requirements(results)))]
 
 
 def _measure(folder: Path, seconds: float, postgres: PostgresServer | None) -> _Result:
@@ -108,8 +117,8 @@ def _measure(folder: Path, seconds: float, postgres: PostgresServer | None) -> _
 
 
 def _run(plan: LoadPlan, running: Server, database: Database, postgres: PostgresServer | None) -> _Result:
-    with webhooks.Receiver() as receiver:
-        messages = webhooks.messages_per_second(database, receiver)
+    with _Receiver() as receiver:
+        messages = _messages_per_second(database, receiver)
     _submit(replace(plan, seconds=1))
     _wait_until_empty(database)
     before = _used(running, postgres)
@@ -118,7 +127,8 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
     accepted = [one for one in responses if one.status == HTTPStatus.ACCEPTED]
     used = [now - then for now, then in zip(_used(running, postgres), before, strict=True)]
     cpu, database_cpu, statements = (amount / len(accepted) for amount in used)
-    begun, last = min(one.sent_at for one in responses), max(one.received_at for one in responses)
+    begun = min(one.sent_at for one in responses)
+    last = max(one.received_at for one in responses)
     _fill_queue(database, plan)
     beside = _submit(replace(plan, concurrency=0, rate=_RATE))
     _wait_until_empty(database)
@@ -127,18 +137,22 @@ def _run(plan: LoadPlan, running: Server, database: Database, postgres: Postgres
     _fill_queue(database, plan)
     beside_jobs = _submit(conversions)
     return _Result(
-        len(accepted) / (last - begun),
-        len(accepted) / (ended - begun),
-        cpu,
-        database_cpu,
-        statements,
-        tuple(one.seconds for one in accepted),
-        tuple(one.seconds for one in beside if one.status == HTTPStatus.ACCEPTED),
-        tuple(one.seconds for one in alone if one.status == HTTPStatus.OK),
-        tuple(one.seconds for one in beside_jobs if one.status == HTTPStatus.OK),
-        sum(one.status not in _SUCCESSES for one in (*responses, *beside, *alone, *beside_jobs)),
-        messages,
+        accepted=len(accepted) / (last - begun),
+        finished=len(accepted) / (ended - begun),
+        cpu=cpu,
+        database_cpu=database_cpu,
+        statements=statements,
+        latencies=_latencies(responses, HTTPStatus.ACCEPTED),
+        beside=_latencies(beside, HTTPStatus.ACCEPTED),
+        alone=_latencies(alone, HTTPStatus.OK),
+        beside_jobs=_latencies(beside_jobs, HTTPStatus.OK),
+        refused=sum(one.status not in _SUCCESSES for one in (*responses, *beside, *alone, *beside_jobs)),
+        messages=messages,
     )
+
+
+def _latencies(responses: Sequence[TimedResponse], status: HTTPStatus) -> tuple[float, ...]:
+    return tuple(one.seconds for one in responses if one.status == status)
 
 
 def _fill_queue(database: Database, plan: LoadPlan) -> None:
@@ -168,13 +182,22 @@ def _used(running: Server, postgres: PostgresServer | None) -> tuple[float, floa
     return own, cpu_seconds(postgres.pid), float(row[0] or 0) if row else 0.0
 
 
-def _figures(result: _Result) -> Sequence[float]:
-    ordered = sorted(result.latencies)
-    return (
-        *(result.accepted, result.finished, 1000 * result.cpu, 1000 * result.database_cpu, result.statements),
-        *(1000 * ordered[len(ordered) // 2], 1000 * p99(ordered), 1000 * p99(result.beside)),
-        *(1000 * median(result.alone), 1000 * median(result.beside_jobs), result.refused, result.messages),
-    )
+def _figures(result: _Result) -> dict[str, float]:
+    """The cells of a row by column."""
+    return {
+        "accepted per second": result.accepted,
+        "finished per second": result.finished,
+        "CPU ms": 1000 * result.cpu,
+        "of the database": 1000 * result.database_cpu,
+        "statements": result.statements,
+        "p50 ms": 1000 * median(result.latencies),
+        "p99 ms": 1000 * p99(result.latencies),
+        "p99 ms beside a full queue": 1000 * p99(result.beside),
+        "conversion p50 ms": 1000 * median(result.alone),
+        "beside jobs": 1000 * median(result.beside_jobs),
+        "refused": result.refused,
+        "messages per second": result.messages,
+    }
 
 
 def _requirements(results: Mapping[str, _Result]) -> list[Row]:
@@ -187,3 +210,62 @@ def _requirements(results: Mapping[str, _Result]) -> list[Row]:
             equals(f"{name}: refused requests", result.refused, 0),
         ]
     return rows
+
+
+class _Receiver(ServerProcess):
+    """The receiver of messages, as a process of its own."""
+
+    @property
+    def command(self) -> Sequence[str]:
+        return sys.executable, "-m", "benchmarks.jobs", str(self.port)
+
+
+def _messages_per_second(database: Database, receiver: _Receiver) -> float:
+    """Adds messages to the database of a running server, and waits until they are delivered."""
+    accounts = database.run_blocking(_add_webhooks, f"http://127.0.0.1:{receiver.port}/")
+    database.run_blocking(_add_messages, accounts)
+    while (waiting := database.run_blocking(_count_waiting)) == MESSAGES:
+        sleep(_POLL_INTERVAL)
+    begun = monotonic()
+    while database.run_blocking(_count_waiting):
+        sleep(_POLL_INTERVAL)
+    ended = monotonic()
+    for account in accounts:
+        database.run_blocking(webhooks.delete_all, account)
+    return waiting / (ended - begun)
+
+
+def _add_webhooks(transaction: Transaction, url: str) -> list[str]:
+    """Adds a webhook to some accounts. Returns their ids."""
+    accounts = [row.id for row in transaction.all(models.Account.select().limit(WEBHOOKS))]
+    for account in accounts:
+        webhooks.add(transaction, account, url, webhooks.EVENTS)
+    return accounts
+
+
+def _add_messages(transaction: Transaction, accounts: Sequence[str]) -> None:
+    for number in range(MESSAGES):
+        deliveries.add(transaction, accounts[number % len(accounts)], "job.completed", lambda: _JOB)
+
+
+def _count_waiting(transaction: Transaction) -> int:
+    waiting = Delivery.select(fn.COUNT(Delivery.delivery_id)).where(Delivery.next_attempt_at.is_null(False))
+    return int(transaction.rows(waiting)[0][0])
+
+
+async def _accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Reads a message and accepts it."""
+    found = _LENGTH.search(await reader.readuntil(b"\r\n\r\n"))
+    await reader.readexactly(int(found[1]) if found else 0)
+    writer.write(_ACCEPTED)
+    await writer.drain()
+    writer.close()
+
+
+async def _serve(port: int) -> None:
+    server = await asyncio.start_server(_accept, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1])))

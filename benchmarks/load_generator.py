@@ -12,9 +12,9 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, field
 from ipaddress import IPv4Address
 from itertools import cycle, islice
 from pathlib import Path
@@ -45,7 +45,7 @@ class LoadPlan:
     seconds: float
     rate: float = 0.0
     concurrency: int = 0
-    fields: tuple[tuple[str, str], ...] = (("output_format", "webp"),)
+    fields: Mapping[str, str] = field(default_factory=lambda: {"output_format": "webp"})
     headers: tuple[str, ...] = ()
     file_field: str = "file"
     copies: int = 1
@@ -107,7 +107,7 @@ class Client:
 
 def _form(plan: LoadPlan) -> bytes:
     disposition = f"--{_BOUNDARY}\r\nContent-Disposition: form-data; name="
-    values = "".join(f'{disposition}"{name}"\r\n\r\n{value}\r\n' for name, value in plan.fields).encode()
+    values = "".join(f'{disposition}"{name}"\r\n\r\n{value}\r\n' for name, value in plan.fields.items()).encode()
     file = f'{disposition}"{plan.file_field}"; filename="a"\r\n\r\n'.encode() + Path(plan.file).read_bytes() + b"\r\n"
     return values + file * plan.copies + f"--{_BOUNDARY}--\r\n".encode()
 
@@ -165,7 +165,8 @@ class Connection:
         headers = dict(_HEADER.findall(self._received[:end].lower()))
         if len(self._received) < end + int(headers[b"content-length"]):
             return None
-        status, retry_after = int(self._received[9:12]), headers.get(b"retry-after", b"").decode()
+        status = int(self._received[9:12])
+        retry_after = headers.get(b"retry-after", b"").decode()
         # A connection with an unfinished request cannot send another.
         reusable = headers.get(b"connection") != b"close" and not self._unsent
         return TimedResponse(status, self.sent_at, monotonic(), retry_after=retry_after), reusable
@@ -208,7 +209,8 @@ class RequestLoop:
         return self._responses
 
     def _register(self, connection: Connection) -> None:
-        descriptor, events = connection.socket.fileno(), connection.needed_events()
+        descriptor = connection.socket.fileno()
+        events = connection.needed_events()
         if self._registered.get(descriptor) is not connection:
             self._registered[descriptor] = connection
             self._epoll.register(descriptor, events)
@@ -253,7 +255,10 @@ class RequestLoop:
 
 def _open_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
     """Sends at a fixed rate, whether or not responses arrive."""
-    loop, next_clients, sent, started = RequestLoop(), cycle(clients), 0, monotonic()
+    loop = RequestLoop()
+    next_clients = cycle(clients)
+    sent = 0
+    started = monotonic()
     while (now := monotonic()) < started + plan.seconds:
         if now < (due := started + sent / plan.rate):
             loop.run_until(due)
@@ -265,7 +270,8 @@ def _open_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
 
 def _closed_loop(clients: list[Client], plan: LoadPlan) -> list[TimedResponse]:
     """Sends the next request after each response. The clients take turns."""
-    next_clients, end = cycle(clients), monotonic() + plan.seconds
+    next_clients = cycle(clients)
+    end = monotonic() + plan.seconds
 
     def send_next(_: Client) -> None:
         if monotonic() < end:

@@ -65,7 +65,8 @@ async def load(plan: LoadPlan, cpu_clock: Callable[[], float]) -> Run:
     successes = [response for response in responses if response.status == HTTPStatus.OK]
     latencies = tuple(response.seconds for response in successes)
     # The period ends with the last response, because the requests in flight are counted too.
-    started, ended = min(one.sent_at for one in responses), max(one.received_at for one in responses)
+    started = min(one.sent_at for one in responses)
+    ended = max(one.received_at for one in responses)
     failures = len(responses) - len(successes)
     return Run(latencies, len(successes) / (ended - started), cpu / max(1, len(successes)), failures)
 
@@ -77,7 +78,8 @@ async def repeat(action: Callable[[], Awaitable[object]], seconds: float) -> Run
     """
     await action()
     latencies: list[float] = []
-    before, started = _own_cpu_seconds(), perf_counter()
+    before = _own_cpu_seconds()
+    started = perf_counter()
     while not latencies or perf_counter() - started < seconds:
         sent = perf_counter()
         await action()

@@ -15,7 +15,7 @@ import typst
 from PIL import Image
 from resvg import render, usvg
 
-from benchmarks import samples
+from benchmarks import workloads
 from benchmarks.measure import (
     Run,
     Variant,
@@ -97,7 +97,7 @@ CODECS: Mapping[tuple[str, str], Codec] = MappingProxyType(
 def measure(rounds: int, seconds: float, *, every: bool) -> list[Report]:
     """Returns the times of the pairs in CODECS, or of `every` pair, for runs of `seconds`."""
     registry = load_registry()
-    inputs = samples.inputs(registry)
+    inputs = workloads.inputs(registry)
     plans = {
         (plan.source.name, plan.target.name): plan
         for plan in registry.catalogue()
@@ -134,7 +134,8 @@ async def call_codec(plan: Plan, data: bytes) -> None:
 
 def _row(pair: tuple[str, str], runs: Mapping[str, list[Run]]) -> Row:
     """Times per conversion: medians over the rounds. The spread is measured for the executor."""
-    own, codec = runs["convertd"], runs.get("codec")
+    own = runs["convertd"]
+    codec = runs.get("codec")
     if codec is None:
         return *pair, nan, p50_ms(own), nan, spread(own), nan, cpu_ms(own), nan
     times = (p50_ms(codec), p50_ms(own), throughput_ratio(codec, own), spread(own))

@@ -11,14 +11,17 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks import environments
-from benchmarks.environments import NODE, PYVIPS, Environment
+from benchmarks import libraries
+from benchmarks.libraries import NODE, PYVIPS, Environment
 from benchmarks.load_generator import LoadPlan
 from benchmarks.measure import Variant, cpu_seconds, load
 from benchmarks.processes import WORKERS, ServerProcess
 from benchmarks.workloads import DRAWING, PHOTO, THUMBNAIL, TINY, Workload
 
-THUMBOR, IPX, FASTIFY, STARLETTE = "thumbor", "ipx", "fastify and sharp", "Starlette and pyvips"
+THUMBOR = "thumbor"
+IPX = "ipx"
+FASTIFY = "fastify and sharp"
+STARLETTE = "Starlette and pyvips"
 
 _TIMEOUT = 60  # seconds until a response
 
@@ -112,7 +115,7 @@ class Running:
         if plan.file:
             files = [(plan.file_field, (workload.file, Path(plan.file).read_bytes()))] * plan.copies
             headers = {"Authorization": f"Bearer {plan.keys[0]}"} if plan.keys[0] else {}
-            response = httpx.post(plan.url, data=dict(plan.fields), files=files, headers=headers, timeout=_TIMEOUT)
+            response = httpx.post(plan.url, data=plan.fields, files=files, headers=headers, timeout=_TIMEOUT)
         else:
             response = httpx.get(plan.url, timeout=_TIMEOUT)
         content = response.raise_for_status().content
@@ -134,7 +137,7 @@ class Peer:
     shown: tuple[str, ...]  # packages whose versions are reported
     file: str
     program: str
-    command: tuple[str, ...]
+    command: str
     workloads: tuple[Workload, ...]
     path: Callable[[Workload], str] | None = None
 
@@ -165,7 +168,8 @@ class _PeerProcess(ServerProcess):
         self.variables = {"PORT": str(self.port), "FOLDER": str(inputs)}
         self.url = f"http://127.0.0.1:{self.port}"
         self._path = peer.path(TINY) if peer.path else "/"
-        self._command = [part.format(folder=folder, port=self.port) for part in peer.command]
+        words = peer.command.split()
+        self._command = [word.format(folder=folder, port=self.port, workers=WORKERS) for word in words]
 
     @property
     def command(self) -> list[str]:
@@ -184,7 +188,7 @@ class _PeerProcess(ServerProcess):
 
 
 def _thumbor_path(workload: Workload) -> str:
-    options = workload.options
+    options = workload.fields
     size = f"{options['width']}x0/" if "width" in options else ""
     filters = f"format({options['output_format']}):quality({options['quality']})"
     return f"/unsafe/{size}filters:{filters}/{workload.file}"
@@ -192,7 +196,7 @@ def _thumbor_path(workload: Workload) -> str:
 
 def _ipx_path(workload: Workload) -> str:
     names = {"output_format": "f", "quality": "q", "width": "w"}
-    modifiers = ",".join(f"{names[name]}_{value}" for name, value in workload.fields)
+    modifiers = ",".join(f"{names[name]}_{value}" for name, value in workload.fields.items())
     return f"/{modifiers}/{workload.file}"
 
 
@@ -200,47 +204,43 @@ _IMAGES = (TINY, PHOTO, THUMBNAIL)
 
 PEERS = (
     Peer(
-        THUMBOR,
-        environments.THUMBOR,
-        ("thumbor", "pillow"),
-        "thumbor.conf",
-        _THUMBOR,
-        (
-            *("{folder}/bin/thumbor", "--ip=127.0.0.1", "--port={port}", f"--processes={WORKERS}"),
-            *("--conf={folder}/thumbor.conf", "--log-level=error"),
-        ),
-        _IMAGES,
-        _thumbor_path,
+        name=THUMBOR,
+        environment=libraries.THUMBOR,
+        shown=("thumbor", "pillow"),
+        file="thumbor.conf",
+        program=_THUMBOR,
+        command="{folder}/bin/thumbor --ip=127.0.0.1 --port={port} --processes={workers} --conf={folder}/thumbor.conf"
+        " --log-level=error",
+        workloads=_IMAGES,
+        path=_thumbor_path,
     ),
     Peer(
-        IPX,
-        NODE,
-        ("ipx", "ipx/node_modules/sharp"),
-        "ipx.mjs",
-        _IPX,
-        ("node", "{folder}/ipx.mjs"),
-        (*_IMAGES, DRAWING),
-        _ipx_path,
+        name=IPX,
+        environment=NODE,
+        shown=("ipx", "ipx/node_modules/sharp"),
+        file="ipx.mjs",
+        program=_IPX,
+        command="node {folder}/ipx.mjs",
+        workloads=(*_IMAGES, DRAWING),
+        path=_ipx_path,
     ),
     Peer(
-        FASTIFY,
-        NODE,
-        ("fastify", "sharp"),
-        "fastify.mjs",
-        _FASTIFY,
-        ("node", "{folder}/fastify.mjs"),
-        (*_IMAGES, DRAWING),
+        name=FASTIFY,
+        environment=NODE,
+        shown=("fastify", "sharp"),
+        file="fastify.mjs",
+        program=_FASTIFY,
+        command="node {folder}/fastify.mjs",
+        workloads=(*_IMAGES, DRAWING),
     ),
     Peer(
-        STARLETTE,
-        PYVIPS,
-        ("starlette", "uvicorn", "pyvips-binary"),
-        "program.py",
-        _STARLETTE,
-        (
-            *("{folder}/bin/uvicorn", "program:app", "--app-dir={folder}", "--port={port}", f"--workers={WORKERS}"),
-            *("--no-access-log", "--log-level=error"),
-        ),
-        (*_IMAGES, DRAWING),
+        name=STARLETTE,
+        environment=PYVIPS,
+        shown=("starlette", "uvicorn", "pyvips-binary"),
+        file="program.py",
+        program=_STARLETTE,
+        command="{folder}/bin/uvicorn program:app --app-dir={folder} --port={port} --workers={workers} --no-access-log"
+        " --log-level=error",
+        workloads=(*_IMAGES, DRAWING),
     ),
 )

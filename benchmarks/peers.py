@@ -11,12 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import libraries, server
-from benchmarks.environments import reason
-from benchmarks.libraries import Library
+from benchmarks.libraries import Library, reason
 from benchmarks.load_generator import LoadPlan
 from benchmarks.measure import Variant, cpu_ms, cpu_ratio, interleaved, memory, table, throughput_ratio
 from benchmarks.peer_servers import FASTIFY, IPX, PEERS, STARLETTE, THUMBOR, Running
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from benchmarks.report import COLUMNS, Report, Row, at_least, at_most, info
 from benchmarks.server import IN_TURN, Runs
 from benchmarks.workloads import DELETION, DRAWING, EMBEDDING, MERGE, PAGE, PHOTO, THUMBNAIL, TINY, Workload
@@ -25,14 +24,17 @@ Load = tuple[Workload, int]
 """A workload and the number of connections."""
 
 LOADS: Sequence[Load] = (
-    *((TINY, 16), (PHOTO, 4), (PHOTO, 16), (THUMBNAIL, 4), (DRAWING, 4)),
-    *((PAGE, 4), (EMBEDDING, 4), (DELETION, 4), (MERGE, 4)),
+    (TINY, 16),
+    (PHOTO, 4),
+    (PHOTO, 16),
+    *((workload, 4) for workload in (THUMBNAIL, DRAWING, PAGE, EMBEDDING, DELETION, MERGE)),
 )
 """The loads that are measured."""
 
 _PROCESSES = 2
 
-CONVERTD, SEVERAL = "convertd", f"convertd, {_PROCESSES} processes"
+CONVERTD = "convertd"
+SEVERAL = f"convertd, {_PROCESSES} processes"
 _FAILURES = (OSError, RuntimeError, subprocess.SubprocessError)  # to install or to start a program
 _PHOTO_PEERS = dict.fromkeys((IPX, FASTIFY, STARLETTE), 1.0)
 _MIN_THROUGHPUTS: Mapping[Load, Mapping[str, float]] = {  # by the peer they are relative to
@@ -102,7 +104,9 @@ def measure(rounds: int, seconds: float, cache: Path, loads: Sequence[Load] = LO
 
 def _start(stack: ExitStack, ours: server.Server, cache: Path, folder: Path, seconds: float) -> _Compared:
     """Starts the other servers, which end with `stack`, and prepares the libraries. The input files are in `folder`."""
-    servers, loops, problems = {CONVERTD: _convertd(ours, folder)}, dict[Library, Variant](), list[Row]()
+    servers = {CONVERTD: _convertd(ours, folder)}
+    loops: dict[Library, Variant] = {}
+    problems: list[Row] = []
     starts = {SEVERAL: _several(folder), **{peer.name: peer.running(cache, folder) for peer in PEERS}}
     for name, start in starts.items():
         try:
@@ -142,7 +146,8 @@ def _in_turn_title(count: int) -> str:
 def _requirements(runs: Mapping[Load, Runs]) -> Iterator[Row]:
     for load, limits in _MIN_THROUGHPUTS.items():
         for peer, limit in limits.items():
-            metric, found = f"{_title(load)}: throughput / {peer}", runs.get(load, {})
+            metric = f"{_title(load)}: throughput / {peer}"
+            found = runs.get(load, {})
             if peer in found:
                 ours = (found[name] for name in (CONVERTD, SEVERAL) if name in found)
                 yield at_least(metric, max(throughput_ratio(own, found[peer]) for own in ours), limit)
@@ -151,7 +156,8 @@ def _requirements(runs: Mapping[Load, Runs]) -> Iterator[Row]:
     for (workload, _), found in runs.items():
         for library in libraries.LIBRARIES:
             if library.workload is workload and library.title in found:
-                own, alone = found[CONVERTD], found[library.title]
+                own = found[CONVERTD]
+                alone = found[library.title]
                 metric = f"{workload.title}: CPU {{}} {library.name}"
                 if library in _MAX_CPU_RATIOS:
                     yield at_most(metric.format("/"), cpu_ratio(own, alone), _MAX_CPU_RATIOS[library])

@@ -17,8 +17,8 @@ from types import MappingProxyType
 
 from PIL import Image
 
-from benchmarks import samples
-from benchmarks.environments import NODE, Environment
+from benchmarks import workloads
+from benchmarks.libraries import NODE, Environment
 from benchmarks.report import COLUMNS, Report, Row, required
 from engine import pipeline
 from engine.registry import Registry, load_registry
@@ -71,7 +71,7 @@ def measure(cache: Path, files: Sequence[Path]) -> list[Report]:
     registry = load_registry()
     metric = partial(_ssimulacra2, _METRIC.install(cache) / "bin" / "python")
     if not files:
-        return compare(registry, [samples.photo(_SIZE)], metric)[:1]  # the requirements hold for photos only
+        return compare(registry, [workloads.photo(_SIZE)], metric)[:1]  # the requirements hold for photos only
     peer = partial(_sharp, NODE.install(cache))
     return compare(registry, [_photo(registry, file) for file in files], metric, peer)
 
@@ -154,8 +154,10 @@ def _encode_all(
 def _encode(registry: Registry, original: Path, name: str, quality: int) -> tuple[int, float, Path]:
     """The size in bytes, the CPU time in seconds, and the decoded result beside the original."""
     bmp = registry.formats["bmp"]
-    plan, back = registry.plan([bmp], name), registry.plan([registry.formats[name]], "bmp")
-    content, before = original.read_bytes(), process_time()
+    plan = registry.plan([bmp], name)
+    back = registry.plan([registry.formats[name]], "bmp")
+    content = original.read_bytes()
+    before = process_time()
     encoded = pipeline.run(plan, [content], {"quality": quality}).data
     cpu = process_time() - before
     decoded = original.with_name(f"{original.stem}-{name}-{quality}.bmp")
@@ -172,11 +174,9 @@ def _decoded(registry: Registry, file: Path, name: str) -> tuple[int, float, Pat
 
 
 def _sharp(folder: Path, original: Path, name: str) -> Path:
-    program, source, target = (
-        folder / "quality.mjs",
-        original.with_suffix(".png"),
-        original.with_suffix(f".sharp.{name}"),
-    )
+    program = folder / "quality.mjs"
+    source = original.with_suffix(".png")
+    target = original.with_suffix(f".sharp.{name}")
     program.write_text(_SHARP)
     Image.open(original).save(source)
     subprocess.run(["node", program, source, target], check=True, cwd=folder)
@@ -194,11 +194,8 @@ def _row(setting: Setting, default: int, encodings: Sequence[Encoding], jpeg: Se
     scores = [one.score for one in encodings]
     sizes = [one.size / other.size for one, other in zip(encodings, jpeg, strict=True)]
     cpu = 1000 * median(one.cpu for one in encodings)
-    return name, quality, "yes" if quality == default else "", *_spread(scores), median(sizes), cpu
-
-
-def _spread(scores: Sequence[float]) -> tuple[float, float, float]:
-    return median(scores), min(scores), max(scores)
+    of_scores = (median(scores), min(scores), max(scores))
+    return name, quality, "yes" if quality == default else "", *of_scores, median(sizes), cpu
 
 
 def _requirement(name: str, encodings: Sequence[Encoding]) -> Row:

@@ -98,11 +98,6 @@ def at_least(metric: str, measured: float, limit: float) -> Row:
     return required(metric, measured, f">= {limit:g}", met=measured >= limit)
 
 
-def p95(values: Sequence[float]) -> float:
-    """Returns the 95th percentile, NaN for fewer than two values."""
-    return quantiles(values, n=20)[18] if len(values) > 1 else float("nan")
-
-
 def p99(values: Sequence[float]) -> float:
     """Returns the 99th percentile, NaN for fewer than two values."""
     return quantiles(values, n=100)[98] if len(values) > 1 else float("nan")

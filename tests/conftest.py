@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from benchmarks.postgres import find_binaries, running_server
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url

@@ -26,8 +26,6 @@ from benchmarks import (
     peer_servers,
     peers,
     quality,
-    samples,
-    webhooks,
     workloads,
 )
 from benchmarks.__main__ import publish
@@ -134,7 +132,7 @@ def test_a_server_that_does_not_start_is_ended() -> None:
 @pytest.mark.long
 def test_jobs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "FULL_QUEUE", 50)
-    monkeypatch.setattr(webhooks, "MESSAGES", 500)
+    monkeypatch.setattr(jobs, "MESSAGES", 500)
     results, requirements = jobs.measure(1)
 
     for row in results.as_json()["rows"]:
@@ -161,7 +159,7 @@ def test_a_cluster_is_measured() -> None:
 
 
 async def test_loops_of_libraries_are_measured(tmp_path: Path) -> None:
-    (tmp_path / workloads.PHOTO.file).write_bytes(samples.encoded(samples.TINY, "JPEG"))
+    (tmp_path / workloads.PHOTO.file).write_bytes(workloads.encoded(workloads.TINY_SIZE, "JPEG"))
 
     run = await libraries.PILLOW.variant(tmp_path, 0.05)()
 
@@ -171,7 +169,7 @@ async def test_loops_of_libraries_are_measured(tmp_path: Path) -> None:
 
 def test_every_input_can_be_made() -> None:
     registry = load_registry()
-    made = samples.inputs(registry, samples.TINY)
+    made = workloads.inputs(registry, workloads.TINY_SIZE)
 
     assert {source for source, _ in pairs.CODECS} <= made.keys()
     for name, content in made.items():
@@ -180,7 +178,7 @@ def test_every_input_can_be_made() -> None:
 
 async def test_the_usual_call_of_each_codec_works() -> None:
     registry = load_registry()
-    made = samples.inputs(registry, samples.TINY)
+    made = workloads.inputs(registry, workloads.TINY_SIZE)
 
     for source, target in pairs.CODECS:
         await pairs.call_codec(registry.plan([registry.formats[source]], target), made[source])
@@ -200,7 +198,7 @@ def test_qualities_are_compared() -> None:
         score = 80 if original.stem == "0" else 82
         return [score if "-jpeg-" in result.name else score / 2 for result in results if result.stat().st_size]
 
-    photos = [samples.photo((96, 64)), samples.photo((64, 96))]
+    photos = [workloads.photo((96, 64)), workloads.photo((64, 96))]
     table, requirements = quality.compare(load_registry(), photos, metric)
 
     rows = table.as_json()["rows"]
@@ -271,7 +269,7 @@ def test_another_encoder_is_compared_at_an_equal_score() -> None:
         Image.open(original).save(file, quality=80)
         return file
 
-    *_, table = quality.compare(load_registry(), [samples.photo((96, 64))], metric, peer)
+    *_, table = quality.compare(load_registry(), [workloads.photo((96, 64))], metric, peer)
 
     rows = {row["format"]: row for row in table.as_json()["rows"]}
     assert rows.keys() == {"jpeg", "webp", "avif"}
@@ -294,7 +292,7 @@ def test_compressed_documents_are_compared(tmp_path: Path) -> None:
 
 
 def test_similarity_of_pages() -> None:
-    page = np.asarray(samples.photo((64, 64)).convert("L"), float)
+    page = np.asarray(workloads.photo((64, 64)).convert("L"), float)
     noisy, noisier = (page + np.random.default_rng(1).normal(0, sigma, page.shape) for sigma in (5, 20))
     assert compression.similarity(page, page) == pytest.approx(1)
     assert 0.5 < compression.similarity(page, noisy) < 1

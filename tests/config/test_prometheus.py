@@ -15,8 +15,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, disable_created_metrics, start_http_server
 
-from benchmarks.processes import ConvertdServer, free_port
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import ConvertdServer, RedisServer, free_port
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import eventually

@@ -1,17 +1,59 @@
-"""Preloading in a fork server."""
+"""Preloading in a fork server, its templates, and jobs, which import no module but for rare files. Real processes."""
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+from io import BytesIO
+from pathlib import Path
 from types import ModuleType
 
+import imagecodecs
+import numpy as np
 import pytest
+import tifffile
+from PIL import Image
+from psd_tools import PSDImage
 
-from engine.executor import preload
+from engine.executor import Task, preload
+from engine.executor.disk_quota import reachable_by_tasks
 from engine.media import RASTER
+from engine.planner import template_modules, template_parts
 from engine.registry import load_registry
 from plugins import _programs
+from tests.support import sabotages
+from tests.support.executors.isolated import (
+    ACCOUNT,
+    ALL_MODULES,
+    FileJob,
+    ObservedExecutor,
+    has_ended,
+    idle_workers,
+    run_files,
+)
+from tests.support.samples.generated import quadrants, sample, saved
+from tests.support.samples.pairs import pairs_with_samples
+from tests.support.samples.pdf_documents import document
+from tests.support.samples.raw_samples import CAMERAS
+from tests.support.samples.shares import number_of_share
 
+_REGISTRY = load_registry()
+_TEMPLATES = [
+    *[("png", "jpeg", ""), ("cr2", "png", ""), ("pdf", "png", "documents"), ("jpeg", "pdf", "documents")],
+    *[("pdf", "html", "documents"), ("svg", "png", "svg"), ("svg", "pdf", "documents/vectors")],
+    *[("pdf", "svg", "documents/vectors"), ("html", "eps", "documents/vectors/web pages")],
+    *[
+        ("svg", "avif", "+svg"),
+        ("heic", "pdf", "+documents"),
+        ("tiff", "pdf", "documents/scans"),
+        ("html", "tiff", "documents/vectors/web pages"),
+        ("pdf", "md", "documents/vectors/web pages"),
+        ("psd", "pdf", "documents/psd"),
+        ("mp4", "gif", "clips"),
+    ],
+]
 _PROGRAM = """
 import gc
 import json
@@ -42,6 +84,131 @@ for name in load_registry().templates:
 threads.append(len(os.listdir("/proc/self/task")))
 print(json.dumps([warmed_up, threads, visits, collects]))
 """
+_SHARES = {"all": 3, "plan": 6}  # into which the jobs are divided; with --long, all of them run
+
+
+def _children(pid: int) -> set[int]:
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+@pytest.mark.parametrize(("source", "target", "template"), _TEMPLATES)
+def test_isolated_jobs_have_the_template_with_their_modules(source: str, target: str, template: str) -> None:
+    plan = _REGISTRY.plan([_REGISTRY.formats[source]], target)
+
+    assert plan.template == Task.of(plan).template == template
+    assert plan.modules <= template_modules(_REGISTRY.templates, template)
+
+
+def test_processes_of_most_jobs_lack_what_few_jobs_need() -> None:
+    most = _REGISTRY.templates[""]
+    large = {"engine.mupdf", "plugins._text.web_pages", "plugins._psd.pixels", "plugins._svg.vectors", "cairosvg", "av"}
+
+    assert most.isdisjoint(large)
+    shared = [plan for plan in _REGISTRY.catalogue() if not plan.isolated]
+    assert {plan.target.name for plan in shared if plan.template} == {"pdf", "psd", "psb", "mp4", "webm"}
+
+
+def test_template_parts() -> None:
+    assert template_parts("") == [""]
+    assert template_parts("a/b c/d") == ["a", "a/b c", "a/b c/d"]
+    assert template_parts("+a/b") == ["", "a", "a/b"]
+
+
+def test_a_private_installation_imports_all_modules_ahead() -> None:
+    program = """
+import sys
+from engine.executor import preload
+preload.reachable_by_tasks = lambda path: path.parent.name != "encodings"
+preload.import_modules([])
+print(*{module for module in preload.load_registry().modules if module not in sys.modules})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
+    assert done.stderr == ""
+
+
+async def _convert(executor: ObservedExecutor, folder: Path, source: str, target: str) -> None:
+    (folder / "in").write_bytes(sample(source))
+    job = Task.of(_REGISTRY.plan([_REGISTRY.formats[source]], target))
+    await run_files(executor, FileJob(job, [folder / "in"], folder / "out"))
+
+
+async def test_a_template_starts_with_its_first_job_and_ends_alone(tmp_path: Path) -> None:
+    executor = ObservedExecutor(2, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        supervisor = executor.forkserver.pid
+        assert supervisor is not None
+        (first,) = _children(supervisor)
+        await _convert(executor, tmp_path, "png", "bmp")
+        kept = idle_workers(executor)
+
+        await _convert(executor, tmp_path, "svg", "png")
+        (svg,) = _children(supervisor) - {first}
+        await _convert(executor, tmp_path, "svg", "png")
+        assert _children(supervisor) == {first, svg}
+
+        os.kill(svg, signal.SIGKILL)
+        assert await has_ended(svg)
+        await _convert(executor, tmp_path, "svg", "png")
+
+        assert svg not in _children(supervisor)
+        assert executor.forkserver.pid == supervisor
+        assert idle_workers(executor, ACCOUNT) == kept
+        for _ in range(2):  # meanwhile, a second spare of the template would be forked
+            await _convert(executor, tmp_path, "hdr", "bmp")
+        assert len(executor.pool.spares["svg"]) <= 1
+        base = executor.pool.idle[0].process.folder.parent.parent
+        assert len(await asyncio.to_thread(os.listdir, base)) == 2  # that of the template which was killed is removed
+
+        os.kill(supervisor, signal.SIGKILL)
+        await _convert(executor, tmp_path, "pdf", "txt")  # by a template that only a supervisor can fork
+        assert executor.forkserver.pid not in (None, supervisor)
+    finally:
+        await executor.close()
+    assert executor.forkserver.pid is None
+
+
+async def test_modules_that_cannot_be_imported_ahead_are_left_to_their_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = sabotages.HARMLESS["import prints"]
+    for name, module in (("missing", "no_such_library"), ("slow", "slow_library")):
+        ahead = (
+            f"MODULES = ({module!r}, 'json')\nTEMPLATE = 'svg'\n" if name == "slow" else f"MODULES = ({module!r},)\n"
+        )
+        sabotages.install(tmp_path, name, source.replace("odd0", name).replace("\nfrom", f"\n{ahead}from", 1))
+    (tmp_path / "slow_library.py").write_text("import time; time.sleep(60)")
+    monkeypatch.syspath_prepend(tmp_path)
+    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        await _convert(executor, tmp_path, "png", "bmp")
+        await _convert(executor, tmp_path, "svg", "png")
+    finally:
+        await executor.close()
+
+    log = capfd.readouterr().err
+    assert "plugin missing: its modules are not imported ahead: ModuleNotFoundError" in log
+    assert "plugin slow: its modules are not imported ahead: it takes longer than 3 s" in log
+
+
+async def test_jobs_of_an_account_share_a_process_of_each_template(tmp_path: Path) -> None:
+    executor = ObservedExecutor(1, modules=ALL_MODULES)
+    await executor.start()
+    try:
+        used = []
+        for target in ("bmp", "pdf", "bmp", "pdf", "psd"):
+            await _convert(executor, tmp_path, "png", target)
+            used.append(executor.pool.idle[-1])
+        assert [worker.template for worker in used] == ["", "documents", "", "documents", "documents/psd"]
+        assert [worker.tasks for worker in used] == [2, 2, 2, 2, 1]
+
+        await _convert(executor, tmp_path, "pdf", "txt")  # reads a file of a client
+        assert {*executor.pool.idle} == {*used}
+    finally:
+        await executor.close()
 
 
 def test_every_codec_is_warmed_up_without_threads_and_without_garbage_collections() -> None:
@@ -108,3 +275,71 @@ print(Path("/proc/self/maps").read_text())
 def test_libraries_of_the_system_are_found_by_name() -> None:
     assert _programs.has_library("libc.so.6")
     assert not _programs.has_library("libmissing.so.1")
+
+
+def _tiff(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> bytes:
+    buffer = BytesIO()
+    tifffile.imwrite(buffer, array, photometric="rgb")
+    return buffer.getvalue()
+
+
+def _psd(image: Image.Image) -> bytes:
+    buffer = BytesIO()
+    document = PSDImage.new("RGBA", image.size)
+    document.create_pixel_layer(image)
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+def _write_files(folder: Path) -> None:
+    """A file of each format, and files that need other modules than most files of their format."""
+    image = quadrants()
+    samples = np.arange(40 * 50 * 3, dtype=np.uint16).reshape(40, 50, 3)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    svg = sample("svg").decode()
+    formats = {plan.source.name for plan in pairs_with_samples()} - {
+        *[*CAMERAS][1:]
+    }  # one function decodes all RAW formats
+    files = {fmt: sample(fmt) for fmt in formats} | {
+        "jpeg-cmyk": saved(image.convert("CMYK"), "JPEG"),
+        "jpeg-exif": saved(image, "JPEG", exif=exif),
+        "jpeg-pictures": saved(image, "MPO", save_all=True, append_images=[image]),
+        "png-gray": saved(Image.fromarray(samples[..., 0]), "PNG"),
+        "png-deep": bytes(imagecodecs.png_encode(samples)),
+        "png-palette": saved(image.quantize(), "PNG", transparency=1),
+        "png-frames": saved(image, "PNG", save_all=True, append_images=[image.rotate(180)]),
+        "gif-frames": saved(image, "GIF", save_all=True, append_images=[image.rotate(180)]),
+        "webp-alpha": saved(image.convert("RGBA"), "WEBP", exif=exif),
+        "tiff-cmyk": saved(image.convert("CMYK"), "TIFF", compression="tiff_lzw"),
+        "tiff-deep": _tiff(samples),
+        "tiff-float": _tiff(samples.astype(np.float32)),
+        "psd-alpha": _psd(image.convert("RGBA")),
+        "pdf": document("pages", 3),
+        "svg-encoding": f'<?xml version="1.0" encoding="koi8-r"?>{svg[svg.index("<svg") :]}'.encode(),
+    }
+    for name, data in files.items():
+        (folder / f"{name}.file").write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("files")
+    _write_files(made)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["all", "plan"])
+def test_jobs_import_no_module(folder: Path, pytestconfig: pytest.Config, kind: str) -> None:
+    """Each group of jobs that need the same modules needs processes of its own, so every run has a share of them."""
+    share, every = number_of_share(pytestconfig, _SHARES[kind])
+    program = [sys.executable, "-m", "tests.support.executors.imports", kind, str(folder), str(every), str(share)]
+
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+
+    found = json.loads(done.stdout)
+    assert len(found) > 150 / every
+    importing = {job.partition(".")[0] for job, modules in found.items() if modules}
+    rare = {"all": {"jpeg-cmyk", "tiff-cmyk"}, "plan": {"jpeg-cmyk", "png-gray", "tiff-cmyk"}}[kind]
+    expected = rare if reachable_by_tasks(Path(preload.__file__)) else set()
+    assert importing == expected if every == 1 else importing <= expected

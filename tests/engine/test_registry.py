@@ -1,15 +1,22 @@
-"""Names, plans, identification, and plugins that contradict each other."""
+"""Formats, names, plans, the cheapest path, identification, and plugins that contradict each other."""
 
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine import (
     RASTER,
     Content,
     FileFormat,
+    Format,
     InvalidOption,
     Raster,
     Signature,
@@ -18,10 +25,14 @@ from engine import (
     UnsupportedConversion,
     conversion,
 )
-from engine.formats import any_of
+from engine.conversions import AnyConversion, Conversion, Loss, Tool
+from engine.executor import Task
+from engine.formats import AnyFormat, any_of
 from engine.options import NO_OPTIONS, OptionValues
+from engine.planner import Plan, cheapest_paths
 from engine.plugin_loader import Plugin, load_plugins
 from engine.registry import Registry, find_harm, load_registry
+from plugins.formats.png import PNG
 from tests.support.samples.corpus import load_corpus
 from tests.support.samples.generated import FORMATS, sample
 from tests.support.samples.office_files import compound_file
@@ -29,6 +40,17 @@ from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.raw_samples import CAMERAS
 
 _REGISTRY = load_registry()
+_FORMATS = [Format(name, bytes) for name in "abcde"]
+_steps = st.builds(
+    Conversion[bytes, bytes],
+    source=st.sampled_from(_FORMATS),
+    target=st.sampled_from(_FORMATS),
+    run=st.just(lambda payload: payload),
+    loss=st.sampled_from(Loss),
+    cost=st.integers(1, 9).map(float),
+    terminal=st.booleans(),
+)
+_Path = tuple[AnyConversion, ...]
 
 
 @pytest.mark.parametrize("name", ["jpeg", "JPEG", "jpg", "Tif", "heif", "svgz"])
@@ -272,6 +294,8 @@ from engine import RASTER, FileFormat, InvalidOption, Raster, Signature, convers
 @conversion(FileFormat("odd", media_type="x/odd", extensions=("odd",), sniff=Signature((0, b"o"))), RASTER)
 def decode(data: bytes) -> Raster: ...
 """
+
+
 _HOOK = "@hookimpl\ndef conversions(): return {}\n"
 
 
@@ -299,3 +323,76 @@ def test_a_plan_names_the_modules_of_the_files_that_define_its_steps() -> None:
     assert _REGISTRY.plan([webp], "webp").modules == {"PIL.WebPImagePlugin"}
     assert "plugins._svg.vectors" not in _REGISTRY.plan([svg], "webp").modules
     assert _REGISTRY.plan([svg], "webp").modules < _REGISTRY.modules
+
+
+def _walks(graph: dict[AnyFormat, list[AnyConversion]], path: _Path) -> Iterator[_Path]:
+    """Every continuation of `path` that visits no format twice."""
+    yield path
+    left = {step.source for step in path}
+    if not path[-1].terminal and path[-1].target not in left:
+        for step in graph.get(path[-1].target, []):
+            yield from _walks(graph, (*path, step))
+
+
+def _price(path: _Path) -> tuple[int, float]:
+    return sum(step.loss for step in path), sum(step.cost for step in path)
+
+
+@given(st.lists(_steps, max_size=12))
+def test_paths_are_the_cheapest(steps: list[AnyConversion]) -> None:
+    graph: dict[AnyFormat, list[AnyConversion]] = {}
+    for step in steps:
+        graph.setdefault(step.source, []).append(step)
+
+    for source in _FORMATS:
+        every = [walk for step in graph.get(source, []) for walk in _walks(graph, (step,))]
+        found = cheapest_paths(graph, source)
+
+        assert set(found) == {walk[-1].target for walk in every}
+        for target, path in found.items():
+            assert path[0].source == source
+            assert all(before.target == after.source for before, after in pairwise(path))
+            assert _price(path) == min(_price(walk) for walk in every if walk[-1].target == target)
+
+
+def test_no_path_continues_after_a_terminal_step() -> None:
+    a, b, c, *_ = _FORMATS
+    wrap = Conversion(a, b, lambda payload: payload, terminal=True)
+    leave = Conversion(b, c, lambda payload: payload)
+
+    assert set(cheapest_paths({a: [wrap], b: [leave]}, a)) == {b}
+
+
+def test_a_plan_is_isolated_if_a_step_that_reads_files_of_clients_is() -> None:
+    def step(*, isolated: bool) -> AnyConversion:
+        return Conversion(PNG, PNG, lambda payload: payload, isolated=isolated)
+
+    def tool(*, isolated: bool) -> Tool[bytes]:
+        return Tool("tool", PNG, lambda payloads: payloads[0], (PNG,), PNG, range(1, 3), len, "Tool", "", isolated)
+
+    def planned(*parts: bool) -> Plan:
+        steps = [step(isolated=isolated) for isolated in parts[1:]]
+        return Plan((PNG, PNG), PNG, (steps[0],), tool(isolated=parts[0]), ((steps[1],), (steps[2],)), steps[3])
+
+    assert not planned(False, False, False, False, False).isolated
+    assert not Plan((PNG,), PNG, (step(isolated=False),)).isolated
+    assert Plan((PNG,), PNG, (replace(step(isolated=False), programs=("/usr/bin/gs",)),)).isolated
+    for number in range(4):
+        plan = planned(*(number == other for other in range(5)))
+        assert plan.isolated
+        assert Task.of(plan) == Task(("png", "png"), "png", tool="tool", isolated=True)
+    assert not planned(False, False, False, False, True).isolated  # only the result is read so
+
+
+class _Half(Fraction):
+    pass
+
+
+@pytest.mark.parametrize("payload", [Fraction, "fractions.Fraction"])
+def test_payloads(payload: type | str) -> None:
+    fmt: Format[Fraction] = Format("fraction", payload)
+
+    assert fmt.holds(Fraction(1, 3))
+    assert fmt.holds(_Half(1, 2))
+    assert not fmt.holds(0.5)
+    assert not fmt.holds(None)

@@ -1,8 +1,14 @@
-"""Replies of worker processes, which a hostile file may have taken over: anything unusual is a crash of the worker."""
+"""Replies of worker processes, of which anything unusual is a crash, and the folders of those that have ended."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +16,7 @@ import pytest
 from engine import ConversionError, CorruptInput, StepFailed, sandbox
 from engine.errors import WorkerCrashed
 from engine.executor import tasks
+from engine.executor.disk_quota import BaseFolder
 from engine.executor.tasks import TaskResult
 from engine.outcome import Outcome, WarningRecord
 from engine.pipeline import Timing
@@ -34,12 +41,21 @@ _RESULT = TaskResult(
 )
 _DEEP = "[" * 20_000 + "]" * 20_000
 _NOT_A_NUMBER, _INFINITE, _OVERFLOWING = "NaN", "-Infinity", "1e999"
-
 _TEXTS: list[Any] = ["\ud800", "\0", None, 1, ["x"]]
 _DETAILS: list[Any] = [
     *(None, [], {"\ud800": 1}),
     *({"x": value} for value in ("\ud800", float("nan"), float("inf"), [[1]], {"x": [1]}, {"x": {"x": 1}})),
 ]
+_PROGRAM = """
+import sys, time
+from pathlib import Path
+from engine.executor.disk_quota import BaseFolder
+folder = BaseFolder(Path(sys.argv[1]))
+Path(folder.path, "1").mkdir()
+Path(folder.path, "1", "file").touch()
+print(folder.path, flush=True)
+time.sleep(60)
+"""
 
 
 def _reply(**changes: str) -> bytes:
@@ -157,3 +173,70 @@ def test_a_report_names_all_layers() -> None:
 def test_the_end_of_a_process_by_a_signal(number: signal.Signals, reason: str, retryable: bool) -> None:
     error = ConversionError.from_json(tasks.exit_error(-number).as_json())
     assert (error.code, error.reason, error.retryable) == ("processing_failed", reason, retryable)
+
+
+@pytest.fixture
+def parent() -> Iterator[Path]:
+    """A folder that every user can reach, as the temporary folder of tests is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def _start(parent: Path) -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", _PROGRAM, str(parent)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with process:
+        process.kill()
+
+
+def test_the_folder_of_a_process_that_was_killed_is_removed(parent: Path) -> None:
+    killed, unused = _start(parent)
+    _end(killed)
+    running, used = _start(parent)
+
+    own = BaseFolder(parent)
+
+    assert not unused.exists()
+    assert (used / "1" / "file").exists()
+    _end(running)
+    own.remove()
+    assert not Path(own.path).exists()
+    BaseFolder(parent).remove()
+    assert not list(parent.iterdir())
+
+
+def test_other_folders_are_kept(parent: Path) -> None:
+    (parent / "convertd-data").mkdir()
+    other = parent / "other"
+    (other / "content").mkdir(parents=True)
+    (parent / "convertd-workers-link").symlink_to(other)
+    (parent / "convertd-workers-file").touch()
+    names = {path.name for path in parent.iterdir()}
+    foreign = parent / "convertd-workers-foreign"
+    if os.geteuid() == 0:
+        foreign.mkdir()
+        os.chown(foreign, 12345, 12345)
+        names.add(foreign.name)
+
+    BaseFolder(parent).remove()
+
+    assert {path.name for path in parent.iterdir()} == names
+    assert (other / "content").exists()
+
+
+def test_jobs_of_other_users_can_reach_their_folder(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's jobs have users of their own, who cannot reach folders below one that is private."""
+    private, temporary = parent / "private", parent / "temporary"
+    temporary.mkdir()
+    private.mkdir(0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    folder = BaseFolder(private / "workers")
+
+    expected = temporary if os.geteuid() == 0 else private / "workers"
+    assert Path(folder.path).parent == expected
+    folder.remove()

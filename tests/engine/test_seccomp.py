@@ -1,4 +1,4 @@
-"""The seccomp filters, tried with harmless arguments in a process that has installed them, and interpreted."""
+"""The seccomp filters, tried and interpreted, and what `convertd doctor` says about refused layers."""
 
 import errno
 import fcntl
@@ -7,10 +7,11 @@ import os
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from engine.sandbox import seccomp
+from engine.sandbox import LAYERS, advise, seccomp
 from tests.support.executors.refusals import EXPECTED_REFUSALS, refused_calls
 from tests.support.samples.pairs import plans_of_all_steps
 
@@ -161,7 +162,11 @@ def test_conversions_make_no_other_calls() -> None:
 
 
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
+
+
 _JUMP, _JUMP_IF_EQUAL, _JUMP_IF_ABOVE, _JUMP_IF_AT_LEAST = 0x05, 0x15, 0x25, 0x35
+
+
 _X32 = 0x40000000
 
 
@@ -245,3 +250,51 @@ def test_threads_that_run_already_are_restricted() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM_WITH_A_THREAD], capture_output=True, text=True, check=True)
 
     assert json.loads(done.stdout) == [errno.ENOSYS]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {
+                "proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1\n",
+                "proc/sys/user/max_user_namespaces": "9\n",
+            },
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0,",
+        ),
+        ({"proc/sys/kernel/unprivileged_userns_clone": "0\n"}, "sysctl -w kernel.unprivileged_userns_clone=1,"),
+        ({"proc/sys/user/max_user_namespaces": "0\n"}, "sysctl -w user.max_user_namespaces=10000,"),
+        ({"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "0\n"}, "--security-opt seccomp=unconfined"),
+        ({}, "--security-opt seccomp=unconfined"),
+    ],
+)
+def test_user_namespaces(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+
+    found = advise(["network_namespace", "few_threads"], tmp_path)
+
+    assert [expected in text for text in found.values()] == [True, True]
+
+
+def test_landlock_can_be_switched_off(tmp_path: Path) -> None:
+    (tmp_path / "sys/kernel/security").mkdir(parents=True)
+    modules = tmp_path / "sys/kernel/security/lsm"
+
+    modules.write_text("capability,yama,apparmor")
+    assert "lsm=landlock,capability,yama,apparmor" in advise(["landlock"], tmp_path)["landlock"]
+    modules.write_text("capability,landlock")
+    assert "Linux 5.13" in advise(["landlock"], tmp_path)["landlock"]
+
+
+def test_only_missing_layers_have_advice(tmp_path: Path) -> None:
+    assert advise([], tmp_path) == {}
+    assert advise(["rlimits", "no sockets"], tmp_path) == {}
+    assert advise(sorted(LAYERS), tmp_path).keys() == {
+        "network_namespace",
+        "few_threads",
+        "own_user",
+        "landlock",
+        "seccomp",
+    }

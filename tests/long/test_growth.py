@@ -118,11 +118,11 @@ def _kinds(client: httpx.Client, content: bytes) -> tuple[Callable[[], object], 
     files = {"file": (TINY.file, content)}
 
     def post(headers: Mapping[str, str]) -> None:
-        client.post("/convert", headers=headers, data=dict(TINY.fields), files=files).raise_for_status()
+        client.post("/convert", headers=headers, data=TINY.fields, files=files).raise_for_status()
 
     def convert_stored() -> None:
         uploaded = client.post("/files/upload", files=files).raise_for_status()
-        url, target = f"/files/{uploaded.json()['data']['file_id']}", TINY.options["output_format"]
+        url, target = f"/files/{uploaded.json()['data']['file_id']}", TINY.fields["output_format"]
         client.post(f"{url}/convert", json={"output_format": target}).raise_for_status()
         client.get(f"{url}/download").raise_for_status()
         client.delete(url).raise_for_status()

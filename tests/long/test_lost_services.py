@@ -14,12 +14,12 @@ from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.processes import (
     ConvertdServer,
     ConvertdWorker,
+    RedisServer,
     SchedulerProcess,
     ServerProcess,
     process_tree,
     send_signal,
 )
-from benchmarks.redis_server import RedisServer
 from tests.support.requests import http
 from tests.support.samples.forms import FORM, part
 from tests.support.servers import network

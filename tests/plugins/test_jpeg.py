@@ -1,4 +1,4 @@
-"""JPEG to JPEG: coefficients that stay, tables and sampling where they cannot, and metadata beside untouched scans."""
+"""JPEG to JPEG, the resolution of colors, and sizes of lossy files at the default quality and by effort."""
 
 from functools import cache
 from io import BytesIO
@@ -6,24 +6,30 @@ from typing import Any
 
 import numpy as np
 import pikepdf
+import pillow_heif
 import pytest
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, JpegImagePlugin
 
-from engine import CorruptInput, InvalidOption
+from benchmarks import workloads
+from engine import CorruptInput, InvalidOption, pipeline
 from engine.options import OptionValue
+from engine.registry import load_registry
 from plugins._jpeg.segments import read_segments
 from plugins._pixels import pillow
+from plugins.formats import webp
 from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.generated import saved
 from tests.support.samples.profiles import ink_profile, srgb_profile
-from tests.support.samples.rasters import photo
+from tests.support.samples.rasters import photo, raster_of
 
 _ROTATIONS = {90: 6, 180: 3}  # the EXIF orientations with the same effect
 _FLIPPED = 4  # vertically
 _BLOCKS = (192, 128)  # a size in whole blocks, of any sampling
 _SCANS = (0xDB, 0xC4, 0xC0, 0xC1, 0xC2, 0xDA, 0xDD)  # markers of tables, frames, scans and restarts
+_STRIPES = Image.fromarray(np.tile(np.array([[[200, 0, 0], [0, 0, 200]]], np.uint8), (64, 32, 1)))
+_REGISTRY = load_registry()
 
 
 @cache
@@ -355,3 +361,105 @@ def test_the_tables_of_the_default_quality_give_files_as_those_of_the_standard()
     errors = [np.mean((_pixels(data) - np.asarray(drawn, np.int64)) ** 2) for data in (result, standard)]
     assert errors[0] < errors[1]
     assert _sampling(result) == 2
+
+
+def _chroma(target: str, data: bytes) -> str:
+    if target == "jpeg":
+        return ("4:4:4", "4:2:2", "4:2:0")[JpegImagePlugin.get_sampling(Image.open(BytesIO(data)))]
+    chroma = str(pillow_heif.open_heif(BytesIO(data)).info["chroma"])
+    return ":".join(chroma)
+
+
+@pytest.mark.parametrize("target", ["jpeg", "avif", "heic"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_colors_have_the_resolution_that_is_asked_for(target: str, deep: bool) -> None:
+    depth = {"bit_depth": 10} if deep and target != "jpeg" else {}
+    data = saved(_STRIPES, "PNG")
+    errors = {}
+    for sampling in ("4:2:0", "4:2:2", "4:4:4"):
+        result = convert(data, target, subsampling=sampling, quality=80, **depth)
+        assert _chroma(target, result.data) == sampling
+        assert not codes(result)
+        seen = opened(convert(result.data, "png", bit_depth=8).data).convert("RGB")
+        errors[sampling] = np.abs(np.asarray(seen, float) - np.asarray(_STRIPES, float)).mean()
+    assert errors["4:4:4"] < errors["4:2:2"] / 2  # the stripes are one pixel wide
+    assert _chroma(target, convert(data, target, quality=80, **depth).data) == "4:2:0"
+
+
+@pytest.mark.parametrize("target", ["avif", "heic"])
+def test_without_loss_colors_have_the_full_resolution(target: str) -> None:
+    result = convert(saved(_STRIPES, "PNG"), target, lossless=True, subsampling="4:2:2")
+
+    assert codes(result) == {"option_ignored"}
+    assert _chroma(target, result.data) == "4:4:4"
+
+
+def test_animations_have_the_resolution_that_is_asked_for() -> None:
+    frames = [photo((64, 64)), photo((64, 64)).transpose(Image.Transpose.ROTATE_180)]
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=50)
+
+    small, large = (convert(data, "avif", subsampling=sampling).data for sampling in ("4:2:0", "4:4:4"))
+
+    assert small != large
+    assert Image.open(BytesIO(large)).n_frames == 2  # type: ignore[attr-defined]
+
+
+def test_the_quality_of_transparency() -> None:
+    image = photo((240, 160), "RGBA")
+    noise = np.random.default_rng(1).integers(0, 255, (160, 240), np.uint8)
+    image.putalpha(Image.fromarray(noise))
+    data = saved(image, "PNG")
+
+    exact, reduced = (convert(data, "webp", alpha_quality=quality) for quality in (100, 10))
+
+    alphas = [np.asarray(opened(one.data))[..., 3].astype(int) for one in (exact, reduced)]
+    np.testing.assert_array_equal(alphas[0], noise)
+    assert 1 < np.abs(alphas[1] - noise).mean() < 64
+    assert len(reduced.data) < len(exact.data)
+    assert codes(convert(data, "webp", lossless=True, alpha_quality=10)) == {"option_ignored"}
+
+
+def _with_detail(size: tuple[int, int]) -> Image.Image:
+    """A plain image with a photo in its corner."""
+    image = Image.new("RGB", size, "gray")
+    image.paste(photo())
+    return image
+
+
+def _webp(image: Image.Image, method: int) -> bytes:
+    return saved(image, "WEBP", quality=80, method=method)
+
+
+@pytest.mark.parametrize(
+    ("height", "effort", "method"),
+    [
+        pytest.param(1000, 5, 4, id="small"),
+        pytest.param(5001, 1, 2, id="large-fast", marks=pytest.mark.long),
+        pytest.param(5001, 5, 2, id="large"),
+    ],
+)
+def test_large_images_have_the_webp_method_that_needs_one_pass(height: int, effort: int, method: int) -> None:
+    image = _with_detail((5200, height))
+
+    made = webp.encode(raster_of(image), {"effort": effort, "quality": 80})
+
+    assert made == _webp(image, method)
+    assert len({_webp(photo(), used) for used in (0, 2, 4)}) == 3
+
+
+@pytest.mark.parametrize(("target", "quality"), [("jpeg", 88), ("webp", 88), ("avif", 75), ("heic", 75)])
+def test_a_jpeg_does_not_grow_at_the_default_quality(target: str, quality: int) -> None:
+    original = saved(workloads.photo((870, 578)), "JPEG", quality=quality)
+    plan = _REGISTRY.plan([_REGISTRY.formats["jpeg"]], target)
+
+    assert len(pipeline.run(plan, [original]).data) <= len(original)
+
+
+@pytest.mark.parametrize("effort", [5, 9])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_noise_is_written_as_jpeg_of_the_best_quality(effort: int, progressive: bool) -> None:
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 256, (256, 256, 3), np.uint8))
+    options = {"quality": 100, "effort": effort, "progressive": progressive}
+    plan = _REGISTRY.plan([_REGISTRY.formats["png"]], "jpeg", options=options)
+
+    assert pipeline.run(plan, [saved(noise, "PNG")], options).data

@@ -1,13 +1,14 @@
-"""The options of images at their limits: each value works, unless the image is too small or becomes too large."""
+"""The options of images at their limits, and the checks of `engine.testing` with the built-in plugins."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from engine import InvalidOption, Option, OptionValue
+from engine import InvalidOption, Option, OptionValue, testing
 from engine.registry import load_registry
+from engine.testing import Sandbox, Subject
 from tests.support.results.conversions import convert
-from tests.support.samples.generated import saved
+from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
 _TEXTS: dict[str, tuple[str, ...]] = {
@@ -25,9 +26,17 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "watermark_position": ("0,0", "1,1", "tile"),
     "watermark_text": (".", "M" * 200),
 }
-"""Extreme values of options that are texts."""
 _FILES = {"watermark"}  # options that are files only
 _NEEDED: dict[str, dict[str, OptionValue]] = {"gravity": {"crop": "1:1"}, "dpr": {"width": 10}, "dither": {"colors": 4}}
+_REGISTRY = load_registry()
+# A file of Office takes a second: its plugins have tests of their own.
+_PLUGINS = [one for one in _REGISTRY.plugins if (one.reads or one.writes) and not one.name.startswith("office")]
+_READING = [plugin for plugin in _PLUGINS if plugin.reads]
+
+
+"""Extreme values of options that are texts."""
+
+
 """What an option has an effect with."""
 
 
@@ -57,3 +66,37 @@ def test_options_work_at_their_limits(size: tuple[int, int], target: str, imposs
             except InvalidOption as error:
                 refused.add((name, error.param, error.reason))
     assert refused == {(name, name, "out_of_range") for name in impossible}
+
+
+def _subject(name: str) -> Subject:
+    plugin = next(plugin for plugin in _PLUGINS if plugin.name == name)
+    return Subject(plugin, {fmt.name: [sample(fmt.name)] for fmt in plugin.reads}, _REGISTRY)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with testing.running_sandbox(_REGISTRY.modules) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", [plugin.name for plugin in _PLUGINS])
+def test_declarations_detection_and_round_trips(name: str) -> None:
+    subject = _subject(name)
+
+    assert {title: check(subject) for title, check in testing.CHECKS.items()} == {title: [] for title in testing.CHECKS}
+
+
+@pytest.mark.parametrize("name", [plugin.name for plugin in _READING])
+def test_damaged_files(sandbox: Sandbox, name: str) -> None:
+    assert testing.check_hostile_files(_subject(name), sandbox, count=1) == []
+
+
+def test_options_of_all_steps() -> None:
+    """Of plugins that read no format, as those that do are checked with samples."""
+    faults = {
+        plugin.name: testing.check_declarations(Subject(plugin, {}, _REGISTRY))
+        for plugin in _REGISTRY.plugins
+        if not plugin.reads
+    }
+
+    assert {name: found for name, found in faults.items() if found} == {}

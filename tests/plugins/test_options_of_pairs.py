@@ -89,7 +89,7 @@ def _dpi(pair: Pair) -> None:
     if pair.source == pair.target and pair.source.name in DPI:  # pages of documents keep their size
         expect(pair, {"dpi": 72})
         return
-    if pair.source.name not in DPI:  # test_resolution has more
+    if pair.source.name not in DPI:  # test_metadata has more
         result = pair.convert({"dpi": 72})
         found = facts(pair.target.name, result.data)
         assert found.get("dpi") in (None, (72, 72))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from storage.database import Database, migrate
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
-from tests.support.samples.storage import Clock
+from tests.support.samples.storage import Clock, open_account
 
 OpenEarlier = Callable[[int], Database]
 
@@ -54,6 +54,12 @@ def database(url: str, clock: Clock) -> Iterator[Database]:
     opened = Database(url, clock=clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def account(database: Database) -> str:
+    """The id of an account with 50 credits."""
+    return open_account(database).id
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
-"""Accounts: one per address, free credits once."""
+"""Accounts, free credits once, reports of usage, and the latest requests of each account."""
 
 import asyncio
+from calendar import timegm
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,11 +23,15 @@ from storage.tables import (
     models,
     request_log,
     sessions,
+    usage,
 )
 from storage.tables.api_keys import IssuedKey, parse_key
 from storage.tables.idempotency import Claim
-from storage.tables.request_log import LoggedRequest
-from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock, read_totals
+from storage.tables.request_log import MAX_REQUESTS, LoggedRequest
+from storage.tables.usage import DayUsage, PairUsage, UsageRecord, UsageReport
+from tests.support.samples.storage import CONVERTED, DAY, OWNER, SOURCE, USE, Clock, open_account, read_totals
+
+JANUARY = timegm((2030, 1, 1, 0, 0, 0))
 
 
 def test_a_new_account(database: Database, clock: Clock) -> None:
@@ -185,3 +190,85 @@ def test_a_mailbox_gets_free_credits_once_a_day(database: Database, clock: Clock
     clock.now += DAY
     assert [credits(email) for email in ("a+3@b.org", "a+4@b.org")] == [50, 0]
     assert database.run_blocking(ledger_audit.check) == ()
+
+
+def record(database: Database, account: str, use: UsageRecord, *, success: bool = True, credits: int = 1) -> None:
+    database.run_blocking(usage.record, account, use, success=success, credits=credits)
+
+
+def test_a_report_without_usage(database: Database) -> None:
+    report = database.run_blocking(usage.report, open_account(database).id, 0, 2 * JANUARY)
+    operations = {"convert": 0, "batch": 0, "pdf_merge": 0, "pdf_delete_pages": 0}
+    assert report == UsageReport(0, 2 * JANUARY, 0, 0, 0, 0, 0, 0, 0, operations, (), ())
+
+
+def test_the_report_of_a_period(database: Database, clock: Clock) -> None:
+    account, other = open_account(database).id, open_account(database).id
+    clock.now = JANUARY + 0.9
+    record(database, account, UsageRecord("convert", "png", "webp", 100, 40))
+    record(database, account, UsageRecord("convert", "png", "webp", 100), success=False, credits=0)
+    record(database, other, UsageRecord("convert", "png", "webp", 7, 7))
+    clock.now = JANUARY + 2 * DAY - 1
+    record(database, account, UsageRecord("batch", "png", "webp", 10**12, 10**12))
+    clock.now += 1
+    record(database, account, UsageRecord("pdf_merge", "pdf", "pdf", 20, 20))
+    record(database, account, UsageRecord("pdf_split", "pdf", "pdf", 10, 9))
+    report = database.run_blocking(usage.report, account, JANUARY, JANUARY + 31 * DAY)
+    assert report == UsageReport(
+        start=JANUARY,
+        end=JANUARY + 31 * DAY,
+        total_conversions=5,
+        successful_conversions=4,
+        failed_conversions=1,
+        credits_used=4,
+        bytes_in=10**12 + 230,
+        bytes_out=10**12 + 69,
+        bytes_total=2 * 10**12 + 299,
+        by_operation={"convert": 2, "batch": 1, "pdf_merge": 1, "pdf_delete_pages": 0, "pdf_split": 1},
+        by_conversion=(PairUsage("png", "webp", 3, 2), PairUsage("pdf", "pdf", 2, 2)),
+        by_day=(
+            DayUsage("2030-01-01", conversions=2, failed=1, credits=1, bytes_in=200, bytes_out=40),
+            DayUsage("2030-01-02", conversions=1, failed=0, credits=1, bytes_in=10**12, bytes_out=10**12),
+            DayUsage("2030-01-03", conversions=2, failed=0, credits=2, bytes_in=30, bytes_out=29),
+        ),
+    )
+    assert all(type(number) is int for number in (report.credits_used, report.bytes_in, report.by_day[0].credits))
+
+
+def test_a_period_includes_its_start_but_not_its_end(database: Database, clock: Clock) -> None:
+    account = open_account(database).id
+    for moment in (JANUARY - 1, JANUARY, JANUARY + DAY - 1, JANUARY + DAY):
+        clock.now = moment
+        record(database, account, UsageRecord("convert", "png", "webp", 1))
+    assert database.run_blocking(usage.report, account, JANUARY, JANUARY + DAY).total_conversions == 2
+
+
+def request(account: str, number: int) -> LoggedRequest:
+    return LoggedRequest(f"req_{account}{number}", account, "GET", "/api/v1/account", 200, None, 3, 1_000_000 + number)
+
+
+def test_the_latest_request_is_first(database: Database) -> None:
+    one, other = open_account(database).id, open_account(database).id
+    requests = [request(account, number) for number in range(3) for account in (one, other)]
+    database.run_blocking(request_log.record, requests)
+    assert database.run_blocking(request_log.latest, one) == tuple(request(one, number) for number in (2, 1, 0))
+
+
+def test_a_request_is_recorded_once(database: Database) -> None:
+    account = open_account(database).id
+    for _ in range(2):
+        database.run_blocking(request_log.record, [request(account, 1)])
+    assert len(database.run_blocking(request_log.latest, account)) == 1
+
+
+def test_older_requests_are_deleted(database: Database) -> None:
+    one, other = open_account(database).id, open_account(database).id
+    database.run_blocking(request_log.record, [request(other, 0)])
+    for first in range(0, MAX_REQUESTS * 2, 150):
+        database.run_blocking(request_log.record, [request(one, first + number) for number in range(150)])
+    kept = database.run_blocking(request_log.latest, one)
+    assert len(kept) == MAX_REQUESTS
+    assert kept[0] == request(one, 449)
+    count = "SELECT COUNT(*) FROM request"
+    rows = database.run_blocking(lambda transaction: transaction.connection.execute_sql(count).fetchone()[0])
+    assert rows == MAX_REQUESTS + 1

@@ -1,37 +1,101 @@
-"""Every statement about accounts, keys, files, batches and usage runs on both databases."""
+"""Every statement runs on both databases, does what its query would, and reads rows by indexes where it runs often."""
 
 import inspect
-from collections.abc import Callable
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import peewee
 import pytest
 
-from storage.database import Database
+from storage.database import Database, Transaction
+from storage.database.transaction import Statement
 from storage.tables import (
     accounts,
     api_keys,
+    archives,
     batches,
+    deliveries,
     email_verification,
     files,
+    idempotency,
+    job_runs,
+    jobs,
     ledger,
     links,
     models,
+    purchases,
+    receivers,
     request_log,
     sessions,
     totals,
     usage,
+    webhooks,
 )
-from storage.tables.api_keys import parse_key
+from storage.tables.api_keys import digest, parse_key
 from storage.tables.request_log import LoggedRequest
-from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock
+from tests.support.samples.storage import CONVERTED, DAY, FAILURE, OWNER, SOURCE, USE, Clock, open_account, read_totals
 
 pytestmark = pytest.mark.both_databases
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _MODULES = (accounts, api_keys, batches, email_verification, files, links, request_log, sessions, totals, usage)
 _EMAIL = "person@example.org"
+NAMED = vars(ledger) | vars(api_keys) | vars(sessions) | vars(request_log) | vars(usage)
+STATEMENTS = {name: value for name, value in NAMED.items() if isinstance(value, Statement)}
+INSERTS: Mapping[str, tuple[type[Any], Mapping[str, Any]]] = {
+    "INSERT_HOLD": (models.Hold, {"state": "held", "amount": 3}),
+    "INSERT_ENTRY": (models.Entry, {"kind": "grant", "amount": 3, "reason": None}),
+    "INSERT_USAGE": (models.Usage, {"success": True}),
+    "INSERT_REQUEST": (models.Request, {"code": None, "details": None}),
+}
+CALLS: dict[str, Callable[[Transaction], object]] = {
+    "ledger.recover": lambda transaction: ledger.recover(transaction, OWNER),
+    "ledger.release_expired": ledger.release_expired,
+    "idempotency.recover": lambda transaction: idempotency.recover(transaction, OWNER),
+    "idempotency.delete_expired": idempotency.delete_expired,
+    "email_verification.delete_expired": email_verification.delete_expired,
+    "purchases.delete_abandoned": purchases.delete_abandoned,
+    "sessions.delete_expired": sessions.delete_expired,
+    "files.delete_expired": lambda transaction: files.delete_expired(transaction, 500),
+    "files.list_page": lambda transaction: files.list_page(
+        transaction, "acct_1", processed=True, limit=50, cursor="1-file_1"
+    ),
+    "files.stored_bytes": lambda transaction: files.stored_bytes(transaction, "acct_1"),
+    "files.most_stored_bytes": lambda transaction: files.most_stored_bytes(transaction, "acct_1"),
+    "receivers.claim": lambda transaction: receivers.claim(transaction, 32, 8, {"acct_1": 8}),
+    "deliveries.list_attempts": lambda transaction: deliveries.list_attempts(
+        transaction, "webhook_1", limit=50, cursor="1-a"
+    ),
+    "deliveries.erase_job": lambda transaction: deliveries.erase_job(transaction, "job_1"),
+    "deliveries.delete_expired": lambda transaction: deliveries.delete_expired(transaction, 500),
+    "webhooks.delete_expired_secrets": webhooks.delete_expired_secrets,
+    "batches.delete_expired": lambda transaction: batches.delete_expired(transaction, 500),
+    "job_runs.any_due": lambda transaction: job_runs.any_due(transaction, OWNER),
+    "job_runs.claim": lambda transaction: job_runs.claim(transaction, OWNER, 30, idle=True),
+    "job_runs.charge": lambda transaction: job_runs.charge(transaction, "acct_1", "address 1", 1.0),
+    "job_runs.renew": lambda transaction: job_runs.renew(transaction, OWNER, 30),
+    "job_runs.leave": lambda transaction: job_runs.leave(transaction, OWNER),
+    "job_runs.find_left": lambda transaction: job_runs.find_left(transaction, OWNER),
+    "jobs.list_page": lambda transaction: jobs.list_page(transaction, "acct_1", limit=50),
+    "jobs.read_all": lambda transaction: jobs.read_all(transaction, ["job_1", "job_2"]),
+    "jobs.referenced_blobs": lambda transaction: jobs.referenced_blobs(transaction, ["job_1.0"]),
+    "jobs.delete_expired": lambda transaction: jobs.delete_expired(transaction, 500),
+    "jobs.read_state": jobs.read_state,
+    "totals.read": totals.read,
+    "usage.report": lambda transaction: usage.report(transaction, "acct_1", 0, 86_400),
+    "archives.read": lambda transaction: archives.read(transaction, ("acct_1", 5), 86_400 * 30),
+    "archives.remove": lambda transaction: archives.remove(transaction, ("acct_1", 5), 86_400 * 30),
+}
+SMALL = ("backfill", "counter", "counter_change", "archive")  # tables that never have many rows
+PARTIAL = (  # indexes with the few rows that are asked for
+    *("hold_open", "idempotency_running", "purchase_opening"),
+    *("lane_waiting", "job_lease", "job_queued_at"),
+)
 
 
 class Recorder:
@@ -155,3 +219,131 @@ def _log(run: Recorder, account: str, clock: Clock) -> None:
     assert run(request_log.latest, account) == (request,)
     run(usage.record, account, USE, success=True, credits=1)
     assert run(usage.report, account, int(clock.now) - DAY, int(clock.now) + DAY).total_conversions == 1
+
+
+def run(database: Database, name: str, **values: Any) -> list[tuple[Any, ...]]:
+    return database.run_blocking(lambda transaction: transaction.execute_statement(STATEMENTS[name], **values))
+
+
+def rows(database: Database, table: type[Any], account: str) -> list[Any]:
+    return database.run_blocking(lambda transaction: transaction.all(table.select().where(table.account == account)))
+
+
+def account_row(database: Database, account: str) -> models.Account:
+    (row,) = database.run_blocking(
+        lambda transaction: transaction.all(models.Account.select().where(models.Account.id == account))
+    )
+    return row
+
+
+def row_of(table: type[Any], account: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with a distinct value in each column."""
+    columns = enumerate(field.column_name for field in table._meta.sorted_fields)
+    types = {field.column_name: field.field_type for field in table._meta.sorted_fields}
+    row = {name: number + 10 if types[name] == "BIGINT" else f"{name}_{account}" for number, name in columns}
+    return row | {"account": account} | dict(values)
+
+
+@pytest.mark.parametrize("name", INSERTS)
+def test_inserts_fill_every_column(database: Database, name: str) -> None:
+    table, values = INSERTS[name]
+    account = open_account(database, 0).id
+    row = row_of(table, account, values)
+    assert run(database, name, **row) == []
+    (inserted,) = rows(database, table, account)
+    assert {column: getattr(inserted, column) for column in row} == row
+
+
+@pytest.mark.parametrize("revoked_at", [None, 1])
+@pytest.mark.parametrize(("expires_in", "valid"), [(None, True), (1, True), (0, False)])
+def test_valid_keys_are_found(
+    database: Database, clock: Clock, revoked_at: int | None, expires_in: int | None, valid: bool
+) -> None:
+    account, now = open_account(database), int(clock())
+    issued = database.run_blocking(api_keys.issue, account.id, "a key")
+    token, _ = database.run_blocking(sessions.begin, digest(issued.text))
+    expires_at = None if expires_in is None else now + expires_in
+    own = models.Key.key_id == issued.key.key_id
+    change = models.Key.update(revoked_at=revoked_at, expires_at=expires_at).where(own)
+    database.run_blocking(lambda transaction: transaction.execute(change))
+    key = replace(issued.key, expires_at=expires_at, last_used_at=now)
+    for found, of_key in (
+        (run(database, "SELECT_BY_SHA256", sha256=digest(issued.text), now=now), tuple(vars(key).values())),
+        (run(database, "SELECT_BY_SESSION", sha256=digest(token), now=now), (key.key_id,)),
+    ):
+        assert bool(found) == (valid and revoked_at is None)
+        for row in found:
+            assert row == (*vars(replace(account, last_used_at=now)).values(), *of_key)
+
+
+@pytest.mark.parametrize("name", ["SELECT_BY_SHA256", "SELECT_BY_SESSION"])
+@pytest.mark.parametrize("value", ["", "' OR '1'='1", "%s", "?", ":now"])
+def test_values_are_not_sql(database: Database, name: str, value: str) -> None:
+    database.run_blocking(api_keys.issue, open_account(database).id, "a key")
+    assert run(database, name, sha256=value, now=0) == []
+
+
+def test_a_statement_runs_once_per_row(database: Database) -> None:
+    accounts = [open_account(database).id for _ in range(3)]
+    rename = Statement("UPDATE account SET name = :name WHERE id = :id")
+
+    def run_all(transaction: Transaction) -> None:
+        transaction.execute_many(rename, ({"id": account, "name": f"name of {account}"} for account in accounts))
+
+    database.run_blocking(run_all)
+    assert [account_row(database, account).name for account in accounts] == [f"name of {one}" for one in accounts]
+
+
+def scans_of_sqlite(transaction: Transaction, sql: str, values: Any) -> Iterator[str]:
+    """The steps of a plan that read a whole table or a whole index."""
+    for *_, step in transaction.connection.execute_sql(f"EXPLAIN QUERY PLAN {sql}", values).fetchall():
+        found = re.match(r"SCAN (\w+)(?:.* INDEX (\w+))?", step)
+        if found and found[1] not in (*SMALL, "CONSTANT", "first", "t1") and found[2] not in PARTIAL:
+            yield step
+
+
+def scans_of_postgresql(transaction: Transaction, sql: str, values: Any) -> Iterator[str]:
+    """The nodes of a plan that read a whole table or a whole index."""
+    for plan_of_small_tables in ("seqscan", "hashjoin", "mergejoin"):  # the tables here are almost empty
+        transaction.connection.execute_sql(f"SET LOCAL enable_{plan_of_small_tables} = off")
+    ((plan,),) = transaction.connection.execute_sql(f"EXPLAIN (FORMAT JSON) {sql}", values).fetchall()
+    nodes = [plan[0]["Plan"]]
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("Plans", [])
+        by_index = "Index Cond" in node or "Recheck Cond" in node or node.get("Index Name") in PARTIAL
+        if (
+            "Scan" in node["Node Type"]
+            and "Relation Name" in node
+            and node["Relation Name"] not in SMALL
+            and not by_index
+        ):
+            yield f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
+
+
+def test_no_table_is_scanned(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    open_account(database)
+    read_totals(database)
+
+    def scans(transaction: Transaction, statements: list[Any]) -> list[tuple[str, str]]:
+        sqlite = isinstance(transaction.connection, peewee.SqliteDatabase)
+        find = scans_of_sqlite if sqlite else scans_of_postgresql
+        return [(sql, step) for sql, values in statements for step in find(transaction, sql, values)]
+
+    def run(transaction: Transaction, call: Callable[[Transaction], object]) -> int:
+        call(transaction)
+        return threading.get_ident()
+
+    found = {}
+    for name, call in CALLS.items():
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "peewee"):
+            thread = database.run_blocking(run, call)  # servers of other tests run statements in other threads
+        records = [record for record in caplog.records if record.thread == thread]
+        statements: list[Any] = [record.msg for record in records if record.name == "peewee"]
+        queries = [
+            statement for statement in statements if statement[0].startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))
+        ]
+        assert queries
+        found[name] = database.run_blocking(scans, queries)
+    assert not any(found.values()), found

@@ -16,11 +16,6 @@ pytestmark = pytest.mark.both_databases
 ANSWER = StoredResponse(200, {"Content-Type": "image/webp", "X-Name": "größe"}, '{"data": {"é": 1}}', "file_1")
 
 
-@pytest.fixture
-def account(database: Database) -> str:
-    return open_account(database).id
-
-
 def begin(
     database: Database, account: str, fingerprint: str = "f", path: str = "/convert", key: str = "k"
 ) -> ClaimOutcome:

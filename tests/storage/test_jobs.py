@@ -22,11 +22,6 @@ OTHER = ServerInstance("other", "boot-1")
 _numbers = count(1)
 
 
-@pytest.fixture
-def account(database: Database) -> str:
-    return open_account(database).id
-
-
 REQUEST = '{"target": "webp"}'
 
 

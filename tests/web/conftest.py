@@ -12,8 +12,10 @@ from playwright.sync_api import Browser, Page
 
 from engine.registry import load_registry
 from tests.support.browser import running_browser
+from tests.support.samples.storage import Clock
 from tests.support.servers.in_process import LenientRateLimiter, Running, Servers
 from tests.support.servers.stores import shared_stores
+from tests.support.servers.stripe_server import StripeServer
 
 if TYPE_CHECKING:
     from tests.support.servers.cluster import Cluster
@@ -107,6 +109,17 @@ def keep(pytestconfig: pytest.Config) -> Callable[[Page, str], None]:
             page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
     return save
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def stripe() -> Iterator[StripeServer]:
+    with StripeServer() as running:
+        yield running
 
 
 @pytest.fixture

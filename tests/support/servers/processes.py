@@ -7,8 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from benchmarks.processes import ConvertdServer, child_processes, free_port, process_tree
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import ConvertdServer, RedisServer, child_processes, free_port, process_tree
 from tests.support.requests import http
 from tests.support.servers.load import running_jobs
 

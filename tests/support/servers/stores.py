@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from tests.support.servers.s3_server import S3Server
 
 

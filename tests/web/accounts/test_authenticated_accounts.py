@@ -46,11 +46,6 @@ class CountingDatabase(Database):
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 async def database(url: str, clock: Clock) -> AsyncIterator[CountingDatabase]:
     opened = CountingDatabase(url, clock)
     yield opened

@@ -1,10 +1,20 @@
-"""Request fields and content negotiation."""
+"""Request fields, content negotiation, strict JSON bodies, and values whose fields make their JSON and its schema."""
+
+from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
+from pydantic import Field, TypeAdapter
 
+from storage.field_types import Timestamp
+from tests.support.requests import http
+from tests.support.requests.checks import problem
+from tests.support.samples.forms import image
+from tests.support.servers.in_process import Running
 from web.api.errors import InvalidParameter
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
+from web.api.values import Flat, Inline, to_json
 from web.http.responses import wants_json
 
 
@@ -124,3 +134,133 @@ def test_a_missing_address() -> None:
     with pytest.raises(InvalidParameter) as refused:
         registered(None, "Photo shop")
     assert (refused.value.param, refused.value.reason) == ("email", "missing")
+
+
+@dataclass(frozen=True)
+class Image:
+    width: int | None
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+    created_at: Timestamp
+    secret: Annotated[str, Field(exclude=True)] = ""
+
+
+@dataclass(frozen=True)
+class Resource(Flat):
+    row: Inline[Row]
+    image: Inline[Image | None]
+    status: str = "new"
+
+
+@dataclass(frozen=True)
+class Copy(Flat):
+    resource: Inline[Resource]
+    id: str
+
+
+_ROW = Row("a", 0, "secret")
+
+
+_FIELDS = ["id", "created_at", "width", "tags", "status"]
+
+
+def test_inlined_fields_take_the_place_of_their_dataclass() -> None:
+    assert to_json(Resource(_ROW, Image(3, ("x",)))) == {
+        "id": "a",
+        "created_at": "1970-01-01 00:00:00",
+        "width": 3,
+        "tags": ["x"],
+        "status": "new",
+    }
+
+
+def test_the_fields_of_an_absent_value_are_null_or_empty() -> None:
+    assert to_json(Resource(_ROW, None)) == {
+        "id": "a",
+        "created_at": "1970-01-01 00:00:00",
+        "width": None,
+        "tags": [],
+        "status": "new",
+    }
+
+
+def test_own_fields_replace_inlined_ones() -> None:
+    copy = to_json(Copy(Resource(_ROW, None, "old"), "b"))
+    assert (copy["id"], copy["status"]) == ("b", "old")
+
+
+def test_the_schema_describes_the_json() -> None:
+    schema = TypeAdapter(Copy).json_schema(mode="serialization")
+    assert {*schema["properties"]} == {*_FIELDS}
+    assert schema["properties"]["width"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    assert schema["properties"]["created_at"]["examples"] == ["2026-11-21 05:23:00"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b"null",
+        b'{"name": NaN}',
+        b'{"email": "a@example.test", "email": "b@example.test"}',
+        b'{"name": "\xff"}',
+        b'{"name": ' + b"[" * 30_000,
+        b'{"name": ' + b"9" * 5000 + b"}",
+        b'{"name": 1e999}',
+        b'{"name": ' + b"[" * 32 + b"]" * 32 + b"}",
+        b'{"name": ' + b'{"a": ' * 5000 + b"1" + b"}" * 5001,
+        b'{"\\ud800": 1}',
+        b'{"name": "\\udfff"}',
+        b'\xef\xbb\xbf{"name": "x"}',
+        '{"name": "x"}'.encode("utf-16"),
+    ],
+)
+def test_bodies_that_are_no_object(server: Running, body: bytes) -> None:
+    problem(http.post(f"{server.api}/register", content=body), 400, "invalid_parameter", reason="malformed")
+
+
+def test_other_charsets_and_empty_bodies(server: Running) -> None:
+    headers = {"Content-Type": "application/json; charset=latin-1"}
+    response = http.post(f"{server.api}/register", content=b"{}", headers=headers)
+    problem(response, 400, "invalid_parameter", reason="malformed")
+    problem(http.post(f"{server.api}/register"), 400, "invalid_parameter", param="email", reason="missing")
+
+
+@pytest.mark.parametrize("path", ["/register", "/convert"])
+@pytest.mark.parametrize("value", ["multipart/form-data;" + ";" * 8000, 'multipart/form-data; boundary="' + ";" * 8000])
+def test_long_content_types_are_refused(server: Running, path: str, value: str) -> None:
+    headers = {**server.auth, "Content-Type": value}
+    response = http.post(f"{server.api}{path}", content=b"{}", headers=headers)
+    problem(response, 400, "invalid_parameter", reason="malformed")
+    assert "4096 bytes" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("content_type", [None, "application/json", "application/x-www-form-urlencoded", "text/plain"])
+def test_the_content_type_of_json_is_ignored(server: Running, content_type: str | None) -> None:
+    body = b'{"name": "An app"}'
+    headers = {**server.auth, **({"Content-Type": content_type} if content_type else {})}
+    assert http.post(f"{server.api}/account/keys", content=body, headers=headers).status_code == 200
+
+
+def test_unknown_fields_are_refused(server: Running) -> None:
+    response = http.post(f"{server.api}/account/keys", json={"nmae": "Laptop"}, headers=server.auth)
+    problem(
+        response, 400, "invalid_parameter", param="nmae", reason="unknown_parameter", details={"available": ["name"]}
+    )
+    path = f"{server.api}/files/{server.upload(image())['file_id']}/convert"
+    response = http.post(path, json={"output_format": "png", "qualty": 80}, headers=server.auth)
+    problem(response, 400, "invalid_parameter", param="qualty", reason="unknown_parameter")
+    assert response.json()["error"]["details"]["available"][0] == "quality"
+
+
+def test_large_bodies(server: Running) -> None:
+    body = b" " * 65_536 + b"{}"
+    for content in (body, iter([body])):
+        response = http.post(f"{server.api}/register", content=content)
+        problem(response, 413, "file_too_large", param="body", reason="bytes", details={"max_body_size": 65_536})

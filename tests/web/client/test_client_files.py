@@ -1,4 +1,4 @@
-"""Calls of the Python client for stored files and batches."""
+"""Calls of the Python client for stored files, batches, several results, presets and jobs."""
 
 import io
 from pathlib import Path
@@ -9,10 +9,13 @@ import pytest
 from PIL import Image
 
 import convertd_client
+from convertd_client import NotFound
 from tests.support.requests import http
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
 from tests.support.servers.receiver import Receiver, reply
+
+OUTPUTS = ({"output_format": "webp", "width": 16, "name": "small"}, {"output_format": "png"})
 
 
 def _format(content: bytes) -> str | None:
@@ -75,3 +78,61 @@ def test_batches(client: Any, folder: Path) -> None:
     assert client.batch(batch.batch_id).status == "partial"
     assert _format(client.download(result.results[1].result_file_id).content) == "JPEG"
     assert ZipFile(io.BytesIO(client.download_batch(batch.batch_id).content)).namelist() == ["photo.jpg"]
+
+
+def test_several_results(client: Any, folder: Path) -> None:
+    made = client.convert(folder / "photo.heic", outputs=OUTPUTS, filename="{name}-{width}")
+    with ZipFile(io.BytesIO(made.content)) as archive:
+        assert archive.namelist() == [one.filename for one in made.outputs]
+    first = made.outputs[0]
+    assert (first.output_format, first.width, first.filename) == ("webp", 16, "small-16.webp")
+    planned = client.inspect(folder / "photo.heic", outputs=OUTPUTS)
+    assert planned.credits == 2
+
+
+def test_presets(client: Any, folder: Path) -> None:
+    kept = client.put_preset("thumbs", "webp", width=16, filename="thumb")
+    assert (kept.name, kept.fields["output_format"]) == ("thumbs", "webp")
+    assert client.preset("thumbs") == kept
+    assert client.presets() == (kept,)
+    assert client.convert(folder / "photo.heic", preset="thumbs").filename == "thumb.webp"
+    file_id = client.upload(folder / "photo.heic").file_id
+    assert client.convert_file(file_id, preset="thumbs").width == 16
+    client.delete_preset("thumbs")
+    with pytest.raises(convertd_client.NotFound):
+        client.preset("thumbs")
+
+
+def test_the_smallest_of_several_formats(client: Any, folder: Path) -> None:
+    assert client.convert(folder / "photo.heic", "auto", formats="bmp,png").output_format == "png"
+
+
+def test_a_submitted_file_is_downloaded(client: Any, tmp_path: Path) -> None:
+    job = client.submit(sample("png"), "webp", name="photo.png", tag="mine", quality=50)
+    assert (job.tag, job.operation, job.finished_at) == ("mine", "convert", None)
+    ended = client.wait(job.job_id)
+    assert (ended.status, ended.result["filename"], ended.error) == ("completed", "photo.webp", None)
+    assert client.job(job.job_id).result == ended.result
+    client.download(ended.result["file_id"], to=tmp_path / "photo.webp")
+    assert (tmp_path / "photo.webp").stat().st_size == ended.result["processed_size"]
+    assert [found.job_id for found in client.jobs(tag="mine", status="completed", limit=5).jobs] == [job.job_id]
+    assert client.jobs(tag="other").jobs == ()
+
+
+def test_tools_and_batches_are_submitted(client: Any) -> None:
+    job = client.submit_tool("pdf-merge", [sample("pdf"), sample("pdf")], tag="tool")
+    assert client.wait(job.job_id, 60).result["filename"] == "merged.pdf"
+    batch = client.create_batch("png")
+    file = client.add_to_batch(batch.batch_id, sample("png"), name="a.png")
+    job = client.submit_batch(batch.batch_id, [file.file_id, "file_unknown"], "webp", tag="batch", quality=30)
+    ended = client.wait(job.job_id)
+    assert (ended.progress, ended.result["successful"], ended.result["failed"]) == (1.0, 1, 1)
+
+
+def test_an_ended_job_is_deleted(client: Any) -> None:
+    job = client.wait(client.submit(sample("png"), "webp").job_id)
+    assert client.end_job(job.job_id).deleted
+    with pytest.raises(NotFound):
+        client.job(job.job_id)
+    with pytest.raises(NotFound):
+        client.download(job.result["file_id"])

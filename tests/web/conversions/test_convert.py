@@ -1,4 +1,4 @@
-"""POST /convert and the download of its results."""
+"""POST /convert and the download of its results, and a server that is killed under load."""
 
 import asyncio
 import os
@@ -8,14 +8,17 @@ import httpx
 import pytest
 from PIL import Image
 
+from benchmarks.processes import ConvertdServer
 from tests.support.executors.fake import RecordingExecutor
 from tests.support.requests import http
 from tests.support.results.conversions import opened
 from tests.support.samples.forms import FILE, FORM, TARGET, conversion_request, form, image, part
 from tests.support.samples.generated import sample, saved
 from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.load import Clients, charged, create_accounts, kill_with_its_processes, repeat
 
 JSON = {"Accept": "application/json"}
+_KILL_INTERVAL = 0.5  # seconds
 
 
 def test_the_response_is_the_converted_file(server: Running) -> None:
@@ -156,3 +159,31 @@ def test_a_disconnect_during_the_download_removes_files(server: Running) -> None
         assert server.work_files()
         assert not any(name.startswith("/memfd:") for name in server.work_files())
     assert eventually(lambda: not server.work_files())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True)
+def test_each_response_is_charged_once(tmp_path: Path, url: str, request: pytest.FixtureRequest) -> None:
+    """The server is killed in the middle of conversions, ends with all its processes, and starts again.
+
+    That is repeated as often as `--rounds`.
+    """
+    rounds = int(request.config.getoption("--rounds"))
+    (key,) = create_accounts(url, 1)
+    with ConvertdServer(tmp_path, {"CONVERTD_DATABASE_URL": url}) as server:
+        clients = Clients(server.api, key, (64, 48))
+
+        def kill_and_start() -> None:
+            kill_with_its_processes(server)
+            server.start()
+
+        async def convert_during_kills() -> None:
+            kills = asyncio.create_task(repeat(rounds, _KILL_INTERVAL, kill_and_start))
+            await clients.convert_while(kills, concurrency=4)
+
+        asyncio.run(convert_during_kills())
+        spent = charged(url)
+    assert clients.statuses[0] > 0
+    assert set(clients.statuses) <= {0, 200, 409, 429, 500, 503}
+    assert clients.wrong_results == 0
+    assert spent == clients.succeeded > 0

@@ -1,30 +1,35 @@
-"""Charges during an outage of the database: its content decides the outcome once it is reachable again."""
+"""Charges during outages of the database and power cuts: each that was reported is stored once."""
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
 
 import pytest
 
 from engine.errors import StepFailed
 from storage.database import Database
 from storage.errors import CommitUnknown, DatabaseBusy
-from storage.tables import api_keys, idempotency, ledger
+from storage.tables import api_keys, idempotency, ledger, ledger_audit
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from tests.support.samples.storage import open_account
+from tests.support.servers.power_cuts import SyncedFiles, recorded_syncs
 from web.services.conversions import charging, releases
 from web.services.conversions.charging import Charges
 from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest
 from web.services.conversions.releases import Releases
 
-pytestmark = pytest.mark.both_databases
-
 OWNER = ServerInstance("server", "boot")
 USE = UsageRecord("convert", "png", "webp", 1)
 Payer = tuple[str, str]
+CREDITS = 1000
+
+
 """The ids of an account and of its key."""
 
 
@@ -92,6 +97,7 @@ async def _left(background: Releases, unreliable: UnreliableDatabase, account: P
     return balance
 
 
+@pytest.mark.both_databases
 async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
     url: str, unreliable: UnreliableDatabase, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +115,7 @@ async def test_a_reservation_is_refused_if_the_database_is_busy_for_long(
     impatient.close()
 
 
+@pytest.mark.both_databases
 async def test_a_committed_charge_is_settled(
     opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
@@ -116,6 +123,7 @@ async def test_a_committed_charge_is_settled(
     assert await _left(background, unreliable, account) == 2
 
 
+@pytest.mark.both_databases
 async def test_an_uncommitted_charge_is_released(
     opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
@@ -125,6 +133,7 @@ async def test_an_uncommitted_charge_is_released(
     assert await _left(background, unreliable, account) == 3
 
 
+@pytest.mark.both_databases
 async def test_an_unknown_outcome_is_reported_as_unknown(
     opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
 ) -> None:
@@ -134,6 +143,7 @@ async def test_an_unknown_outcome_is_reported_as_unknown(
     assert await _left(background, unreliable, account) == 2
 
 
+@pytest.mark.both_databases
 async def test_a_database_that_stands_still_is_asked_once(
     opened: Charges,
     background: Releases,
@@ -147,6 +157,7 @@ async def test_a_database_that_stands_still_is_asked_once(
     assert await _left(background, unreliable, account) == 2
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("attempts", [2, 50])
 async def test_credits_are_released_when_the_database_is_back(
     opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer, attempts: int
@@ -156,6 +167,7 @@ async def test_credits_are_released_when_the_database_is_back(
     assert await _left(background, unreliable, account) == 3
 
 
+@pytest.mark.both_databases
 async def test_an_error_does_not_wait_long_for_the_release(
     opened: Charges,
     background: Releases,
@@ -171,6 +183,7 @@ async def test_an_error_does_not_wait_long_for_the_release(
     assert await _left(background, unreliable, account) == 3
 
 
+@pytest.mark.both_databases
 async def test_only_the_first_release_of_an_outage_is_waited_for(
     unreliable: UnreliableDatabase, background: Releases, account: Payer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +200,7 @@ async def test_only_the_first_release_of_an_outage_is_waited_for(
     assert background.running == 0
 
 
+@pytest.mark.both_databases
 async def test_a_claim_that_may_exist_is_abandoned(unreliable: UnreliableDatabase, background: Releases) -> None:
     service, request = IdempotencyService(unreliable, OWNER, background), open_request(unreliable)
     unreliable.loses = idempotency.begin
@@ -199,3 +213,78 @@ async def test_a_claim_that_may_exist_is_abandoned(unreliable: UnreliableDatabas
 
 def open_request(database: Database) -> IdempotentRequest:
     return IdempotentRequest(open_account(database).id, "/", "key")
+
+
+class PowerCut(NamedTuple):
+    """The files after a power cut, and the number of charges that were reported before."""
+
+    files: dict[str, bytes]
+    reported: int
+
+
+class Payers:
+    """Operations of one account, each with a charge."""
+
+    def __init__(self, url: str, files: SyncedFiles, random: Random) -> None:
+        self.database = Database(url)
+        self.releases = Releases(self.database)
+        self.charges = Charges(self.database, ServerInstance("server", "first"), self.releases)
+        self.account = open_account(self.database, CREDITS).id
+        self.reported = 0
+        self.cuts: list[PowerCut] = []
+        self._key = self.database.run_blocking(api_keys.issue, self.account, "a key").key.key_id
+        self._files, self._random = files, random
+
+    async def pay(self, operations: int) -> None:
+        """Charges one operation after the other."""
+        for _ in range(operations):
+            async with self.charges.hold(self.account, self._key, 1, USE, None) as charge:
+                await charge.settle([("webp", 10)])
+            self.reported += 1
+
+    def cut(self) -> None:
+        """Cuts the power at some of the times."""
+        if self._random.random() < 0.5:
+            self.cuts.append(PowerCut(self._files.after_power_cut(self._random), self.reported))
+
+
+@pytest.fixture
+async def payers(tmp_path: Path) -> AsyncIterator[tuple[Payers, SyncedFiles]]:
+    path = tmp_path / "convertd.db"
+    with recorded_syncs(path) as files:
+        payers = Payers(f"sqlite:///{path}", files, Random(7))
+        yield payers, files
+        await payers.releases.close()
+        payers.database.close()
+
+
+async def test_reported_charges_survive_a_power_cut(payers: tuple[Payers, SyncedFiles], tmp_path: Path) -> None:
+    clients, files = payers
+    # Checkpoints, which move the commits from the log into the database, are frequent.
+    clients.database.run_blocking(
+        lambda transaction: transaction.connection.execute_sql("PRAGMA wal_autocheckpoint = 40")
+    )
+    files.before_sync = clients.cut
+    await asyncio.gather(*(clients.pay(25) for _ in range(8)))
+
+    assert clients.reported == 200
+    assert len(clients.cuts) > 20
+    for number, cut in enumerate(clients.cuts):
+        folder = tmp_path / f"cut-{number}"
+        folder.mkdir()
+        for name, content in cut.files.items():
+            (folder / name).write_bytes(content)
+        with closing(Database(f"sqlite:///{folder / 'convertd.db'}")) as database:
+            database.run_blocking(ledger.recover, ServerInstance("server", "second"))
+            charged = CREDITS - database.run_blocking(ledger.balance, clients.account)
+            assert cut.reported <= charged <= cut.reported + 8
+            assert database.run_blocking(ledger_audit.check) == ()
+
+
+async def test_only_the_settlement_waits_for_the_disk(payers: tuple[Payers, SyncedFiles]) -> None:
+    clients, files = payers
+    await clients.pay(1)
+    before = files.syncs
+    await clients.pay(50)
+
+    assert files.syncs - before == 50

@@ -1,22 +1,32 @@
-"""Batches: states, limits and failures of single files."""
+"""Batches: states, limits, failures of single files, and a server that is killed."""
 
 import json
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from benchmarks.processes import ConvertdServer
 from engine.errors import ExecutorUnavailable
 from storage.database import Transaction
 from storage.tables import ledger_audit, models
 from tests.support.executors.fake import EndlessExecutor, FailingExecutor
+from tests.support.requests import http
 from tests.support.requests.batches import add, convert, counts, create, known
 from tests.support.requests.checks import problem
+from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.load import charged, create_accounts, sqlite_url
 
 BROKEN = image("PNG")[:60]
+BROKEN_CORPUS = ("bad/truncated.png", "bad/truncated_half.cr2", "bad/truncated.webp")
+_FILES = 12
 
 
 def test_a_new_batch_is_empty(either: Running) -> None:
@@ -220,3 +230,76 @@ def test_files_that_wait_fail_with_what_all_need(servers: Servers, data_dir: Pat
         data = convert(server, batch, key, add(server, batch, key, *[image()] * 5), "webp").json()["data"]
         assert [entry["error"]["code"] for entry in data["results"]] == ["not_ready"] * 5
         assert server.request("GET", "/account", key).json()["meta"]["credits_remaining"] == 50
+
+
+def _mixed() -> list[Entry]:
+    """The smallest valid files, with a broken one at intervals."""
+    sound = [entry for entry in load_corpus() if entry.sound and entry.measured != "needs-password"]
+    chosen = sorted(sound, key=lambda entry: entry.path.stat().st_size)[: 50 - len(BROKEN_CORPUS)]
+    for place, entry in enumerate(entry for entry in load_corpus() if entry.name in BROKEN_CORPUS):
+        chosen.insert(place * 20 + 5, entry)
+    return chosen
+
+
+@pytest.mark.skipif(not load_corpus(), reason="the corpus is not here")
+def test_fifty_files_of_which_three_are_broken(server: Running) -> None:
+    key = server.account(credits=60)
+    batch = create(server, key)
+    mixed = _mixed()
+    path = f"/batch/{batch}/files"
+    ids = [server.upload(entry.path.read_bytes(), entry.path.name, path, key)["file_id"] for entry in mixed]
+    response = convert(server, batch, key, ids)
+    data = response.json()["data"]
+    failed = {entry.name for entry, result in zip(mixed, data["results"], strict=True) if result["status"] == "failed"}
+    assert failed == set(BROKEN_CORPUS)
+    codes = {result["error"]["code"] for result in data["results"] if result["status"] == "failed"}
+    assert codes == {"processing_failed"}
+    assert (data["total"], data["successful"], data["failed"]) == (50, 47, 3)
+    assert response.json()["meta"]["credits_remaining"] == 13
+    assert counts(known(server, batch, key)) == ("partial", 50, 0, 47, 3)
+    assert server.database.run_blocking(ledger_audit.check) == ()
+
+
+def _known(api: httpx.Client, batch: str) -> Any:
+    return api.get(f"/batch/{batch}").json()["data"]
+
+
+def _convert_batch(api: httpx.Client, batch: str, body: Mapping[str, object]) -> httpx.Response:
+    return api.post(f"/batch/{batch}/convert", json=body, headers={"Idempotency-Key": "once"}, timeout=60)
+
+
+def _convert_until_killed(api: httpx.Client, batch: str, body: Mapping[str, object]) -> None:
+    with suppress(httpx.TransportError):
+        _convert_batch(api, batch, body)
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_cut_off_is_charged_once(tmp_path: Path) -> None:
+    (key,) = create_accounts(sqlite_url(tmp_path), 1)
+    headers = {"Authorization": f"Bearer {key}"}
+    server = ConvertdServer(tmp_path)
+    with server, http.Client(base_url=server.api, headers=headers) as api:
+        batch = api.post("/batch", json={"output_format": "png"}).json()["data"]["batch_id"]
+        large = image("JPEG", (700, 500))
+        files = [api.post(f"/batch/{batch}/files", files={"file": large}).json()["data"] for _ in range(_FILES)]
+        body = {"output_format": "png", "file_ids": [file["file_id"] for file in files]}
+        client_thread = threading.Thread(target=_convert_until_killed, args=(api, batch, body))
+        client_thread.start()
+        assert eventually(lambda: _known(api, batch)["processed"] >= 3)
+        assert _known(api, batch)["status"] == "processing"
+        server.process.kill()
+        client_thread.join()
+    with server, http.Client(base_url=server.api, headers=headers) as api:
+        before = _known(api, batch)
+        assert before["status"] == "partial"
+        assert 3 <= before["processed"] < _FILES
+        data = _convert_batch(api, batch, body).json()["data"]
+        again = _convert_batch(api, batch, body)
+        assert again.headers["Idempotency-Replayed"] == "true"
+        assert again.json()["data"] == data
+        assert (data["successful"], data["failed"]) == (_FILES, 0)
+        assert _known(api, batch)["status"] == "completed"
+        for entry in data["results"]:
+            path = entry["download_url"].removeprefix("/api/v1")
+            assert len(api.get(path).content) == entry["processed_size"]
+    assert charged(sqlite_url(tmp_path)) == _FILES

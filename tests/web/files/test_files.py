@@ -1,7 +1,8 @@
-"""Stored files: every state, and every status of each endpoint."""
+"""Stored files: every state, every status of each endpoint, their list, and ids of other accounts."""
 
 import io
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from PIL import Image
 
 from config.pricing import TIERS
+from engine.registry import load_registry
 from storage.database import Transaction
 from storage.tables import accounts, ledger_audit, models
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running
+from web.api.values import API
+from web.routes import api_routes
 
 KNOWN_AT_ONCE = {
     "status": "pending",
@@ -29,6 +33,38 @@ KNOWN_AT_ONCE = {
     "error": None,
     "processed_at": None,
 }
+FORMAT = {"json": {"output_format": "png"}}
+BODIES: dict[str, dict[str, Any]] = {
+    "/files/{file}/convert": FORMAT,
+    "/files/{file}/links": {"json": {}},
+    "/batch/{batch}/files": {"files": {"file": image()}},
+    "/batch/{batch}/convert": {"json": {"output_format": "png", "file_ids": ["x"]}},
+    "/account/keys/{key}/rotate": {"json": {}},
+}
+PATHS = (
+    ("GET", "/files/{file}"),
+    ("DELETE", "/files/{file}"),
+    ("POST", "/files/{file}/convert"),
+    ("GET", "/files/{file}/download"),
+    ("POST", "/files/{file}/links"),
+    ("GET", "/links/{file}"),
+    ("GET", "/batch/{batch}"),
+    ("POST", "/batch/{batch}/files"),
+    ("POST", "/batch/{batch}/convert"),
+    ("GET", "/batch/{batch}/download"),
+    ("GET", "/jobs/{job}"),
+    ("DELETE", "/jobs/{job}"),
+    ("GET", "/jobs/{job}/events"),
+    ("DELETE", "/account/keys/{key}"),
+    ("POST", "/account/keys/{key}/rotate"),
+    ("DELETE", "/webhooks/{webhook}"),
+    ("POST", "/webhooks/{webhook}/rotate"),
+    ("POST", "/webhooks/{webhook}/test"),
+    ("GET", "/webhooks/{webhook}/deliveries"),
+    ("POST", "/webhooks/deliveries/{delivery}/redeliver"),
+    ("GET", "/presets/{preset}"),
+    ("DELETE", "/presets/{preset}"),
+)
 
 
 def status(server: Running, file_id: str, key: str = "") -> Any:
@@ -296,3 +332,108 @@ def test_a_repeat_of_a_stored_response_needs_no_space(server: Running) -> None:
 
 def _storage(server: Running, key: str) -> Any:
     return server.request("GET", "/account", key).json()["data"]["storage"]
+
+
+def listed(server: Running, key: str, **query: Any) -> Any:
+    response = server.request("GET", "/files", key, params=query)
+    assert response.status_code == 200, response.text
+    return response.json()["data"]
+
+
+def test_newest_first_page_by_page(either: Running) -> None:
+    key = either.account()
+    assert listed(either, key) == {"files": [], "next_cursor": None}
+    ids = {either.upload(image(), key=key)["file_id"] for _ in range(5)}
+    whole = listed(either, key)
+    assert (whole["next_cursor"], {file["file_id"] for file in whole["files"]}) == (None, ids)
+    assert whole["files"][0] == either.request("GET", f"/files/{whole['files'][0]['file_id']}", key).json()["data"]
+    times = [file["created_at"] for file in whole["files"]]
+    assert times == sorted(times, reverse=True)
+    pages, cursor = [], dict[str, str]()
+    while True:
+        page = listed(either, key, limit=2, **cursor)
+        pages.append(page["files"])
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [file for page in pages for file in page] == whole["files"]
+    assert listed(either, key, limit=5)["next_cursor"] is None
+
+
+def test_by_status(either: Running) -> None:
+    key = either.account()
+    pending, processed = (either.upload(image(), key=key)["file_id"] for _ in range(2))
+    either.request("POST", f"/files/{processed}/convert", key, json={"output_format": "png"})
+    found = {
+        status: [file["file_id"] for file in listed(either, key, status=status)["files"]]
+        for status in ("pending", "processed")
+    }
+    assert found == {"pending": [pending], "processed": [processed]}
+
+
+def test_files_of_others_are_not_listed(either: Running) -> None:
+    key = either.account()
+    either.upload(image(), key=key)
+    page = listed(either, key, limit=1)
+    assert listed(either, either.account()) == {"files": [], "next_cursor": None}
+    cursor = f"{'9' * 19}-{page['files'][0]['file_id']}"
+    assert listed(either, either.account(), cursor=cursor)["files"] == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=101", "limit=x", "limit=", "status=done", "status=", "cursor=", "cursor=x", "cursor=1-%00"],
+)
+def test_wrong_queries(server: Running, query: str) -> None:
+    problem(server.request("GET", f"/files?{query}"), 400, "invalid_parameter", param=query.partition("=")[0])
+
+
+@pytest.fixture(scope="module")
+def owned(either: Running) -> dict[str, str]:
+    """A processed file, a batch, a job and a key of one account."""
+    owner = either.account()
+    batch = either.request("POST", "/batch", owner, **FORMAT).json()["data"]["batch_id"]
+    file = either.upload(image(), key=owner)["file_id"]
+    either.request("POST", f"/files/{file}/convert", owner, **FORMAT)
+    key = either.request("GET", "/account/keys", owner).json()["data"]["keys"][0]["key_id"]
+    path, headers = f"/files/{file}/convert", {"Prefer": "respond-async"}
+    job = either.request("POST", path, owner, **FORMAT, headers=headers).json()["data"]["job_id"]
+    url = {"url": "https://10.0.0.1.invalid/"}
+    webhook = either.request("POST", "/webhooks", owner, json=url).json()["data"]["webhook_id"]
+    delivery = either.request("POST", f"/webhooks/{webhook}/test", owner).json()["data"]["delivery_id"]
+    ids = {"file": file, "batch": batch, "job": job, "key": key, "webhook": webhook, "delivery": delivery}
+    ids["preset"] = either.request("PUT", "/presets/of-the-owner", owner, json={}).json()["data"]["name"]
+    return {"owner": owner, **ids}
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+def test_a_foreign_id_is_not_found(either: Running, owned: dict[str, str], method: str, path: str) -> None:
+    stranger = either.account()
+    response = either.request(method, path.format(**owned), stranger, **BODIES.get(path, {}))
+    problem(response, 404, "not_found")
+
+
+def test_resources_of_the_owner_are_unchanged(either: Running, owned: dict[str, str]) -> None:
+    assert either.request("GET", f"/files/{owned['file']}/download", owned["owner"]).status_code == 200
+    assert either.request("GET", f"/batch/{owned['batch']}", owned["owner"]).json()["data"]["total"] == 0
+    headers = {"Prefer": "wait=60"}
+    job = either.request("GET", f"/jobs/{owned['job']}", owned["owner"], headers=headers).json()["data"]
+    assert job["status"] == "completed"
+    assert either.request("GET", f"/presets/{owned['preset']}", owned["owner"]).status_code == 200
+
+
+def test_a_foreign_file_fails_alone_in_a_batch(either: Running, owned: dict[str, str]) -> None:
+    stranger = either.account()
+    batch = either.request("POST", "/batch", stranger, **FORMAT).json()["data"]["batch_id"]
+    own = either.upload(image(), path=f"/batch/{batch}/files", key=stranger)["file_id"]
+    body = {"output_format": "png", "file_ids": [owned["file"], own]}
+    results = either.request("POST", f"/batch/{batch}/convert", stranger, json=body).json()["data"]["results"]
+    assert [entry["status"] for entry in results] == ["failed", "success"]
+    assert results[0]["error"]["code"] == "not_found"
+
+
+def test_every_path_with_an_id_is_tried() -> None:
+    patterns = [pattern for pattern, _, _ in api_routes(load_registry())]
+    with_ids = {path.removeprefix(API) for path in patterns if path.startswith(API) and "([^/]+)" in path}
+    assert with_ids == {re.sub(r"{\w+}", "([^/]+)", path) for _, path in PATHS}

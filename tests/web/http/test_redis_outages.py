@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer
 from storage.rate_limits import FailoverRateLimiter, MemoryRateLimiter, RateLimiter
 from storage.rate_limits_redis import RedisRateLimiter
 from tests.support.requests import http

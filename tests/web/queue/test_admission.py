@@ -17,13 +17,6 @@ from web.services.admission.fair_queue import Kind, QueuedTask, Standing, Tenant
 from web.services.admission.task_costs import START, TaskCost, planned_seconds
 from web.services.admission.tenant_records import PROVING_JOBS
 
-LONGEST_WAIT = 15  # seconds that a job may be expected to wait
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
 
 def cost(seconds: float = 1.0) -> TaskCost:
     """The cost of jobs that are expected to use this CPU time."""

@@ -15,8 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from benchmarks.processes import free_port
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import RedisServer, free_port
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.registry import load_registry
 from storage.ids import new_id

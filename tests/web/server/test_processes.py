@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.processes import ConvertdServer
-from benchmarks.redis_server import RedisServer
+from benchmarks.processes import ConvertdServer, RedisServer
 from config.pricing import TIERS
 from storage.database import Database
 from storage.tables import jobs

@@ -1,9 +1,12 @@
-"""`convertd serve` as a process: log messages and graceful shutdown."""
+"""`convertd serve` as a process: log messages, the data folder, maintenance and shutdown."""
 
+import asyncio
 import os
+import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,11 +16,19 @@ import httpx
 import pytest
 
 from benchmarks.processes import ConvertdServer, child_processes
+from storage.database import Database, Transaction
+from storage.tables import accounts, backfills, deliveries, ledger, ledger_audit, models, webhook_models, webhooks
+from storage.tables.deliveries import RETENTION
+from storage.tables.ledger import Hold, ServerInstance
+from storage.tables.webhooks import EVENTS
 from tests.support.requests import http
 from tests.support.samples.forms import FORM, TARGET, conversion_request, form, part
 from tests.support.samples.forms import image as image_of
-from tests.support.servers.in_process import eventually, open_work_files
+from tests.support.samples.storage import OWNER, USE, open_account, read_totals
+from tests.support.servers.in_process import Servers, eventually, open_work_files
 from tests.support.servers.load import create_accounts, sqlite_url
+from web.services.operation.closing import complete
+from web.services.operation.maintenance import lock_data_folder, server_instance
 
 _ONE_WORKER = {"CONVERTD_WORKERS": "1"}
 
@@ -146,3 +157,110 @@ def _stop_fork_server(server: int) -> None:
     (supervisor,) = child_processes(server)
     for pid in (*child_processes(supervisor), supervisor):
         os.kill(pid, signal.SIGSTOP)
+
+
+async def test_failures_are_logged_and_late_work_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail() -> None:
+        raise OSError("lost")
+
+    completed, late = asyncio.ensure_future(asyncio.sleep(0, "done")), asyncio.ensure_future(asyncio.sleep(60))
+    await complete(completed, fail(), late, seconds=0.1)
+    await asyncio.wait([late])
+    assert (completed.result(), late.cancelled()) == ("done", True)
+    (record,) = caplog.records
+    assert record.exc_info
+    assert str(record.exc_info[1]) == "lost"
+
+
+def test_servers_run_backfills(servers: Servers, data_dir: Path) -> None:
+    database = Database(f"sqlite:///{data_dir / 'convertd.db'}")
+    account = open_account(database, 50).id
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+    database.run_blocking(Transaction.execute, models.UsageDay.delete())
+    assert database.run_blocking(ledger_audit.check)
+    for name in ("ended_holds", "usage_day"):
+        database.run_blocking(Transaction.insert, models.Backfill.insert(name=name, position=""))
+    with servers.running(data_dir):
+        assert eventually(lambda: database.run_blocking(backfills.pending) == ())
+        assert database.run_blocking(ledger_audit.check) == ()
+    database.close()
+
+
+def test_servers_delete_old_deliveries_and_secrets(servers: Servers, data_dir: Path) -> None:
+    past = Database(f"sqlite:///{data_dir / 'convertd.db'}", clock=lambda: time.time() - RETENTION)
+    account = open_account(past).id
+    webhook = past.run_blocking(webhooks.add, account, "http://10.0.0.1/", EVENTS).webhook.webhook_id
+    past.run_blocking(webhooks.replace_secret, webhook)
+    past.run_blocking(deliveries.add, account, "job.completed", dict)
+    past.run_blocking(webhooks.disable, webhook, "gone")
+    with servers.running(data_dir):
+        assert eventually(lambda: not past.run_blocking(Transaction.all, webhook_models.Delivery.select()))
+        assert eventually(lambda: len(past.run_blocking(Transaction.all, webhook_models.SigningSecret.select())) == 1)
+    past.close()
+
+
+@pytest.fixture
+def existing_dir(data_dir: Path) -> Path:
+    data_dir.mkdir()
+    return data_dir
+
+
+def test_each_run_of_a_server_has_its_id(existing_dir: Path) -> None:
+    first, second = server_instance(existing_dir), server_instance(existing_dir)
+
+    assert first.server == second.server
+    assert first.boot != second.boot
+
+
+def test_a_copy_has_a_server_of_its_own(existing_dir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    original = server_instance(existing_dir)
+    copy = Path(shutil.copytree(existing_dir, tmp_path / "copy"))
+    copied = server_instance(copy)
+
+    assert copied.server != original.server
+    assert "copied or moved" in caplog.text
+    assert (server_instance(existing_dir).server, server_instance(copy).server) == (original.server, copied.server)
+
+
+@pytest.mark.parametrize("part", ["host", "device", "inode", None])
+def test_each_part_of_the_place_tells_a_copy(existing_dir: Path, part: str | None) -> None:
+    """On another machine, the folder can have the same device and inode."""
+    folder = existing_dir.stat()
+    place = {"host": os.uname().nodename, "device": folder.st_dev, "inode": folder.st_ino}
+    if part is not None:
+        place[part] = 1
+    (existing_dir / "server").write_text("srv_1 {host} {device}:{inode}".format(**place))
+
+    assert (server_instance(existing_dir).server == "srv_1") is (part is None)
+
+
+def test_an_id_of_an_earlier_version_is_replaced(existing_dir: Path) -> None:
+    """It does not tell whether the folder was copied."""
+    (existing_dir / "server").write_text("srv_1")
+
+    assert server_instance(existing_dir).server != "srv_1"
+
+
+def test_a_server_in_a_copy_does_not_release_what_the_first_one_holds(
+    servers: Servers, existing_dir: Path, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    with servers.running(existing_dir, database_url=url) as first:
+        running = server_instance(existing_dir)
+        shutil.copytree(existing_dir, tmp_path / "copy")
+        hold = first.database.run_blocking(_hold, running)
+        with servers.running(tmp_path / "copy", database_url=url) as second:
+            assert read_totals(second.database).held == 1
+        assert first.database.run_blocking(ledger.release, hold.account, hold.id) == 50
+
+
+def _hold(transaction: Transaction, owner: ServerInstance) -> Hold:
+    account = accounts.create(transaction, "a@example.com", "Test", free_credits=50, verified=True)
+    return ledger.reserve(transaction, account.id, 1, owner, 60)
+
+
+def test_no_other_user_can_take_the_lock(existing_dir: Path) -> None:
+    (existing_dir / "lock").touch(0o666)  # as earlier versions created it
+
+    with lock_data_folder(existing_dir):
+        assert (existing_dir / "lock").stat().st_mode & 0o777 == 0o600

@@ -1,29 +1,39 @@
-"""The API of webhooks."""
+"""The API of webhooks, their page of the dashboard, and receivers of messages."""
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from standardwebhooks import Webhook
 
+from benchmarks.processes import free_port
+from convertd_client import InvalidWebhook, verify_webhook
 from storage.tables import deliveries
 from storage.tables.webhooks import EVENTS
+from tests.support.requests import http
+from tests.support.requests.account_requests import signed_in
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
-from tests.support.servers.in_process import Running, Servers, eventually
+from tests.support.servers.in_process import Running, eventually
 from tests.support.servers.receiver import Receiver, reply
-from tests.support.servers.webhook_sender import LOOPBACK
+from web.docs.code_samples import WEBHOOK_SAMPLES
 
 URL = "https://app.example/hook"
-
-
-@pytest.fixture(scope="module")
-def server(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with servers.running(tmp_path_factory.mktemp("data"), url_allow=LOOPBACK, rate_limit_free=1000) as running:
-        yield running
+PAGE = "/dashboard/webhooks"
+SECRET = f"whsec_{base64.b64encode(bytes(range(32))).decode()}"
+OTHER = f"whsec_{base64.b64encode(bytes(32)).decode()}"
+BODY = '{"type":"job.completed","timestamp":"2026-11-23T12:00:00Z","data":{"job_id":"job_1","tag":"größe"}}'
 
 
 @pytest.fixture
@@ -184,3 +194,146 @@ def test_invalid_pages(server: Running, key: str, query: dict[str, Any]) -> None
     webhook = create(server, key)["webhook_id"]
     for path in ("/webhooks", f"/webhooks/{webhook}/deliveries"):
         problem(server.request("GET", path, key, params=query), 400, "invalid_parameter", param=next(iter(query)))
+
+
+def test_create_test_repeat_rotate_and_delete(server: Running) -> None:
+    with Receiver(reply(500)) as receiver, signed_in(server, server.account()) as client:
+        assert PAGE in client.get("/dashboard").text
+        created = client.post(f"{PAGE}/new", data={"url": f"{receiver.url}/<hook>"})
+        assert (created.status_code, created.headers["Location"]) == (303, PAGE)
+        assert "path=/dashboard" in created.headers["Set-Cookie"].lower()
+        page = client.get(PAGE).text
+        (secret,) = re.findall(r"whsec_[A-Za-z0-9+/]{43}=", page.replace("&#x3D;", "="))
+        assert f"{receiver.url}/&lt;hook&gt;" in page
+        assert secret not in client.get(PAGE).text  # it is shown once
+
+        (webhook,) = set(re.findall(r"webhook_\w{22}", page))
+        assert client.post(f"{PAGE}/{webhook}/test").headers["Location"] == PAGE
+        assert eventually(lambda: '<td data-label="response" class="bad-text">500</td>' in client.get(PAGE).text)
+        (delivery,) = set(re.findall(r"delivery_\w{22}", client.get(PAGE).text))
+        receiver.respond = reply(204)
+        assert client.post(f"{PAGE}/deliveries/{delivery}/redeliver").status_code == 303
+        assert eventually(lambda: '<td data-label="response">204</td>' in client.get(PAGE).text)
+        assert {request.headers["webhook-id"] for request in receiver.requests} == {delivery}
+
+        assert client.post(f"{PAGE}/{webhook}/rotate").status_code == 303
+        (rotated,) = re.findall(r"whsec_[A-Za-z0-9+/]{43}=", client.get(PAGE).text.replace("&#x3D;", "="))
+        assert rotated != secret
+        assert client.post(f"{PAGE}/{webhook}/delete").status_code == 303
+        assert webhook not in client.get(PAGE).text
+
+
+def test_the_own_secret(server: Running) -> None:
+    with signed_in(server, server.account()) as client:
+        assert client.post(f"{PAGE}/secret").headers["Location"] == PAGE
+        assert "whsec_" in client.get(PAGE).text
+        assert "whsec_" not in client.get(PAGE).text
+
+
+def test_a_secret_that_somebody_planted_is_not_shown(server: Running) -> None:
+    planted = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+    with signed_in(server, server.account()) as client:
+        client.cookies.set("convertd_new_secret", planted)
+        assert planted not in client.get(PAGE).text
+
+
+def test_errors_are_shown(server: Running) -> None:
+    with signed_in(server, server.account()) as client:
+        for path, data, status, text in (
+            ("new", {"url": "http://10.0.0.1/"}, 400, "public address"),
+            ("new", {}, 400, "must begin with"),
+            ("webhook_0/test", {}, 404, "No such webhook"),
+            ("webhook_0/delete", {}, 404, "No such webhook"),
+            ("deliveries/delivery_0/redeliver", {}, 404, "No such delivery"),
+        ):
+            response = client.post(f"{PAGE}/{path}", data=data)
+            assert response.status_code == status
+            assert text in response.text
+        for number in range(5):
+            assert client.post(f"{PAGE}/new", data={"url": f"https://app.example/{number}"}).status_code == 303
+        assert "Delete one of them" in client.post(f"{PAGE}/new", data={"url": "https://app.example/"}).text
+
+
+def test_without_a_session(server: Running) -> None:
+    assert 'name="key"' in http.get(f"{server.url}{PAGE}").text
+    for path in ("new", "secret", "webhook_0/test", "deliveries/delivery_0/redeliver"):
+        response = http.post(f"{server.url}{PAGE}/{path}", data={}, headers={"Origin": server.url})
+        assert (response.status_code, response.headers["Location"]) == (303, "/dashboard")
+
+
+def headers(*secrets: str, body: str = BODY, age: float = 0) -> dict[str, str]:
+    """The headers of a message that is `age` seconds old."""
+    at = datetime.now(UTC) - timedelta(seconds=age)
+    signatures = [Webhook(secret).sign("delivery_1", at, body) for secret in secrets]
+    return {
+        "Webhook-Id": "delivery_1",
+        "Webhook-Timestamp": str(int(at.timestamp())),
+        "Webhook-Signature": " ".join(signatures),
+    }
+
+
+@pytest.mark.parametrize("secrets", [(SECRET,), (OTHER, SECRET), (SECRET, OTHER)])
+@pytest.mark.parametrize("body", [BODY, BODY.encode()])
+def test_messages_are_verified(secrets: tuple[str, ...], body: str | bytes) -> None:
+    message = verify_webhook(body, headers(*secrets, age=290), SECRET)
+    assert (message.id, message.type, message.timestamp) == ("delivery_1", "job.completed", "2026-11-23T12:00:00Z")
+    assert message.data == {"job_id": "job_1", "tag": "größe"}
+
+
+@pytest.mark.parametrize(
+    ("secret", "body", "age", "changes"),
+    [
+        (OTHER, BODY, 0, {}),
+        (SECRET, BODY.replace("job_1", "job_2"), 0, {}),
+        (SECRET, BODY, 0, {"Webhook-Id": "delivery_2"}),
+        (SECRET, BODY, 310, {}),
+        (SECRET, BODY, -310, {}),
+        (SECRET, BODY, 0, {"Webhook-Timestamp": "now"}),
+        (SECRET, BODY, 0, {"Webhook-Signature": "v2,x"}),
+        (SECRET, BODY, 0, {"Webhook-Signature": "größe"}),
+        (SECRET, BODY, 0, {"Webhook-Signature": None}),
+        ("whsec_?", BODY, 0, {}),
+    ],
+)
+def test_what_is_forged_or_old_is_refused(secret: str, body: str, age: float, changes: dict[str, str | None]) -> None:
+    sent = {name: value for name, value in (headers(SECRET, age=age) | changes).items() if value is not None}
+    with pytest.raises(InvalidWebhook):
+        verify_webhook(body, sent, secret)
+
+
+COMMANDS = {"Python": (sys.executable, "receiver.py"), "Node.js": ("node", "receiver.mjs")}
+
+
+@contextmanager
+def running(language: str, folder: Path, port: int) -> Iterator[Path]:
+    """Runs the server of the docs. Yields the file with its output."""
+    program, name = COMMANDS[language]
+    (folder / name).write_text(WEBHOOK_SAMPLES[language])
+    output = folder / "output"
+    environment = os.environ | {"WEBHOOK_SECRET": SECRET, "PORT": str(port)}
+    with output.open("w") as file:
+        process = subprocess.Popen([program, name], cwd=folder, env=environment, stdout=file, stderr=file)
+        try:
+            yield output
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def post(port: int, sent: dict[str, str]) -> httpx.Response | None:
+    try:
+        return http.post(f"http://127.0.0.1:{port}/", content=BODY.encode(), headers=sent, timeout=20)
+    except httpx.ConnectError:
+        return None
+
+
+@pytest.mark.parametrize("language", WEBHOOK_SAMPLES)
+def test_the_servers_of_the_docs(language: str, tmp_path: Path) -> None:
+    port = free_port()
+    with running(language, tmp_path, port) as output:
+        assert eventually(lambda: post(port, {}) is not None, 30)
+        answers = [post(port, sent) for sent in (headers(SECRET), headers(OTHER), headers(SECRET, age=310), {})]
+        assert [answer and answer.status_code for answer in answers] == [204, 400, 400, 400]
+        assert post(port, headers(OTHER, SECRET)) is not None
+        assert eventually(lambda: output.read_text().count("delivery_1 job.completed") == 2)
+        assert "job_1" in output.read_text()
