@@ -4,7 +4,6 @@ import asyncio
 
 from web.agents.calls import MAX_MESSAGE, AgentError, load
 from web.api.errors import NotFound
-from web.http.connections import connection_of
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 
 
@@ -35,5 +34,5 @@ class Agents(BaseHandler):
 
     def _own_url(self) -> str:
         """Where this server accepts requests: the address to which the client, or a proxy, has connected."""
-        host, port, *_ = connection_of(self.request.server_connection).socket.getsockname()
+        host, port, *_ = self.connection.socket.getsockname()
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
