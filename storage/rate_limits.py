@@ -133,8 +133,9 @@ class FailoverRateLimiter:
         await self._local.close()
 
     async def _call(self, method: Callable[[RateLimiter], Awaitable[RateLimitStatus]]) -> RateLimitStatus:
-        was_failing, now = self.failing, time.monotonic()
+        was_failing = self.failing
         if self._retry_at is not None:
+            now = time.monotonic()
             if now < self._retry_at:
                 return await method(self._local)
             self._retry_at = now + self._retry_interval

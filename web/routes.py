@@ -170,7 +170,7 @@ FURTHER_RESOURCES: tuple[Resource, ...] = (
 def build_application(services: Services) -> Application:
     """The Tornado application with all routes."""
     pages = [
-        (pattern, handler, _route(pattern, handler))
+        (pattern, handler, _route(pattern, handler, services.registry))
         for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES, *FURTHER_RESOURCES)
     ]
     routes = [*api_routes(services.registry), *pages, ("/api/.*", NotFoundHandler, Route(OTHER))]
@@ -191,19 +191,20 @@ def build_application(services: Services) -> Application:
 def api_routes(registry: Registry) -> Iterator[tuple[str, type[BaseHandler], Route]]:
     """The routes of the API. Operations whose response can be a file or JSON have a second path, for JSON only."""
     for pattern, handler in API_RESOURCES:
-        route = _route(pattern, handler)
+        route = _route(pattern, handler, registry)
         yield pattern, handler, route
         yield from _json_routes(pattern, handler, route)
     for tool in registry.tools.values():
-        operations = {"POST": tool_operation(tool)}
+        operations = {"POST": tool_operation(tool).with_options(registry)}
         for path in dict.fromkeys((tool_path(tool), f"/tools/{tool.name}")):
             route = Route(API + path, operations)
             yield API + path, RunTool, route
             yield from _json_routes(API + path, RunTool, route)
 
 
-def _route(pattern: str, handler: type[BaseHandler]) -> Route:
-    return Route(re.sub(r"\([^()]*\)", "{}", pattern), operations_of(handler))
+def _route(pattern: str, handler: type[BaseHandler], registry: Registry) -> Route:
+    operations = {method: one.with_options(registry) for method, one in operations_of(handler).items()}
+    return Route(re.sub(r"\([^()]*\)", "{}", pattern), operations)
 
 
 def _json_routes(

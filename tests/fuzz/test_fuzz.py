@@ -107,7 +107,7 @@ def test_forms(fuzz_seconds: float) -> None:
         with TemporaryDirectory() as folder:
             work_files = WorkFiles(Path(folder))
             reader = MultipartBody(
-                "multipart/form-data; boundary=b",
+                b"b",
                 [FileField("file", "The file.")],
                 ("output_format",),
                 max_file_size=1 << 20,

@@ -178,7 +178,7 @@ class Operation:
 
     `codes` are error codes in addition to the ones that the other arguments imply. If `conversion_options` is set, the
     body has the options of all conversions as further fields, those that are `without_secrets` if that is set; with a
-    `tool`, it has the options of the tool. If
+    `tool`, it has the options of the tool. `options` are these, by name, for the plugins of a server. If
     `queued` is set, the request is refused before its body arrives while the job queue is full. If `json_schema` is
     set, the response is a file, or for clients that accept JSON a value of this schema; with `always_json` it is JSON
     for all clients.
@@ -199,6 +199,7 @@ class Operation:
     json_schema: Any = None
     always_json: bool = False
     documentation: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     def __call__(self, method: Method) -> Method:
         setattr(method, _ATTRIBUTE, replace(self, documentation=inspect.getdoc(method) or ""))
@@ -224,18 +225,23 @@ class Operation:
         """Whether the form has several files to process."""
         return self.form is not None and self.form.file.maximum > 1
 
-    def options_of(self, registry: Registry) -> Mapping[str, Option]:
-        """The options that the body may have, by name."""
+    def with_options(self, registry: Registry) -> Operation:
+        """The operation with the options that its body may have."""
+        options: Mapping[str, Option] = {}
         if self.tool is not None:
-            return registry.tool_options(self.tool.name)
-        options = registry.options if self.conversion_options else {}
-        return {name: one for name, one in options.items() if not one.secret} if self.without_secrets else options
+            options = registry.tool_options(self.tool.name)
+        elif self.conversion_options:
+            options = registry.options
+        if self.without_secrets:
+            options = {name: option for name, option in options.items() if not option.secret}
+        return replace(self, options=options)
 
-    def additional_files(self, registry: Registry) -> tuple[FileField, ...]:
+    @cached_property
+    def additional_files(self) -> tuple[FileField, ...]:
         """The fields of files that are options, or parameters of the tool."""
         fields = [
             FileField(name, option.file.description, 0, or_text=True)
-            for name, option in self.options_of(registry).items()
+            for name, option in self.options.items()
             if option.file is not None
         ]
         return (*(self.form.additional if self.form else ()), *fields)
@@ -275,9 +281,10 @@ class Route:
 def tool_operation(tool: AnyTool) -> Operation:
     """The operation that runs a tool on the files of a form."""
     media_type = tool.accepted[0].media_type if len(tool.accepted) == 1 else _BYTES
-    first, last = tool.inputs[0], tool.inputs[-1]
     if tool.takes_several:
-        file = FileField("files[]", f"The {tool.reads} files, in order.", first, last, ("files",), media_type)
+        least = tool.inputs[0]
+        most = tool.inputs[-1]
+        file = FileField("files[]", f"The {tool.reads} files, in order.", least, most, ("files",), media_type)
     else:
         file = FileField("file", f"The {tool.reads} file.", media_type=media_type)
     path = tool_path(tool)

@@ -69,7 +69,7 @@ class DocumentedOperation:
 def document(operations: Sequence[DocumentedOperation], registry: Registry, base_url: str) -> dict[str, Any]:
     """The document for clients that reach the API at `base_url`."""
     schemas = Schemas(response.schema for op in operations for response in op.operation.responses if response.schema)
-    bodies = RequestBodies(registry, schemas.components)
+    bodies = RequestBodies(schemas.components)
     responses = _Responses(schemas, (ZIP, *(target.media_type for _, target in registry.pairs())))
     used_tags = {op.operation.tag for op in operations}
     paths: dict[str, Any] = {}

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from engine.options import Option
-from engine.registry import Registry
 from web.api.field_types import FieldDescription, RequestModel, describe, describe_option
 from web.api.operations import FileField, FormFields, Operation, camel_case
 from web.api.values import nullable
@@ -19,8 +18,7 @@ _PRESET = "Preset"  # Its options are all but secret ones.
 class RequestBodies:
     """Builds request bodies. Other component schemas have the names `taken`."""
 
-    def __init__(self, registry: Registry, taken: Collection[str]) -> None:
-        self._registry = registry
+    def __init__(self, taken: Collection[str]) -> None:
         self._taken = taken
         self.components: dict[str, Any] = {}
         """The options of conversions, the options of each tool that has some, and the enumerations in them."""
@@ -50,7 +48,7 @@ class RequestBodies:
 
     def _schema(self, operation: Operation, files: Schema, fields: Schema, required: Sequence[str]) -> Schema:
         """The schema of a body with these properties and the options of the operation, and no others."""
-        options = operation.options_of(self._registry)
+        options = operation.options
         if not options:
             return {**_object({**files, **fields}, required), "additionalProperties": False}
         tool = operation.tool

@@ -72,7 +72,8 @@ class Verify(BaseHandler):
             self.redirect(f"{_VERIFY_PAGE}#token={token}", status=303)
         else:
             verified = await self.services.registrations.verify(token, self.authorization.address)
-            account, key = Account.from_storage(verified.account, verified.issued.key), verified.issued.key
+            key = verified.issued.key
+            account = Account.from_storage(verified.account, key.key_id)
             self.respond(
                 schemas.VerifiedKey(
                     api_key=verified.issued.text,

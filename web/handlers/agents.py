@@ -5,7 +5,6 @@ import asyncio
 from web.agents.calls import MAX_MESSAGE, AgentError, Files, load
 from web.agents.tools import AgentTools
 from web.api.errors import NotFound
-from web.http.connections import connection_of
 from web.http.handler import BaseHandler, cancelled_on_disconnect
 
 
@@ -38,5 +37,5 @@ class Agents(BaseHandler):
 
     def _own_url(self) -> str:
         """Where this server accepts requests: the address to which the client, or a proxy, has connected."""
-        host, port, *_ = connection_of(self.request.server_connection).socket.getsockname()
+        host, port, *_ = self.connection.socket.getsockname()
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

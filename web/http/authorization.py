@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
@@ -14,7 +14,7 @@ from tornado.httputil import HTTPServerRequest, split_host_and_port
 from config.pricing import FAILED_LOGINS, RATE_WINDOW
 from config.settings import is_loopback
 from storage.errors import InvalidKey
-from storage.rate_limits import unused
+from storage.rate_limits import RateLimitStatus, unused
 from web.api.errors import InvalidParameter, KeyNotVerified, RateLimited
 from web.api.operations import Access
 from web.services.accounts.accounts import Account
@@ -30,18 +30,27 @@ _WITH_PORT = re.compile(r"\[([^]]+)\](?::\d+)?|(\d+(?:\.\d+){3}):\d+", re.ASCII)
 class Authorization:
     """The account of a request, and its rate limit: by account, or by client `address` without one.
 
-    `status` is the rate limit for the response headers. `session` is the account of the browser's session, which
-    requests to the dashboard have in place of `account`.
+    `session` is the account of the browser's session, which requests to the dashboard have in place of `account`.
     """
 
     def __init__(self, services: Services, request: HTTPServerRequest) -> None:
         self.account: Account | None = None
         self.session: Account | None = None
-        self.status = unused(services.settings.rate_limit_anonymous, RATE_WINDOW, time.time())
-        peer, forwarded = request.remote_ip or "", request.headers.get("X-Forwarded-For")
-        self.address = client_network(client_address(peer, forwarded, services.settings.trusted_proxies))
+        self._counted: RateLimitStatus | None = None
         self._services = services
         self._request = request
+
+    @cached_property
+    def address(self) -> str:
+        """The network of the client, behind trusted proxies."""
+        forwarded = self._request.headers.get("X-Forwarded-For")
+        trusted = self._services.settings.trusted_proxies
+        return client_network(client_address(self._request.remote_ip or "", forwarded, trusted))
+
+    @property
+    def status(self) -> RateLimitStatus:
+        """The rate limit for the response headers."""
+        return self._counted or unused(self._services.settings.rate_limit_anonymous, RATE_WINDOW, time.time())
 
     @property
     def credits_remaining(self) -> int | None:
@@ -69,10 +78,10 @@ class Authorization:
         if access == "key":
             await self.authenticate()
         key, limit = self._key_and_limit()
-        self.status = await self._services.limiter.hit(key, limit, RATE_WINDOW)
-        if not self.status.allowed:
+        self._counted = await self._services.limiter.hit(key, limit, RATE_WINDOW)
+        if not self._counted.allowed:
             message = f"More than {limit} requests in {RATE_WINDOW} seconds."
-            raise RateLimited(message, retry_after=self.status.retry_after)
+            raise RateLimited(message, retry_after=self._counted.retry_after)
         match access:
             case "not_cross_site":
                 if self._is_same_origin() is False:
@@ -90,7 +99,7 @@ class Authorization:
         """Updates `status` without counting the request."""
         if access != "open":
             key, limit = self._key_and_limit()
-            self.status = await self._services.limiter.peek(key, limit, RATE_WINDOW)
+            self._counted = await self._services.limiter.peek(key, limit, RATE_WINDOW)
 
     async def find_session(self) -> Account | None:
         """Sets and returns the account of the browser's session, if it has one."""
@@ -145,7 +154,8 @@ class Authorization:
     def _is_same_origin(self) -> bool | None:
         """Whether a page of this server sent the request; None if no page did, by the headers that browsers set."""
         request = self._request
-        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        site = request.headers.get("Sec-Fetch-Site")
+        origin = request.headers.get("Origin")
         if site is not None:
             return site == "same-origin"
         base = urlsplit(self._services.settings.base_url)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum, auto
 from typing import Any, cast
 
@@ -78,7 +78,9 @@ class Connection(IOStream):
 
     def begin_request(self) -> None:
         """A request is expected."""
-        self.receiving, self.responded, self.has_account = True, False, False
+        self.receiving = True
+        self.responded = False
+        self.has_account = False
         self.timer.restart(Timeout.IDLE)
 
     def send_error(self, error: ApiError) -> None:
@@ -138,37 +140,33 @@ class Connection(IOStream):
 
 
 class Connections:
-    """Open connections, counted by client."""
+    """The `open` connections, and how many each client has; at most `total`, and `per_client` of one client."""
 
-    def __init__(self) -> None:
-        self._open: set[Connection] = set()
-        self._clients: Counter[str] = Counter()
+    def __init__(self, total: int, per_client: int) -> None:
+        self.total = total
+        self.per_client = per_client
+        self.open: set[Connection] = set()
+        self.by_client: Counter[str] = Counter()
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __iter__(self) -> Iterator[Connection]:
-        return iter(list(self._open))
-
-    def count(self, client: str) -> int:
-        """The number of connections of this client."""
-        return self._clients[client]
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many connections as there may be."""
+        return len(self.open) >= self.total
 
     def add(self, connection: Connection) -> None:
         """Adds a connection."""
-        self._open.add(connection)
-        self._clients[connection.client] += 1
+        self.open.add(connection)
+        self.by_client[connection.client] += 1
 
     def remove(self, connection: Connection) -> None:
         """Removes a connection, if it is not removed yet."""
-        if connection in self._open:
-            self._open.remove(connection)
-            self._clients[connection.client] -= 1
-            self._clients += Counter()  # removes clients without a connection
+        if connection in self.open:
+            self.open.remove(connection)
+            self.by_client -= {connection.client: 1}
 
     def reassign(self, connection: Connection, client: str) -> None:
         """Counts a connection for another client."""
-        if connection in self._open and connection.client != client:
+        if connection in self.open and connection.client != client:
             self.remove(connection)
             connection.client = client
             self.add(connection)
@@ -183,9 +181,9 @@ class Connections:
         """
         most = count + 1 if count else 0
         candidates = [
-            (-self._clients[connection.client], value, connection.timer.active_at, connection)
-            for connection in self._open
-            if self._clients[connection.client] > most and (value := connection.value) is not None
+            (-self.by_client[connection.client], value, connection.timer.active_at, connection)
+            for connection in self.open
+            if self.by_client[connection.client] > most and (value := connection.value) is not None
         ]
         return min(candidates, key=lambda candidate: candidate[:3])[-1] if candidates else None
 

@@ -9,7 +9,6 @@ from storage.tables.files import File
 from web.api.errors import InvalidParameter, NotFound, RangeNotSatisfiable
 from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, warning_codes
 from web.api.operations import ZIP
-from web.http.connections import connection_of
 from web.http.handler import BaseHandler
 from web.services.files.files import content_disposition, result_of
 from web.services.files.zip_archive import Entry, zip_blocks
@@ -60,7 +59,7 @@ async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[En
     _set_headers(handler, filename, ZIP)
     if handler.request.method == "HEAD":
         return
-    started, connection = False, connection_of(handler.request.server_connection)
+    started = False
     try:
         async for block in zip_blocks(entries, handler.services.files.read):
             started = True
@@ -68,16 +67,17 @@ async def send_archive(handler: BaseHandler, filename: str, entries: Sequence[En
             await handler.flush()
     except BaseException:
         if started:
-            connection.close()
+            handler.connection.close()
         raise
     if handler.request.version == "HTTP/1.0":  # it has no other sign of the end of a body of unknown size
         await handler.finish()
-        connection.close()
+        handler.connection.close()
 
 
 async def send_and_delete(handler: BaseHandler, file_id: str) -> None:
     """Sends the stored result of a file, and deletes the file, even if the client disconnects."""
-    files, account = handler.services.files, handler.client().id
+    files = handler.services.files
+    account = handler.client().id
     try:
         outcome, blob = result_of(await files.find(account, file_id))
         await send_file(handler, files.read(blob, 0, outcome.processed_size), outcome)
@@ -150,12 +150,10 @@ def requested_range(header: str | None, size: int) -> range | None:
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()
-    if not first:
-        start, end = max(0, size - int(last)), size
-    else:
-        start, end = int(first), min(size, int(last) + 1) if last else size
-        if last and int(last) < start:
-            return None
+    if first and last and int(last) < int(first):
+        return None
+    start = int(first) if first else max(0, size - int(last))
+    end = min(size, int(last) + 1) if first and last else size
     if start >= end:
         raise RangeNotSatisfiable(size)
     return range(start, end)

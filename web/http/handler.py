@@ -57,7 +57,8 @@ class BaseHandler(RequestHandler):
 
     `access` is the policy of who may send requests; if not `any_host`, only under the host of the base URL.
     `fixed_headers` are sent with all its responses, `max_body` is the maximum size in bytes of bodies other than
-    multipart forms. A resource without methods does not exist; `absence` is the message of the error.
+    multipart forms, `methods` are the HTTP methods. A resource without methods does not exist; `absence` is the message
+    of the error. `work` is a method that is cancelled when the client disconnects; `disconnected` shows whether it has.
     """
 
     access: ClassVar[Access] = "key"
@@ -65,23 +66,29 @@ class BaseHandler(RequestHandler):
     fixed_headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     max_body: ClassVar[int] = 64 << 10
     absence: str = "This path does not exist."
+    methods: ClassVar[tuple[str, ...]] = ()
     SUPPORTED_METHODS = (*RequestHandler.SUPPORTED_METHODS, UNKNOWN_METHOD)
+
+    def __init_subclass__(cls) -> None:
+        own = [name for name in METHODS if getattr(cls, name.lower()) is not getattr(RequestHandler, name.lower())]
+        cls.methods = (*own, *(["HEAD"] if "GET" in own else []), "OPTIONS") if own else ()
 
     def initialize(self, services: Services, route: Route) -> None:
         self.services = services
         self.route = route
         self.operation = route.operations.get("GET" if self.request.method == "HEAD" else str(self.request.method))
         self.context = RequestContext(self.request_id)
+        self.connection = connection_of(self.request.server_connection)
         self.authorization = Authorization(services, self.request)
-        self.input = RequestInput(self.request)
+        self.input = RequestInput(self.request, self.operation)
         self._received = 0  # bytes of the body
         self._sent = 0  # bytes of the response body
         self._error: PublicError | None = None
         self._replayed = False
         self._headers_sent = False
         self._ended = False
-        self._disconnected = False
-        self._work: asyncio.Task[None] | None = None
+        self.disconnected = False
+        self.work: asyncio.Task[None] | None = None
         services.in_flight.begin(self.request_id)
 
     def set_default_headers(self) -> None:
@@ -97,36 +104,36 @@ class BaseHandler(RequestHandler):
     @cached_property
     def preferences(self) -> Preferences:
         """The preferences in the header Prefer."""
-        return parse_preferences(self.request.headers.get("Prefer", ""))
+        header = self.request.headers.get("Prefer")
+        return parse_preferences(header) if header else Preferences()
 
     # Before the method
 
     async def prepare(self) -> None:
         try:
-            method, methods = str(self.request.method), supported_methods(type(self))
+            method = str(self.request.method)
             # Jobs in the background have a queue of their own.
             queued = self.operation is not None and self.operation.queued and not self.preferences.respond_async
-            if method == "OPTIONS" or method not in methods:
+            if method == "OPTIONS" or method not in self.methods:
                 await self.authorization.peek(self.access)
-            if not methods:
+            if not self.methods:
                 raise NotFound(self.absence)
-            if method not in methods:
-                raise MethodNotAllowed(methods)
+            if method not in self.methods:
+                raise MethodNotAllowed(self.methods)
             if not self.any_host:
                 self.authorization.check_host()
             if method != "OPTIONS":
                 await self.authorize()
-                connection_of(self.request.server_connection).has_account = (
-                    self.authorization.credits_remaining is not None
-                )
+                self.connection.has_account = self.authorization.credits_remaining is not None
             if self.request.headers.get("Content-Encoding", "identity").lower() != "identity":
                 message = "The body must be sent without a Content-Encoding."
                 raise InvalidParameter(message, reason="content_encoding", param="Content-Encoding")
-            if self.operation is not None and self.access != "open":
+            if self.operation is not None and self.access != "open" and self.request.query_arguments:
                 self.input.check_query(self.operation)
             if queued:
                 self.services.admission.check(self.client().tenant)
-            self.input.expect_body(self.operation, self.max_body, self.authorization.account, self.services)
+            account = self.authorization.account
+            self.input.expect_body(self.max_body, account, self.create_work_file, self.services.detector)
         except Exception as error:
             await self._refuse(error)
 
@@ -159,9 +166,8 @@ class BaseHandler(RequestHandler):
         return self.authorization.account
 
     def create_work_file(self) -> WorkFile:
-        """An empty file of the account, for the result of the request. Raises RateLimited."""
-        give_up = connection_of(self.request.server_connection).give_up_if_slow
-        return self.services.work_files.create(self.client().tenant.id, give_up)
+        """An empty file of the account, for the request or its result. Raises RateLimited."""
+        return self.services.work_files.create(self.client().tenant.id, self.connection.give_up_if_slow)
 
     # Responding
 
@@ -227,34 +233,22 @@ class BaseHandler(RequestHandler):
 
     async def options(self, *_args: str) -> None:
         self.set_status(204)
-        methods = ", ".join(supported_methods(type(self)))
+        methods = ", ".join(self.methods)
         for name, value in {**PREFLIGHT_HEADERS, "Access-Control-Allow-Methods": methods, "Allow": methods}.items():
             self.set_header(name, value)
 
     # The end of the request
 
-    async def cancel_on_disconnect(self, work: Coroutine[Any, Any, None]) -> None:
-        """Awaits the work, and cancels it if the client disconnects."""
-        self._work = asyncio.ensure_future(work)
-        if self._disconnected:
-            self._work.cancel()
-        try:
-            await self._work
-        except (asyncio.CancelledError, StreamClosedError) as error:
-            if isinstance(error, asyncio.CancelledError) and not self._disconnected:
-                raise
-            raise Finish from None
-
     def on_connection_close(self) -> None:
         super().on_connection_close()
-        if self._disconnected:
+        if self.disconnected:
             return
-        self._disconnected = True
+        self.disconnected = True
         if not self._headers_sent:
             self.set_status(_CLIENT_CLOSED_REQUEST, "Client Closed Request")
-        if self._work is not None:
-            self._work.cancel()
-        elif connection_of(self.request.server_connection).receiving:
+        if self.work is not None:
+            self.work.cancel()
+        elif self.connection.receiving:
             self.on_finish()  # the method will not run, so Tornado does not end the request
 
     def on_finish(self) -> None:
@@ -296,15 +290,17 @@ def cancelled_on_disconnect(
 
     @wraps(method)
     async def cancellable(handler: H, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        await handler.cancel_on_disconnect(method(handler, *args, **kwargs))
+        handler.work = asyncio.ensure_future(method(handler, *args, **kwargs))
+        if handler.disconnected:
+            handler.work.cancel()
+        try:
+            await handler.work
+        except (asyncio.CancelledError, StreamClosedError) as error:
+            if isinstance(error, asyncio.CancelledError) and not handler.disconnected:
+                raise
+            raise Finish from None
 
     return cancellable
-
-
-def supported_methods(handler: type[RequestHandler]) -> tuple[str, ...]:
-    """The HTTP methods of a resource; none for a handler that implements none."""
-    methods = [name for name in METHODS if getattr(handler, name.lower()) is not getattr(RequestHandler, name.lower())]
-    return (*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS") if methods else ()
 
 
 async def _no_method(*_args: str) -> None:

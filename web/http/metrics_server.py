@@ -58,7 +58,9 @@ def start_metrics_server(
 
 def sample(services: Services) -> None:
     """Sets the gauges that are read at scrape time."""
-    admission, metrics, limiter = services.admission, services.metrics, services.limiter
+    admission = services.admission
+    metrics = services.metrics
+    limiter = services.limiter
     if metrics.process is not None:
         metrics.process.update()
     metrics.workers.slots.set(admission.slots)

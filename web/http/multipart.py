@@ -3,15 +3,15 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TypeAlias
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, MultipartState
 
 from engine.executor.detector import Detector
+from engine.options import unknown_option
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
-from web.api.field_types import check_known
 from web.api.header_parameters import extended_filename, parse_header
 from web.api.operations import FileField
 from web.services.conversions.conversion_request import MAX_TOTAL, Upload, identified
@@ -61,12 +61,6 @@ class _FilePart:
     size: int = 0
     text: bytes | None = None
 
-    def check(self) -> None:
-        """Raises InvalidParameter if the content is the name of a file."""
-        text = (self.text or b"").decode("utf-8", "replace").strip()
-        if _PATH.fullmatch(text):
-            raise no_file(self.field, f"has the text {text[:100]}")
-
 
 def no_file(field: str, found: str) -> InvalidParameter:
     """The error of a field that has something else than a file."""
@@ -77,15 +71,15 @@ def no_file(field: str, found: str) -> InvalidParameter:
 class MultipartBody:
     """The body of a multipart request, parsed incrementally. Its files are closed when the request ends.
 
-    Parts of the fields `files` are files, with a file name or without unless they may be text; parts of the fields
-    `texts` are text. A file has at most `max_file_size` bytes, together with the files that may be text. `length` is
-    the expected size of the body in bytes, 0 if unknown. All methods raise InvalidParameter, InvalidOption and
-    FileTooLarge.
+    `boundary` separates its parts; without one, the body has another content type. Parts of the fields `files` are
+    files, with a file name or without unless they may be text; parts of the fields `texts` are text. A file has at most
+    `max_file_size` bytes, together with the files that may be text. `length` is the expected size of the body in bytes,
+    0 if unknown. All methods raise InvalidParameter, InvalidOption and FileTooLarge.
     """
 
     def __init__(
         self,
-        content_type: str,
+        boundary: bytes,
         files: Sequence[FileField],
         texts: tuple[str, ...],
         *,
@@ -104,19 +98,32 @@ class MultipartBody:
         self._max_size = min(all_files, max(max_file_size, MAX_TOTAL)) + _FRAMING
         if length > self._max_size:
             raise FileTooLarge(max_file_size)
+        if not boundary:
+            raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
         self._received = 0
-        boundary = _boundary_of(content_type)
-        self._parser = self._multipart_parser(boundary)
         self._delimiter = b"\r\n--" + boundary
         self._latest = b""  # bytes received, which may end with a part of a delimiter
         self._boundaries = 0
         self._part_headers: list[tuple[bytearray, bytearray]] = []  # names and values
-        self._append: Callable[[bytes], None]  # receives the data of the current part
+        self._part: _FilePart | str = ""  # the file, or the field of the text, that arrives
         self._parts = 0
         self._files: list[_FilePart] = []
         self._unwritten: list[tuple[WorkFile, bytes]] = []
         self._uploads: list[tuple[str, Upload]] = []
         self._texts: dict[str, bytearray] = {}
+        try:
+            self._parser = MultipartParser(
+                boundary,
+                {
+                    "on_header_begin": lambda: self._part_headers.append((bytearray(), bytearray())),
+                    "on_header_field": lambda data, start, end: self._part_headers[-1][0].extend(data[start:end]),
+                    "on_header_value": lambda data, start, end: self._part_headers[-1][1].extend(data[start:end]),
+                    "on_headers_finished": self._begin_part,
+                    "on_part_data": lambda data, start, end: self._append(data[start:end]),
+                },
+            )
+        except FormParserError as error:
+            raise malformed("The boundary is too long.") from error
 
     async def write(self, chunk: bytes) -> None:
         """Parses the next bytes, and writes files. Raises RateLimited and NoSpace without space for them."""
@@ -124,7 +131,11 @@ class MultipartBody:
         if self._received > self._max_size:
             raise FileTooLarge(self._max_file_size)
         was_complete = self._parser.state == MultipartState.END
-        self._count_boundaries(chunk)
+        searched = self._latest + chunk
+        self._latest = searched[1 - len(self._delimiter) :]
+        self._boundaries += searched.count(self._delimiter)
+        if self._boundaries > _MAX_BOUNDARIES:  # parts must not contain a line that begins with one (RFC 2046)
+            raise malformed(f"The form has more than {_MAX_BOUNDARIES} boundaries.", reason="too_many_parts")
         try:
             self._parser.write(chunk)
         except FormParserError as error:
@@ -134,7 +145,9 @@ class MultipartBody:
         self._unwritten.clear()
         if self._parser.state == MultipartState.END and not was_complete:
             for part in self._files:
-                part.check()
+                text = (part.text or b"").decode("utf-8", "replace").strip()
+                if _PATH.fullmatch(text):
+                    raise no_file(part.field, f"has the text {text[:100]}")
                 self._uploads.append((part.field, await identified(self._detector, part.file, part.filename)))
 
     def close(self) -> None:
@@ -155,30 +168,7 @@ class MultipartBody:
                 raise InvalidParameter(f"{name} is not UTF-8 text.", reason="encoding", param=name) from None
         return Form(self._uploads, texts)
 
-    def _count_boundaries(self, chunk: bytes) -> None:
-        """Refuses bodies with too many. Parts must not contain a line that begins with the boundary (RFC 2046)."""
-        searched = self._latest + chunk
-        self._boundaries += searched.count(self._delimiter)
-        if self._boundaries > _MAX_BOUNDARIES:
-            raise malformed(f"The form has more than {_MAX_BOUNDARIES} boundaries.", reason="too_many_parts")
-        self._latest = searched[1 - len(self._delimiter) :]
-
-    def _multipart_parser(self, boundary: bytes) -> MultipartParser:
-        try:
-            return MultipartParser(
-                boundary,
-                {
-                    "on_header_begin": lambda: self._part_headers.append((bytearray(), bytearray())),
-                    "on_header_field": lambda data, start, end: self._part_headers[-1][0].extend(data[start:end]),
-                    "on_header_value": lambda data, start, end: self._part_headers[-1][1].extend(data[start:end]),
-                    "on_headers_finished": self._headers_finished,
-                    "on_part_data": lambda data, start, end: self._append(data[start:end]),
-                },
-            )
-        except FormParserError as error:
-            raise malformed("The boundary is too long.") from error
-
-    def _headers_finished(self) -> None:
+    def _begin_part(self) -> None:
         self._parts += 1
         if self._parts > _MAX_PARTS:
             raise malformed(f"The form has more than {_MAX_PARTS} parts.", reason="too_many_parts")
@@ -190,37 +180,32 @@ class MultipartBody:
         if kind != b"form-data" or name is None:
             raise malformed("A part of the form has no name.")
         field = name.decode("utf-8", "replace")
-        plain = parameters.get(b"filename")
-        sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
-        if field in self._file_fields and (sent or field not in self._may_be_text):
-            filename = sent[:_MAX_NAME] or field
-            part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
-            self._files.append(part)
-            self._append = partial(self._append_to_file, part)
-        else:
-            check_known([field], self._known)
-            if field in self._texts:
-                raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
-            self._texts[field] = bytearray()
-            self._append = partial(self._append_to_text, field)
+        if field in self._file_fields:
+            plain = parameters.get(b"filename")
+            sent = extended_filename(disposition) if plain is None else plain.decode("utf-8", "replace")
+            if sent or field not in self._may_be_text:
+                filename = sent[:_MAX_NAME] or field
+                self._part = _FilePart(field, filename, self._create_file(), text=b"" if filename == field else None)
+                self._files.append(self._part)
+                return
+        if field not in self._known:
+            raise unknown_option(field, self._known)
+        if field in self._texts:
+            raise InvalidParameter(f"{field} was sent twice.", reason="duplicate", param=field)
+        self._texts[field] = bytearray()
+        self._part = field
 
-    def _append_to_file(self, part: _FilePart, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
+        """Adds data to the part that arrives."""
+        part = self._part
+        if isinstance(part, str):
+            self._texts[part] += data
+            if len(self._texts[part]) > _MAX_TEXT:
+                raise InvalidParameter(f"{part} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=part)
+            return
         part.size += len(data)
         if part.text is not None:
             part.text = part.text + data if part.size <= _MAX_PATH else None
         if part.size > self._max_file_size:
             raise FileTooLarge(self._max_file_size)
         self._unwritten.append((part.file, data))
-
-    def _append_to_text(self, field: str, data: bytes) -> None:
-        self._texts[field] += data
-        if len(self._texts[field]) > _MAX_TEXT:
-            raise InvalidParameter(f"{field} is longer than {_MAX_TEXT} bytes.", reason="too_long", param=field)
-
-
-def _boundary_of(content_type: str) -> bytes:
-    media_type, parameters = parse_header(content_type)
-    boundary = parameters.get(b"boundary")
-    if media_type != b"multipart/form-data" or not boundary:
-        raise malformed("The body must be multipart/form-data with a boundary.", reason="content_type")
-    return boundary

@@ -5,23 +5,22 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from tornado.httputil import HTTPServerRequest
 
+from engine.executor.detector import Detector
 from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
 from web.api.header_parameters import parse_header
-from web.api.operations import JSON_FORM, FileField, FormFields, Operation
+from web.api.operations import JSON_FORM, Operation
 from web.api.output_fields import KeptFields
-from web.http.connections import connection_of
-from web.http.multipart import Form, MultipartBody, no_file
+from web.http.multipart import CreateFile, Form, MultipartBody, no_file
 from web.services.accounts.accounts import Account
-from web.services.container import Services
 from web.services.conversions.conversion_plan import read_outputs
 from web.services.conversions.conversion_request import OutputRequest, RemoteFile, Upload
 from web.services.conversions.idempotency import IdempotentRequest
@@ -126,48 +125,44 @@ class RequestInput:
     `body` receives the body, which `has_form` or not; `options` are the options that it may have, by name.
     """
 
-    def __init__(self, request: HTTPServerRequest) -> None:
+    def __init__(self, request: HTTPServerRequest, operation: Operation | None) -> None:
         self.body: Body = MemoryBody(0)
-        self.options: Mapping[str, Option] = {}
-        self.has_form = False
+        self.options: Mapping[str, Option] = operation.options if operation else {}
         self._request = request
-        self._form_fields: FormFields | None = None
+        self._form_fields = operation.form if operation else None
+        self._additional = operation.additional_files if operation else ()
+        self.has_form = self._form_fields is not None
         self._given: dict[str, OptionValue] = {}
-        self._additional: tuple[FileField, ...] = ()
 
-    def expect_body(
-        self, operation: Operation | None, max_size: int, account: Account | None, services: Services
-    ) -> None:
+    def expect_body(self, max_size: int, account: Account | None, create_file: CreateFile, detector: Detector) -> None:
         """Prepares to receive the body: a form if the operation has one, else at most `max_size` bytes.
 
         Raises BodyTooLarge and FileTooLarge, and InvalidParameter for another content type.
         """
         sent_length = self._request.headers.get("Content-Length", "")
         length = int(sent_length) if re.fullmatch(r"[0-9]{1,4000}", sent_length) else 0
-        if operation is not None:
-            self.options = operation.options_of(services.registry)
-        if operation is None or operation.form is None:
+        form = self._form_fields
+        if form is None:
             self.body = MemoryBody(max_size, length)
             return
         assert account is not None  # operations with files need an account
-        self.has_form = True
-        self._form_fields, self._additional = operation.form, operation.additional_files(services.registry)
-        content_type, names = self._request.headers.get("Content-Type", ""), (*operation.form.text_names, *self.options)
-        if operation.form.urls is not None and parse_header(content_type)[0] in _PLAIN_FORMS:
-            sent = (operation.form.file, *self._additional)
-            files = [name for file in sent if not file.or_text for name in file.names]
-            self.body = PlainForm(content_type, names, files, max_size, length)
-            return
-        connection = connection_of(self._request.server_connection)
-        self.body = MultipartBody(
-            content_type,
-            (operation.form.file, *self._additional),
-            names,
-            max_file_size=account.tier.max_file_size,
-            length=length,
-            create_file=partial(services.work_files.create, account.tenant.id, connection.give_up_if_slow),
-            detector=services.detector,
-        )
+        content_type = self._request.headers.get("Content-Type", "")
+        media_type, parameters = parse_header(content_type)
+        files = (form.file, *self._additional)
+        texts = (*form.text_names, *self.options)
+        if form.urls is not None and media_type in _PLAIN_FORMS:
+            names = [name for file in files if not file.or_text for name in file.names]
+            self.body = PlainForm(content_type, texts, names, max_size, length)
+        else:
+            self.body = MultipartBody(
+                parameters.get(b"boundary", b"") if media_type == b"multipart/form-data" else b"",
+                files,
+                texts,
+                max_file_size=account.tier.max_file_size,
+                length=length,
+                create_file=create_file,
+                detector=detector,
+            )
 
     def check_query(self, operation: Operation) -> None:
         """Raises InvalidOption for a name in the query that the operation does not have."""

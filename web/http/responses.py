@@ -30,6 +30,8 @@ _MIN_COMPRESSED = 1024  # bytes; shorter bodies fit in one packet anyway
 
 def wants_json(accept: str) -> bool:
     """Whether an Accept header names JSON, and no other concrete media type with a higher weight."""
+    if _JSON not in accept.lower():
+        return False
     weights = _weights(accept)
     json_weight = weights.pop(_JSON, 0.0)
     others = (weight for media_type, weight in weights.items() if "*" not in media_type)
@@ -71,7 +73,8 @@ class TextCompression(OutputTransform):
         headers["Vary"] = ", ".join(filter(None, (headers.get("Vary"), "Accept-Encoding")))
         if accepts_gzip(self._accepted):
             chunk = _compressed(chunk)
-            headers["Content-Encoding"], headers["Content-Length"] = "gzip", str(len(chunk))
+            headers["Content-Encoding"] = "gzip"
+            headers["Content-Length"] = str(len(chunk))
             headers.pop("Accept-Ranges", None)
             etag = headers.get("ETag")
             if etag is not None and not etag.startswith("W/"):
@@ -141,7 +144,8 @@ def write_json(handler: RequestHandler, value: Mapping[str, Any] | bytes) -> Non
 
 def error_response(error: ApiError, rate_limit: int) -> bytes:
     """A complete HTTP response with the error and `Connection: close`. `rate_limit` is for the headers."""
-    request_id, status = new_id("req"), STATUS[error.code]
+    request_id = new_id("req")
+    status = STATUS[error.code]
     body = json.dumps(envelope(error, request_id)).encode()
     headers = {
         **common_headers(request_id),

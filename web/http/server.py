@@ -39,8 +39,8 @@ _BLOCK = 64 << 10  # bytes
 _MAX_HEADERS = 16 << 10  # bytes
 _MAX_URL = 4 << 10  # bytes
 _MAX_CONNECTIONS = 512
-_CROWDED = 384  # connections; with more, slow ones are closed sooner
 MAX_CONNECTIONS_PER_CLIENT = 64
+_CROWDED = 384  # connections; with more, slow ones are closed sooner
 _MAX_HEALTH_CONNECTIONS = 32  # further connections, for health checks only
 _MAX_HEALTH_CONNECTIONS_PER_CLIENT = 2
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
@@ -65,12 +65,12 @@ class Server(HTTPServer):
         timeouts: ConnectionTimeouts = ConnectionTimeouts(),
         usage: SharedUsage | None = None,
     ) -> None:
-        self._usage = usage or SharedUsage()
+        self._usage = usage
         self._rate_limit = rate_limit
         self._trusted = trusted
         self._timeouts = timeouts
-        self._clients = Connections()
-        self._health_checks = Connections()
+        self._clients = Connections(_MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT)
+        self._health_checks = Connections(_MAX_HEALTH_CONNECTIONS, _MAX_HEALTH_CONNECTIONS_PER_CLIENT)
         self._listeners: list[socket.socket] = []
         self._left_to_others: set[socket.socket] = set()
         self._accept_failed = False
@@ -100,7 +100,8 @@ class Server(HTTPServer):
 
     def _accept(self, listener: socket.socket) -> None:
         for number in range(_BACKLOG):
-            if self._usage.is_above_mean and not (number == 0 and listener in self._left_to_others):
+            first = number == 0 and listener in self._left_to_others
+            if self._usage is not None and self._usage.is_above_mean and not first:
                 self._left_to_others.add(listener)
                 self._pause(listener, _TURN_OF_OTHERS)
                 return
@@ -128,15 +129,19 @@ class Server(HTTPServer):
 
     def _open_connection(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         peer = str(address[0])
-        client, is_proxy = client_network(peer), is_trusted(peer, self._trusted)
-        connections, total, limit = self._clients, _MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT
-        count = 0 if is_proxy else connections.count(client)
-        if len(connections) >= total and count < limit and (other := connections.least_valuable(count)) is not None:
-            self._give_up(other)
-        if only_health := len(connections) >= total:
-            connections, total, limit = self._health_checks, _MAX_HEALTH_CONNECTIONS, _MAX_HEALTH_CONNECTIONS_PER_CLIENT
-            count = connections.count(client)
-        if len(connections) >= total or count >= limit:
+        client = client_network(peer)
+        is_proxy = is_trusted(peer, self._trusted)
+        connections = self._clients
+        count = 0 if is_proxy else connections.by_client[client]
+        if connections.is_full and count < connections.per_client:
+            other = connections.least_valuable(count)
+            if other is not None:
+                self._give_up(other)
+        only_health = connections.is_full
+        if only_health:
+            connections = self._health_checks
+            count = connections.by_client[client]
+        if connections.is_full or count >= connections.per_client:
             self._reject(accepted)
             return
         connection = Connection(
@@ -150,20 +155,25 @@ class Server(HTTPServer):
             only_health=only_health,
         )
         connections.add(connection)
-        self._usage.publish(len(self._clients))
+        self._publish_usage()
         self.handle_stream(connection, address)
+
+    def _publish_usage(self) -> None:
+        if self._usage is not None:
+            self._usage.publish(len(self._clients.open))
 
     def start_request(self, server_conn: object, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         connection = connection_of(server_conn)
         connection.begin_request()
-        self._clients.reassign(connection, client_network(connection.peer))
+        if connection.is_proxy:
+            self._clients.reassign(connection, client_network(connection.peer))
         return _TimedRequest(super().start_request(server_conn, request_conn), connection, self._assign_client)
 
     def on_close(self, server_conn: object) -> None:
         super().on_close(server_conn)
         connection = connection_of(server_conn)
         (self._health_checks if connection.only_health else self._clients).remove(connection)
-        self._usage.publish(len(self._clients))
+        self._publish_usage()
 
     async def close_all_connections(self) -> None:
         self._check.stop()
@@ -188,17 +198,16 @@ class Server(HTTPServer):
 
     def _assign_client(self, connection: Connection, headers: HTTPHeaders) -> None:
         """Counts the connection of a proxy for the client whose request it sends."""
-        if connection.is_proxy:
-            address = client_address(connection.peer, headers.get("X-Forwarded-For"), self._trusted)
-            self._clients.reassign(connection, client_network(address))
+        address = client_address(connection.peer, headers.get("X-Forwarded-For"), self._trusted)
+        self._clients.reassign(connection, client_network(address))
 
     def _give_up(self, connection: Connection) -> None:
         self._clients.remove(connection)
         connection.give_up(too_many_connections())
 
     def _check_timeouts(self) -> None:
-        crowded = len(self._clients) >= _CROWDED
-        for connection in (*self._clients, *self._health_checks):
+        crowded = len(self._clients.open) >= _CROWDED
+        for connection in (*self._clients.open, *self._health_checks.open):
             if crowded and connection.value in (Value.REFUSED_BODY, Value.ANONYMOUS_BODY):
                 self._give_up(connection)
                 continue
@@ -224,7 +233,8 @@ class _TimedRequest(HTTPMessageDelegate):
 
     async def headers_received(self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders) -> None:
         line = cast(RequestStartLine, start_line)
-        self.assign_client(self.connection, headers)
+        if self.connection.is_proxy:
+            self.assign_client(self.connection, headers)
         if len(line.path) > _MAX_URL:
             self.connection.send_error(malformed(f"The URL is longer than {_MAX_URL} bytes."))
             raise HTTPInputError

@@ -102,7 +102,8 @@ class ConnectionTimer:
             return self.state
         self._earlier_waited += self._waited
         self._earlier_bytes += self._bytes
-        self._waited, self._bytes = 0.0, 0
+        self._waited = 0.0
+        self._bytes = 0
         return None
 
     def _advance(self) -> None:
@@ -111,7 +112,8 @@ class ConnectionTimer:
         self._since = now
 
     def _is_slow(self) -> bool:
-        timeouts, waited = self._timeouts, self._earlier_waited + self._waited
+        timeouts = self._timeouts
+        waited = self._earlier_waited + self._waited
         is_slow_on_average = self._earlier_bytes + self._bytes < timeouts.average * waited
         return self._bytes < timeouts.rate * self._waited or (waited >= timeouts.grace and is_slow_on_average)
 

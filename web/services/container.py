@@ -136,8 +136,7 @@ class Services:
 
 
 def _open_work_files(folder: Path, settings: Settings, process: ServerProcess) -> WorkFiles:
-    usage = process.memory, process.space
-    work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=usage)
+    work_files = WorkFiles(folder, space=settings.work_space_mib * MIB, usage=process.files)
     work_files.prepare()
     return work_files
 

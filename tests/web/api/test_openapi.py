@@ -26,7 +26,7 @@ from web.api.operations import JSON_FORM, FormFields, operations_of, tool_path
 from web.api.output_fields import OutputFields
 from web.api.values import API
 from web.docs.openapi_bodies import RequestBodies
-from web.http.handler import BaseHandler, supported_methods
+from web.http.handler import BaseHandler
 from web.routes import PAGE_RESOURCES, TRIAL_RESOURCES, api_routes, documented_operations
 from web.services.webhooks.public_addresses import Refusal
 
@@ -59,7 +59,7 @@ def _subclasses(model: type[RequestModel]) -> set[type[RequestModel]]:
 
 
 def _verbs(handler: type[BaseHandler]) -> set[str]:
-    return {verb.lower() for verb in supported_methods(handler)} & {*_VERBS}
+    return {verb.lower() for verb in handler.methods} & {*_VERBS}
 
 
 def test_the_document_is_valid() -> None:
@@ -205,7 +205,7 @@ class TestOptions:
 
     def test_a_name_that_is_taken_is_another(self) -> None:
         (convert,) = (op for op in documented_operations(load_registry()) if op.operation.id == "convert")
-        bodies = RequestBodies(load_registry(), {"Fit"})
+        bodies = RequestBodies({"Fit"})
         assert bodies.of(convert.operation)
         assert bodies.components["ConvertFit"] == _component("Fit")
         assert "Fit" not in bodies.components

@@ -129,8 +129,7 @@ async def test_processes_of_a_server_share_memory_and_space(tmp_path: Path) -> N
 def _of_process(folder: Path, group: ProcessGroup, number: int) -> WorkFiles:
     """The work files of a process of a server, whose processes have 10 MiB of space and 768 KiB of memory."""
     process = group.process(number, parent=-1, ready=None)
-    usage = process.memory, process.space
-    made = WorkFiles(process.folder(folder) / "jobs", space=10 * MIB, memory=3 * MIB // 4, usage=usage)
+    made = WorkFiles(process.folder(folder) / "jobs", space=10 * MIB, memory=3 * MIB // 4, usage=process.files)
     made.prepare()
     return made
 
@@ -143,16 +142,13 @@ def test_processes_of_a_server_have_one_code_and_folders_of_their_own(tmp_path: 
 
 
 def test_connections_are_left_to_processes_with_fewer() -> None:
-    group = ProcessGroup(3)
-    one, other, _ = (group.process(number, parent=-1, ready=None).connections for number in range(3))
+    connections = SharedUsage(3)
+    one, other = connections.of(0), connections.of(1)
     assert not one.is_above_mean
     one.publish(1)
     assert (one.is_above_mean, other.is_above_mean) == (True, False)
     other.publish(2)
     assert (one.is_above_mean, other.is_above_mean) == (False, True)
-    alone = SharedUsage()
-    alone.publish(5)
-    assert not alone.is_above_mean
 
 
 async def test_the_share_of_an_account_shrinks_as_the_space_does(work_files: WorkFiles) -> None:

@@ -16,7 +16,6 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import BROWSER_HEADERS, image
 from tests.support.servers.in_process import Running, Servers
 from web.http.authorization import client_address, client_network
-from web.http.handler import supported_methods
 from web.routes import PAGE_RESOURCES, TRIAL_RESOURCES
 
 DOORS = (
@@ -42,7 +41,7 @@ _REBOUND = {"Host": "rebound.example:8000", "Origin": "http://rebound.example:80
 _PAGES = [
     (method, re.sub(r"\((.*?)\)", lambda group: "none" if "[" in group[1] else group[1].partition("|")[0], pattern))
     for pattern, handler in (*PAGE_RESOURCES, *TRIAL_RESOURCES)
-    for method in supported_methods(handler)
+    for method in handler.methods
     if method in ("GET", "POST")
 ]
 

@@ -183,7 +183,7 @@ class Opened:
 
     closing: ExitStack
     clock: Clock = field(default_factory=Clock)
-    connections: Connections = field(default_factory=Connections)
+    connections: Connections = field(default_factory=lambda: Connections(512, 64))
     clients: dict[Connection, socket.socket] = field(default_factory=dict)
     lingering: list[socket.socket] = field(default_factory=list)
 
@@ -222,7 +222,7 @@ async def test_the_connection_to_give_up_is_of_the_client_with_most(opened: Open
     assert connections.least_valuable(2) is None
     connections.remove(bodies[0])
     connections.remove(bodies[0])
-    assert (connections.count("b"), len(connections)) == (2, 3)
+    assert (connections.by_client["b"], len(connections.open)) == (2, 3)
 
 
 async def test_the_order_in_which_connections_are_given_up(opened: Opened) -> None:

@@ -38,7 +38,7 @@ def work_files(folder: Path) -> WorkFiles:
 @contextmanager
 def reader(files: WorkFiles, max_file_size: int = 1 << 20) -> Iterator[MultipartBody]:
     made = MultipartBody(
-        FORM["Content-Type"],
+        BOUNDARY.encode(),
         [FileField("file", "The file.")],
         ("output_format",),
         max_file_size=max_file_size,

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from config.pricing import DAY, EMAILS_PER_MAILBOX, FREE_CREDITS, HOUR, REGISTRATIONS_PER_ADDRESS, TIERS, Tier
 from config.settings import Settings
@@ -45,17 +45,12 @@ class Account(StoredAccount):
     client: str = ""
 
     @classmethod
-    def from_storage(cls, account: StoredAccount, key: Key) -> Account:
-        """Combines the stored account and the key."""
-        return cls.with_key(account, key.key_id)
-
-    @classmethod
-    def with_key(cls, account: StoredAccount, key_id: str) -> Account:
+    def from_storage(cls, account: StoredAccount, key_id: str) -> Account:
         """Combines the stored account and the id of a key. Any purchase makes the tier `paid` permanently."""
         tier = TIERS["paid" if account.credits_total_purchased > 0 else "free"]
         return cls(**vars(account), tier=tier, key_id=key_id)
 
-    @property
+    @cached_property
     def tenant(self) -> Tenant:
         """The tenant of the job queue: the account, or the client if it uses the account of trials.
 
@@ -84,7 +79,8 @@ class Accounts:
         if bearer is None:
             raise InvalidKey
         stored, key = await self._database.run(api_keys.authenticate, parse_key(bearer[1]))
-        account, now = Account.from_storage(stored, key), self._clock()
+        account = Account.from_storage(stored, key.key_id)
+        now = self._clock()
         if api_keys.is_use_due(key, now):
             account = replace(account, last_used_at=int(now))
             self._record_use(account.id, key.key_id)
@@ -121,7 +117,7 @@ class Accounts:
     async def session_account(self, token: str) -> Account:
         """Returns the account of a session; its key is empty if an email link opened it. Raises InvalidKey."""
         stored, key_id = await self._database.run(sessions.find, token)
-        return Account.with_key(stored, key_id or "")
+        return Account.from_storage(stored, key_id or "")
 
     async def sign_out(self, token: str) -> None:
         """Ends a session. Does nothing for an unknown token."""

@@ -53,7 +53,7 @@ class Trials:
         Raises DatabaseBusy.
         """
         stored, key = await self._database.run(_open_account)
-        return replace(Account.from_storage(stored, key), tier=TRIAL_TIER, client=address)
+        return replace(Account.from_storage(stored, key.key_id), tier=TRIAL_TIER, client=address)
 
     async def remaining(self, address: str) -> int:
         """Returns how many trial conversions the address has left."""

@@ -28,7 +28,8 @@ MEMORY_LIMIT = 1 << 20
 _TOTAL_MEMORY = 256 << 20  # bytes of all uploads in memory; beyond it, small ones are on the disk, too
 _SPACE = 2 << 30  # bytes of all files on the disk
 _SCARCE = 4  # if less than 1/4 of the space is free, requests of slow clients are ended
-DISK_RESERVE, DISK_RESERVE_SHARE = 1 << 30, 20  # free disk space to leave: 1 GiB, or 1/20 of a small disk
+DISK_RESERVE = 1 << 30  # bytes of the disk to leave free
+DISK_RESERVE_SHARE = 20  # or 1/20 of a small disk
 _BLOCK = 1 << 20  # bytes written to the disk at a time
 _RETRY_AFTER = 5  # seconds
 
@@ -69,8 +70,8 @@ class StoredContent:
 class WorkFile(AbstractContextManager["WorkFile"]):
     """A temporary file without a name, which exists until it is closed: in memory first, and on the disk if large.
 
-    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space, and `on_disk`
-    how much of it in bytes. `give_up` ends the request of the file if its client is slow, and returns whether it is.
+    `descriptor` is open for reading and writing. `account` is the id of the account that uses the space: `memory` and
+    `on_disk` are its bytes. `give_up` ends the request of the file if its client is slow, and returns whether it is.
     The content may be in the blob store instead, as `stored`, until it is written to the descriptor, too.
     """
 
@@ -80,7 +81,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
         self.account = account
         self.give_up = give_up
         self.given_up = False
-        self._memory = 0  # bytes written to memory
+        self.memory = 0
         self.on_disk = 0
         self._pending = bytearray()  # not yet written to the disk
         self.in_memory = True
@@ -97,8 +98,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
     async def write(self, data: bytes) -> None:
         """Appends bytes. Raises RateLimited, reason `queue_full`, and NoSpace."""
         if self.in_memory:
-            if self._memory + len(data) <= MEMORY_LIMIT and self._work_files.take_memory(len(data)):
-                self._memory += len(data)
+            if self.memory + len(data) <= MEMORY_LIMIT and self._work_files.take_memory(self, len(data)):
                 write_all(self.descriptor, data)
                 return
             await self._move_to_disk()
@@ -109,7 +109,8 @@ class WorkFile(AbstractContextManager["WorkFile"]):
     async def flush(self) -> None:
         """Writes buffered bytes to the disk. Raises as `write` does."""
         if self._pending and self.descriptor >= 0:
-            data, self._pending = self._pending, bytearray()
+            data = self._pending
+            self._pending = bytearray()
             self._work_files.take_disk(self, len(data))
             await run_in_thread(self.descriptor, self._work_files.append, data)
 
@@ -169,7 +170,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             self._pending.clear()
             if self.stored is not None:
                 self.stored.delete()
-            self._work_files.release(self, self._memory)
+            self._work_files.release(self)
 
     async def _move_to_disk(self) -> None:
         self._work_files.take_disk(self, self.size)
@@ -183,8 +184,7 @@ class WorkFile(AbstractContextManager["WorkFile"]):
             os.ftruncate(self.descriptor, 0)  # frees the memory even if another process keeps the file open
             os.dup2(disk, self.descriptor, inheritable=False)
             self.in_memory = False
-            self._work_files.release_memory(self._memory)
-            self._memory = 0
+            self._work_files.release_memory(self)
         os.close(disk)
 
 
@@ -196,8 +196,8 @@ class WorkFiles:
     than an equal share lose their largest files whose clients are slow.
 
     `used_memory` is the number of bytes in memory, `used_space` the number of bytes on the disk by account, and
-    `open_files` the number of files by account. `memory` and `space` limit all processes of the server together, which
-    share their `usage`; accounts are counted by each process.
+    `open_files` the number of files by account. `memory` and `space` limit all processes of a server together. If there
+    are several, they share their `usage` of both; accounts are counted by each process.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class WorkFiles:
         self.folder = folder
         self._space = space
         self._memory = memory
-        self._memory_usage, self._space_usage = usage or (SharedUsage(), SharedUsage())
+        self._usage = usage
         self._files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         self.used_memory = 0
         self.used_space: Counter[str] = Counter()
@@ -232,41 +232,48 @@ class WorkFiles:
         try:
             return WorkFile(self, account, give_up)
         except OSError:
-            _release(self.open_files, account, 1)
+            self.open_files -= {account: 1}
             raise
 
-    def take_memory(self, size: int) -> bool:
+    def take_memory(self, file: WorkFile, size: int) -> bool:
         """Counts bytes of a file in memory. Returns whether there was memory for them."""
-        if self.used_memory + self._memory_usage.elsewhere + size > self._memory:
+        elsewhere = self._usage[0].elsewhere if self._usage else 0
+        if self.used_memory + elsewhere + size > self._memory:
             return False
-        self._use_memory(size)
+        self.used_memory += size
+        file.memory += size
+        self._publish()
         return True
-
-    def release_memory(self, size: int) -> None:
-        """Counts bytes of a file as no longer in memory."""
-        self._use_memory(-size)
 
     def take_disk(self, file: WorkFile, size: int) -> None:
         """Counts bytes of a file on the disk. Raises RateLimited, reason `queue_full`."""
-        space = self._space - self._space_usage.elsewhere
+        space = self._space - (self._usage[1].elsewhere if self._usage else 0)
         if (space - self.used_space.total() - size) * _SCARCE < self._space:
             self._reclaim()
         _take(self.used_space, file.account, size, space)
-        self._space_usage.publish(self.used_space.total())
         file.on_disk += size
         self._on_disk.add(file)
+        self._publish()
 
-    def release(self, file: WorkFile, in_memory: int) -> None:
-        """Counts a file as closed, with its bytes in memory."""
-        self.release_memory(in_memory)
+    def release_memory(self, file: WorkFile) -> None:
+        """Counts the bytes of a file as no longer in memory."""
+        self.used_memory -= file.memory
+        file.memory = 0
+        self._publish()
+
+    def release(self, file: WorkFile) -> None:
+        """Counts a file as closed."""
+        self.open_files -= {file.account: 1}
+        self.used_space -= {file.account: file.on_disk}
         self._on_disk.discard(file)
-        _release(self.used_space, file.account, file.on_disk)
-        self._space_usage.publish(self.used_space.total())
-        _release(self.open_files, file.account, 1)
+        self.release_memory(file)
 
-    def _use_memory(self, size: int) -> None:
-        self.used_memory += size
-        self._memory_usage.publish(self.used_memory)
+    def _publish(self) -> None:
+        """Shares how much this process uses with the others of the server."""
+        if self._usage is not None:
+            memory, space = self._usage
+            memory.publish(self.used_memory)
+            space.publish(self.used_space.total())
 
     def _reclaim(self) -> None:
         """Ends the request of one slow client, unless the space of the previous one is not free yet."""
@@ -311,12 +318,6 @@ def _take(used: Counter[str], account: str, amount: int, limit: int) -> None:
     if used[account] + amount > free:
         raise too_many_uploads()
     used[account] += amount
-
-
-def _release(used: Counter[str], account: str, amount: int) -> None:
-    used[account] -= amount
-    if not used[account]:
-        del used[account]
 
 
 def _digest(descriptor: int) -> str:

@@ -307,7 +307,7 @@ def _claim(
     """Claims a job of an account of the least standing or above. Returns also the account."""
     proven, restricted = least is Standing.PROVEN, least is Standing.RESTRICTED
     claim = job_runs.claim(transaction, owner, LEASE, proven=proven, restricted=restricted, idle=idle)
-    account = None if claim.job is None else Account.with_key(accounts.get(transaction, claim.job.account), "")
+    account = None if claim.job is None else Account.from_storage(accounts.get(transaction, claim.job.account), "")
     return claim, account
 
 

@@ -18,7 +18,7 @@ _CELL_SIZE = 8  # bytes of a 64-bit integer
 class SharedUsage:
     """How much each process of a server uses of something, in memory that the processes share after a fork."""
 
-    def __init__(self, processes: int = 1) -> None:
+    def __init__(self, processes: int) -> None:
         self._cells = memoryview(mmap.mmap(-1, _CELL_SIZE * processes)).cast("q")
         self._number = 0
 
@@ -36,9 +36,8 @@ class SharedUsage:
 
     @property
     def is_above_mean(self) -> bool:
-        """Whether this process uses more than the others do on average. False if there are no others."""
-        others = len(self._cells) - 1
-        return others > 0 and self._cells[self._number] * others > self.elsewhere
+        """Whether this process uses more than the others do on average."""
+        return self._cells[self._number] * (len(self._cells) - 1) > self.elsewhere
 
     def publish(self, used: int) -> None:
         """Sets how much this process uses, which the others can read."""
@@ -49,18 +48,17 @@ class SharedUsage:
 class ServerProcess:
     """One of the `count` processes of a server, by its `number` from 0. A server of one process needs no arguments.
 
-    `connections` counts clients' connections. `memory` and `space` are the bytes of uploads and results in progress, in
-    memory and on the disk. `checkout_code` is the code of the simulated checkout. `parent` is a descriptor that is
-    readable once the parent has ended; on `ready`, the parent waits for a byte. Only the process that `announces` logs
-    what concerns the whole server.
+    If there are several, `connections` counts clients' connections, and `files` the bytes of uploads and results in
+    progress, in memory and on the disk. `checkout_code` is the code of the simulated checkout. `parent` is a descriptor
+    that is readable once the parent has ended; on `ready`, the parent waits for a byte. Only the process that
+    `announces` logs what concerns the whole server.
     """
 
     number: int = 0
     count: int = 1
     announces: bool = True
-    connections: SharedUsage = field(default_factory=SharedUsage)
-    memory: SharedUsage = field(default_factory=SharedUsage)
-    space: SharedUsage = field(default_factory=SharedUsage)
+    connections: SharedUsage | None = None
+    files: tuple[SharedUsage, SharedUsage] | None = None
     checkout_code: str = field(default_factory=lambda: random_text(_CODE_LENGTH))
     parent: int | None = None
     ready: int | None = None
@@ -82,7 +80,9 @@ class ProcessGroup:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._connections, self._memory, self._space = (SharedUsage(count) for _ in range(3))
+        self._connections = SharedUsage(count)
+        self._memory = SharedUsage(count)
+        self._space = SharedUsage(count)
         self._checkout_code = random_text(_CODE_LENGTH)
 
     def process(self, number: int, *, parent: int, ready: int | None) -> ServerProcess:
@@ -92,8 +92,7 @@ class ProcessGroup:
             self.count,
             announces=ready is not None,
             connections=self._connections.of(number),
-            memory=self._memory.of(number),
-            space=self._space.of(number),
+            files=(self._memory.of(number), self._space.of(number)),
             checkout_code=self._checkout_code,
             parent=parent,
             ready=ready,

@@ -86,7 +86,8 @@ class RequestLog:
         sent: int,
     ) -> None:
         """Adds a request with its public options. `route` is the pattern of its path; body sizes are in bytes."""
-        code, milliseconds = error.code if error else None, round(seconds * 1000)
+        code = error.code if error else None
+        milliseconds = round(seconds * 1000)
         # Paths, options and file names are private.
         fields = {
             "status": status,
