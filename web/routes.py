@@ -28,7 +28,7 @@ from web.handlers.files import (
     StoredFiles,
     Upload,
 )
-from web.handlers.jobs import JobEvents, JobResource, Jobs
+from web.handlers.jobs import EventStream, JobResource, Jobs
 from web.handlers.presets import PresetResource, Presets
 from web.handlers.service import (
     ApiRoot,
@@ -57,7 +57,7 @@ from web.metrics.conversions import OTHER
 from web.services.accounts.accounts import SIGN_IN_LINK
 from web.services.container import Services
 from web.site.dashboard import BuyCredits, Dashboard, KeyChange, NewKey, Receipt, UsageCsv
-from web.site.dashboard_jobs import JobAction, JobDownload, JobsPage
+from web.site.dashboard_jobs import EndForm, JobsPage, ResultDownload
 from web.site.dashboard_webhooks import NewWebhook, OwnSecretAction, RedeliveryAction, WebhookAction, WebhooksPage
 from web.site.docs import Docs, DocsIndex
 from web.site.pages import (
@@ -93,7 +93,7 @@ API_RESOURCES: tuple[Resource, ...] = (
     (f"{API}/batch/([^/]+)/download", BatchArchive),
     (f"{API}/jobs", Jobs),
     (f"{API}/jobs/([^/]+)", JobResource),
-    (f"{API}/jobs/([^/]+)/events", JobEvents),
+    (f"{API}/jobs/([^/]+)/events", EventStream),
     (f"{API}/account", AccountResource),
     (f"{API}/account/usage", Usage),
     (f"{API}/account/keys", Keys),
@@ -138,8 +138,8 @@ PAGE_RESOURCES: tuple[Resource, ...] = (
     ("/dashboard/keys", NewKey),
     ("/dashboard/keys/([^/]+)/(rotate|revoke)", KeyChange),
     ("/dashboard/jobs", JobsPage),
-    ("/dashboard/jobs/([^/]+)/(cancel|delete)", JobAction),
-    ("/dashboard/jobs/([^/]+)/download", JobDownload),
+    ("/dashboard/jobs/([^/]+)/(cancel|delete)", EndForm),
+    ("/dashboard/jobs/([^/]+)/download", ResultDownload),
     ("/dashboard/webhooks", WebhooksPage),
     ("/dashboard/webhooks/new", NewWebhook),
     ("/dashboard/webhooks/secret", OwnSecretAction),

@@ -104,7 +104,7 @@ class FormatsArguments(RequestModel):
     output_format: _Format | None = None
 
 
-class JobArguments(RequestModel):
+class SubmitArguments(RequestModel):
     """The arguments of `get_job`."""
 
     job_id: _Text = Field(description="The id of the job.", examples=["job_0123456789abcdefghijkl"])

@@ -18,7 +18,7 @@ from web.agents.arguments import (
     FileArguments,
     FormatsArguments,
     InspectArguments,
-    JobArguments,
+    SubmitArguments,
     ToolArguments,
     schema_of,
 )
@@ -68,7 +68,7 @@ class AgentTools:
             AgentTool("run_tool", self._describe_tools(), ToolArguments, self._run_tool),
             AgentTool("inspect", _INSPECT, InspectArguments, self._inspect, options, read_only=True),
             AgentTool("list_formats", _FORMATS, FormatsArguments, self._formats, read_only=True),
-            AgentTool("get_job", _JOB, JobArguments, self._job, read_only=True),
+            AgentTool("get_job", _JOB, SubmitArguments, self._job, read_only=True),
             AgentTool("account", _ACCOUNT, RequestModel, self._account, read_only=True),
         )
         self.tools = {tool.name: tool for tool in tools}
@@ -137,7 +137,7 @@ class AgentTools:
         source, target = (name and getattr(self._registry.format(name), "name", name) for name in names)
         return await self._backend.formats(source, target)
 
-    async def _job(self, given: JobArguments, _options: Mapping[str, object]) -> dict[str, Any]:
+    async def _job(self, given: SubmitArguments, _options: Mapping[str, object]) -> dict[str, Any]:
         return await self._backend.job(given.job_id, given.wait)
 
     async def _account(self, _given: RequestModel, _options: Mapping[str, object]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class JobResource(BaseHandler):
         self.respond({**describe_job(job), "deleted": deleted})
 
 
-class JobEvents(BaseHandler):
+class EventStream(BaseHandler):
     """The changes of a job, as they happen."""
 
     @Operation(

@@ -31,7 +31,7 @@ from web.services.conversions.remote_files import RemoteFiles
 from web.services.files.files import Files
 from web.services.files.work_files import WorkFiles
 from web.services.jobs.batches import Batches
-from web.services.jobs.job_requests import JobRequests
+from web.services.jobs.job_requests import RequestLoader
 from web.services.jobs.job_runner import JobRunner
 from web.services.jobs.jobs import Jobs
 from web.services.operation.closing import complete
@@ -115,7 +115,7 @@ class Services:
         )
         others = metrics.jobs, self.remote_files, additional_files, self.webhooks.sender
         self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
-        requests = JobRequests(files, self.work_files, registry)
+        requests = RequestLoader(files, self.work_files, registry)
         conversions = self.conversions, self.batches, files
         self.job_runner = JobRunner(database, owner, self.admission, self.jobs, requests, *conversions, metrics.jobs)
 

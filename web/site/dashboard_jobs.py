@@ -21,7 +21,7 @@ class JobsPage(AccountPage):
         await _write_page(self, account, self.input.query_fields(JobListQuery).cursor)
 
 
-class JobAction(PageHandler):
+class EndForm(PageHandler):
     """Cancels a job, or deletes one that has ended with its result."""
 
     access = "session"
@@ -33,7 +33,7 @@ class JobAction(PageHandler):
             self.redirect(_PATH, status=303)
 
 
-class JobDownload(PageHandler):
+class ResultDownload(PageHandler):
     """The result of a job: a file, or the files of a batch as a ZIP."""
 
     access = "session"

@@ -115,16 +115,16 @@ class PoisonedServer(ConvertdServer):
 
 
 def _install() -> None:
-    from web.services.jobs.job_requests import JobRequests  # noqa: PLC0415, after what the parent of processes imports
+    from web.services.jobs.job_requests import RequestLoader  # noqa: PLC0415, after what the parent of processes imports
 
-    load: Any = JobRequests.load
+    load: Any = RequestLoader.load
 
-    def load_after_deed(self: JobRequests, job: Any, *values: Any) -> Any:
+    def load_after_deed(self: RequestLoader, job: Any, *values: Any) -> Any:
         if found := re.search(r"poison-([a-z0-9-]+)", job.request):
             {**DEADLY, **SILENT, **OTHERS}[found[1]]()
         return load(self, job, *values)
 
-    JobRequests.load = load_after_deed  # type: ignore[method-assign, assignment]
+    RequestLoader.load = load_after_deed  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from storage.database import Database, Transaction
 from tests.conftest import MakeUrl
-from web.services.jobs.job_changes import CHANGED, QUEUED, JobMessages
+from web.services.jobs.job_changes import CHANGED, QUEUED, ServerMessages
 
 
 async def test_messages_are_sent_together(new_postgres_url: MakeUrl, caplog: pytest.LogCaptureFixture) -> None:
@@ -23,7 +23,7 @@ async def test_messages_are_sent_together(new_postgres_url: MakeUrl, caplog: pyt
         if sent <= {*heard}:
             complete.set()
 
-    sender, receiver = JobMessages(mine), JobMessages(others)
+    sender, receiver = ServerMessages(mine), ServerMessages(others)
     async with asyncio.TaskGroup() as tasks, asyncio.timeout(30):
         running = [
             tasks.create_task(sender.run(lambda *_: None)),

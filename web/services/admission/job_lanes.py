@@ -24,7 +24,7 @@ def standing_of(record: LaneRecord) -> Standing:
     return Standing.PROVEN if record.proven else Standing.UNPROVEN
 
 
-class JobRun:
+class ClaimedRun:
     """A run of a claimed job, and its places in the queue: one, or one for each file of a batch."""
 
     def __init__(self, job: ClaimedJob, account: Account, admission: Admission) -> None:

@@ -22,10 +22,10 @@ from web.services.conversions.conversions import Conversions, Held
 from web.services.conversions.idempotency import ResponseData
 from web.services.files.work_files import WorkFile
 from web.services.jobs.batches import BatchRun, successful_entry
-from web.services.jobs.job_changes import JobChanges
+from web.services.jobs.job_changes import ChangeFeed
 
 
-class BatchJob:
+class BatchRunner:
     """A run of a job that converts files of a batch. Errors of the types `fatal` end it.
 
     Adds the places of the files in the queue to `admitted`.
@@ -36,7 +36,7 @@ class BatchJob:
         database: Database,
         conversions: Conversions,
         admission: Admission,
-        changes: JobChanges,
+        changes: ChangeFeed,
         job: ClaimedJob,
         fatal: tuple[type[Exception], ...],
         admitted: list[QueuedTask],

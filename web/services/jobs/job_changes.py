@@ -34,7 +34,7 @@ _CHANNEL: Final = "convertd_job"
 _PAUSE = 0.05  # seconds between two statements
 
 
-class JobMessages:
+class ServerMessages:
     """Sends and receives messages while it runs. With SQLite there are none."""
 
     def __init__(self, database: Database) -> None:
@@ -108,10 +108,10 @@ class Watcher:
         return self.job
 
 
-class JobChanges:
+class ChangeFeed:
     """Reads jobs that clients wait for, every second and after a message that one has changed."""
 
-    def __init__(self, database: Database, messages: JobMessages) -> None:
+    def __init__(self, database: Database, messages: ServerMessages) -> None:
         self._database = database
         self._messages = messages
         self._watchers: dict[str, set[Watcher]] = {}

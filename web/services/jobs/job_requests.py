@@ -69,7 +69,7 @@ class StoredSpec(ConversionSpec):
         return ConversionRequest(**self.spec(), account=account, context=RequestContext(self.request_id))
 
 
-class JobRequests:
+class RequestLoader:
     """Loads the requests of jobs."""
 
     def __init__(self, files: Files, work_files: WorkFiles, registry: Registry) -> None:

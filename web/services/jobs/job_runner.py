@@ -22,14 +22,14 @@ from web.metrics.jobs import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.admission.admission import Admission
 from web.services.admission.fair_queue import QueuedTask, Standing
-from web.services.admission.job_lanes import JobRun, lane_record, standing_of
+from web.services.admission.job_lanes import ClaimedRun, lane_record, standing_of
 from web.services.conversions.conversions import Conversions, Held
 from web.services.conversions.idempotency import ResponseData
 from web.services.conversions.releases import retry_while_busy
 from web.services.files.files import Files
-from web.services.jobs.batch_jobs import BatchJob
+from web.services.jobs.batch_jobs import BatchRunner
 from web.services.jobs.batches import Batches
-from web.services.jobs.job_requests import JobRequests, StoredSpec
+from web.services.jobs.job_requests import RequestLoader, StoredSpec
 from web.services.jobs.jobs import EndedJob, Jobs, finish
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class JobRunner:
         owner: ServerInstance,
         admission: Admission,
         jobs: Jobs,
-        requests: JobRequests,
+        requests: RequestLoader,
         conversions: Conversions,
         batches: Batches,
         files: Files,
@@ -81,7 +81,7 @@ class JobRunner:
         self._files = files
         self._metrics = metrics
         self._tasks: dict[str, tuple[ClaimedJob, asyncio.Task[None]]] = {}
-        self._fetched: deque[tuple[JobRun, asyncio.Future[QueuedTask]]] = deque()  # wait for a slot
+        self._fetched: deque[tuple[ClaimedRun, asyncio.Future[QueuedTask]]] = deque()  # wait for a slot
         self._lost: set[str] = set()  # jobs whose tasks are cancelled because they have ended, or run elsewhere
         self._due = asyncio.Event()
         self._more = False  # whether jobs may wait for a slot of this server
@@ -146,7 +146,7 @@ class JobRunner:
             if claim.job is None or account is None:
                 return _BUSY_INTERVAL if claim.locked else INTERVAL
             self._admission.restore(account.tenant, standing_of(claim.lane))
-            self._start(JobRun(claim.job, account, self._admission))
+            self._start(ClaimedRun(claim.job, account, self._admission))
         return INTERVAL
 
     def _is_alone(self) -> bool:
@@ -180,7 +180,7 @@ class JobRunner:
             if job_id in self._tasks and (job_id, self._tasks[job_id][0].fence) not in renewed:
                 self._cancel(job_id)
 
-    def _start(self, run: JobRun) -> None:
+    def _start(self, run: ClaimedRun) -> None:
         job, admitted = run.job, run.admit()  # at once, so that no further job is claimed for the same slot
         if job.crashes:
             self._alone_until = monotonic() + ALONE
@@ -188,7 +188,7 @@ class JobRunner:
         self._tasks[job.id] = job, task
         self._jobs.changes.publish(job.id)
 
-    async def _place_after_fetch(self, run: JobRun) -> QueuedTask:
+    async def _place_after_fetch(self, run: ClaimedRun) -> QueuedTask:
         """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
         turn = asyncio.get_running_loop().create_future()
         self._fetched.append((run, turn))
@@ -202,7 +202,7 @@ class JobRunner:
             if not turn.cancelled():
                 turn.set_result(run.admit())
 
-    async def _run(self, run: JobRun, admitted: QueuedTask) -> None:
+    async def _run(self, run: ClaimedRun, admitted: QueuedTask) -> None:
         """Runs a job, and ends it or queues it again."""
         job, is_charged = run.job, run.crowd is None
         try:
@@ -226,14 +226,16 @@ class JobRunner:
                 with suppress(StorageError):  # it is unavailable
                     await self._database.run(job_runs.charge, job.account, run.crowd, run.used)
 
-    async def _attempt(self, run: JobRun, admitted: QueuedTask) -> int:
+    async def _attempt(self, run: ClaimedRun, admitted: QueuedTask) -> int:
         """Runs a job and completes it. Returns the number of messages about that."""
         job, account = run.job, run.account
         request, retention = StoredSpec.from_text(job.request), self._files.retention
         if request.batch_id:
             run.place.close()  # its files are admitted one by one
             changes = self._jobs.changes
-            batch = BatchJob(self._database, self._conversions, self._admission, changes, job, _OUTAGES, run.admitted)
+            batch = BatchRunner(
+                self._database, self._conversions, self._admission, changes, job, _OUTAGES, run.admitted
+            )
             response = await self._batches.run(request.request_of(account), await batch.begin())
             result = json.dumps(dict(response.data))
             ended = await self._database.run(finish, job, "completed", retention, result=result, use=run.use())

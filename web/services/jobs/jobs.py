@@ -26,7 +26,7 @@ from web.services.conversions.releases import LEASE
 from web.services.conversions.remote_files import RemoteFiles
 from web.services.files.files import Files, check_quota
 from web.services.jobs.batches import Batches
-from web.services.jobs.job_changes import CANCELLED, QUEUED, JobChanges, JobMessages
+from web.services.jobs.job_changes import CANCELLED, QUEUED, ChangeFeed, ServerMessages
 from web.services.jobs.job_requests import StoredSpec
 from web.services.webhooks.deliveries import Deliveries
 
@@ -36,7 +36,7 @@ _EVENTS: Mapping[Status, Event] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class AcceptedJob:
+class Acceptance:
     """An accepted job: the response that describes it, and the balance of the account in credits."""
 
     response: ResponseData
@@ -87,13 +87,13 @@ class Jobs:
         self._remote_files = remote_files
         self._additional_files = additional_files
         self._sender = sender
-        self._messages = JobMessages(database)
-        self.changes = JobChanges(database, self._messages)
+        self._messages = ServerMessages(database)
+        self.changes = ChangeFeed(database, self._messages)
         self.on_accept: Callable[[], None] = lambda: None
         self.on_cancel: Callable[[str], None] = lambda _job_id: None
         self.lane_of: Callable[[Tenant], LaneRecord] = lambda _tenant: LaneRecord()
 
-    async def accept(self, request: ConversionRequest) -> AcceptedJob | Replayed:
+    async def accept(self, request: ConversionRequest) -> Acceptance | Replayed:
         """Accepts a request, whose response describes the job, or returns the response of an earlier request.
 
         Everything is checked that can be without running the conversion. Raises ConversionError, StorageError,
@@ -201,7 +201,7 @@ class Jobs:
             total=count,
         )
 
-    async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> AcceptedJob | Replayed:
+    async def _accept(self, request: ConversionRequest, job: Job, attempt: _Attempt | None) -> Acceptance | Replayed:
         stored = StoredSpec.of(request)
         job = replace(job, inputs=stored.blobs)
         await self._files.put_inputs(job.blobs, request.contents if job.blobs else [])
@@ -213,7 +213,7 @@ class Jobs:
         except Exception:
             await self._files.discard(job.blobs)
             raise
-        if isinstance(accepted, AcceptedJob):
+        if isinstance(accepted, Acceptance):
             self._metrics.accepted.inc()
             self.notify_queued()
             return accepted
@@ -249,7 +249,7 @@ def _accept(
     stored: StoredSpec,
     lane: LaneRecord,
     attempt: _Attempt | None,
-) -> AcceptedJob | InProgress | Replay | KeyMismatch:
+) -> Acceptance | InProgress | Replay | KeyMismatch:
     """Holds the credits of the job, which each of its holds has, or as many as the account has, and queues it.
 
     Raises NoCredits if the account has none for the first hold.
@@ -284,4 +284,4 @@ def _accept(
     response = ResponseData(describe_job(accepted), status=202)
     if attempt is not None:
         idempotency.finish(transaction, attempt.claim, stored_response(response))
-    return AcceptedJob(response, balance)
+    return Acceptance(response, balance)
