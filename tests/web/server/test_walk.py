@@ -1,0 +1,77 @@
+"""What a request calls in the server: a feature must not add a stop that every request passes."""
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.processes import ConvertdServer
+from tests.support.requests import http
+from tests.support.samples.forms import FILE, FORM, TARGET, form
+from tests.support.servers.in_process import eventually
+from tests.support.servers.load import create_accounts, sqlite_url
+
+_MODULES, _FUNCTIONS = 61, 290
+_ATTEMPTS = 5  # the one that calls least meets nothing that is periodic
+
+# Records the named functions of the project's packages that are called between SIGUSR1 and SIGUSR2.
+_PROBE = """
+import json, os, signal, sys, threading
+from pathlib import Path
+from web.cli.main import main
+
+root, out = Path(main.__code__.co_filename).parents[2], Path(sys.argv.pop(1))
+packages = tuple(f"{root / name}{os.sep}" for name in ("config", "engine", "plugins", "storage", "web"))
+calls = set()
+
+def record(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(packages) and not code.co_name.startswith("<"):
+        calls.add((code.co_filename, code.co_qualname))
+
+def begin(*_):
+    calls.clear()
+    threading.setprofile(record)
+    sys.setprofile(record)
+
+def end(*_):
+    sys.setprofile(None)
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps(sorted(calls)))
+    part.rename(out)
+
+threading.setprofile(record)
+signal.signal(signal.SIGUSR1, begin)
+signal.signal(signal.SIGUSR2, end)
+main()
+"""
+
+
+class _ProfiledServer(ConvertdServer):
+    """A server that writes the functions of a request to the file `out` in its folder."""
+
+    @property
+    def command(self) -> Sequence[str]:
+        _, *arguments = super().command
+        return sys.executable, "-c", _PROBE, str(self.folder / "out"), *arguments
+
+    def trace(self, key: str) -> list[tuple[str, str]]:
+        """The modules and names of the functions that a conversion calls."""
+        out = self.folder / "out"
+        out.unlink(missing_ok=True)
+        headers = {**FORM, "Authorization": f"Bearer {key}"}
+        self.process.send_signal(signal.SIGUSR1)
+        assert http.post(f"{self.api}/convert", content=form(FILE, TARGET), headers=headers).status_code == 200
+        self.process.send_signal(signal.SIGUSR2)
+        assert eventually(out.exists)
+        return [(module, function) for module, function in json.loads(out.read_text())]
+
+
+def test_a_conversion_passes_few_modules_and_functions(tmp_path: Path) -> None:
+    (key,) = create_accounts(sqlite_url(tmp_path), 1)
+    with _ProfiledServer(tmp_path) as server:
+        traces = [server.trace(key) for _ in range(_ATTEMPTS)]
+
+    assert min(len({module for module, _ in trace}) for trace in traces) <= _MODULES
+    assert min(map(len, traces)) <= _FUNCTIONS
