@@ -220,7 +220,7 @@ class Operation:
         """Whether the Accept header decides between a file and JSON."""
         return self.json_schema is not None and not self.always_json
 
-    @property
+    @cached_property
     def takes_several(self) -> bool:
         """Whether the form has several files to process."""
         return self.form is not None and self.form.file.maximum > 1

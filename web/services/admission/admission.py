@@ -42,7 +42,7 @@ class Admission:
     counts refusals by cause: full, late, stopping. The jobs of new and restricted tenants may use `short_deadline`
     seconds of CPU time. `clock` returns monotonic time in seconds.
 
-    `on_end` is called when a job leaves the queue.
+    `on_end`, if it is set, is called when a task leaves the queue.
 
     Each of several `processes` of a server has an equal share of slots, of memory and of what a tenant may run at a
     time, rounded up.
@@ -56,7 +56,7 @@ class Admission:
         self._queue = FairQueue(slots, memory, self._records.standing, self._records.any_proven, self._requests_come)
         self._latest_request = -inf
         self.short_deadline = SHORT_DEADLINE
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] | None = None
         self._clock = clock
         self._waiters: dict[QueuedTask, asyncio.Event] = {}
         self._closed = False
@@ -90,7 +90,7 @@ class Admission:
     def _check(self, tenant: Tenant, kind: Kind) -> None:
         if self._closed:
             raise self._stopping()
-        expected = self._expected_wait(tenant, kind)
+        expected = self._expected_wait(tenant, kind) if self._queue.waiting else 0.0
         if expected > MAX_EXPECTED_WAIT:
             unready = self._queue.oldest(unready=True)
             if unready is not None and self._clock() - unready > _RESERVATION_SECONDS:
@@ -214,7 +214,8 @@ class Admission:
                 self._costs.record(job.cost, job.used, complete=error is None)
         self._queue.remove(job)
         self._start_next()
-        self.on_end()
+        if self.on_end is not None:
+            self.on_end()
 
     def _start_next(self) -> None:
         for job in [] if self._closed else self._queue.start_next(self._clock()):

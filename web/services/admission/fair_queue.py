@@ -215,8 +215,6 @@ class FairQueue:
 
         Jobs of tenants with a lower standing do not count. 0 if no other job waits.
         """
-        if not self._waiting.total():
-            return 0.0
         standing = self._standing(tenant)
         own = self._lanes.get(tenant.crowd)
         first = own.served if own else self._mean()
@@ -249,7 +247,7 @@ class FairQueue:
 
     def _next(self, now: float) -> QueuedTask | None:
         full = False
-        for job in self._candidates(now) if self._waiting.total() else ():
+        for job in self._candidates(now) if self.waiting else ():
             if job.background and (full or not self._has_background_memory(job)):
                 full = True  # no other one in the background passes it
             else:

@@ -262,7 +262,7 @@ class Conversions:
                 result = await self._executor.run_on_files(task, place.tenant.id, inputs, output, limits)
                 place.used = result.seconds
                 place.seconds = None if is_trial or dry_run else result.seconds
-        if not request.store_result:  # else, the response does not have it
+        if output.stored is not None and not request.store_result:  # else, the response does not have it
             await self._files.load(output)
         return result, perf_counter() - started
 

@@ -90,7 +90,6 @@ class JobRunner:
         jobs.on_accept = self._expect
         jobs.on_cancel = self._cancel
         jobs.lane_of = lambda tenant: lane_record(tenant, admission.standing(tenant))
-        admission.on_end = self._on_free_slot
 
     async def run(self) -> None:
         """Claims and runs jobs until cancelled."""
@@ -102,6 +101,7 @@ class JobRunner:
             except Exception as error:
                 trace = None if isinstance(error, PublicError) else error
                 log.warning("jobs could not be claimed: %s", error, exc_info=trace, extra={"outage": trace is None})
+            self._watch_slots()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._due.wait()
@@ -117,11 +117,12 @@ class JobRunner:
 
     def _expect(self) -> None:
         self._more = True
+        self._watch_slots()
         self._due.set()
 
-    def _on_free_slot(self) -> None:
-        if self._more or self._fetched:
-            self._due.set()
+    def _watch_slots(self) -> None:
+        """Wakes `run` at the end of each task, if jobs may wait for a slot."""
+        self._admission.on_end = self._due.set if self._more or self._fetched else None
 
     def _cancel(self, job_id: str) -> None:
         """Kills a job that has ended in the database, if it runs here."""
@@ -192,6 +193,7 @@ class JobRunner:
         """Waits for a slot for a job whose files were fetched. It goes before jobs that are not claimed yet."""
         turn = asyncio.get_running_loop().create_future()
         self._fetched.append((run, turn))
+        self._watch_slots()
         self._due.set()
         admitted: QueuedTask = await turn
         return admitted
@@ -221,7 +223,8 @@ class JobRunner:
         finally:
             self._lost.discard(job.id)
             self._tasks.pop(job.id, None)
-            self._on_free_slot()
+            if self._more or self._fetched:
+                self._due.set()
             if not is_charged:
                 with suppress(StorageError):  # it is unavailable
                     await self._database.run(job_runs.charge, job.account, run.crowd, run.used)
