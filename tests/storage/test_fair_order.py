@@ -19,7 +19,7 @@ from storage.tables.job_runs import ClaimedJob, LaneUse
 from storage.tables.jobs import Job
 from tests.support.samples.storage import DAY, OWNER, open_account
 from web.services.admission.fair_queue import FairQueue, QueuedTask, Standing, Tenant
-from web.services.admission.job_lanes import lane_record
+from web.services.jobs.job_runner import lane_record
 
 _ADDRESSES = {"x": "192.0.2.1", "y": "192.0.2.2"}
 _STEP = re.compile(r"([+-]?)([a-z]\d*)(?:=([\d.]+))?|!")

@@ -21,18 +21,18 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from engine.plugin_loader import Plugin
 from web.metrics.conversions import ConversionMetrics
-from web.metrics.jobs import JobMetrics
 from web.metrics.service import (
     ClusterMetrics,
     CreditMetrics,
     HttpMetrics,
     InstallationMetrics,
+    JobMetrics,
     ProcessMetrics,
     RemoteFileMetrics,
     TotalsMetrics,
+    WebhookMetrics,
     WorkerMetrics,
 )
-from web.metrics.webhooks import WebhookMetrics
 
 
 def process_registry() -> CollectorRegistry:

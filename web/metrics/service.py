@@ -16,8 +16,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
+from storage.tables.jobs import QueueState
+from storage.tables.receivers import AttemptResult
 from storage.tables.totals import Totals
 from storage.tables.usage import OPERATIONS
+from storage.tables.webhooks import DisabledReason
 from web.api.errors import PublicError, RateLimited
 from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
@@ -353,3 +356,70 @@ class ClusterWorkerMetrics:
             "outcome",
             ("succeeded", "failed", "cancelled"),
         )
+
+
+ATTEMPTS = ("completed", "failed", "cancelled", "repeated", "given_back")
+"""How attempts end. `repeated`: failed, and another follows. `given_back`: the attempt does not count."""
+
+
+class JobMetrics:
+    """Requests that are processed in the background."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livemostrecent")
+        jobs = gauge("convertd_jobs", "Jobs of all servers by state.", ("state",))
+        self._states = {state: jobs.labels(state) for state in ("queued", "processing")}
+        self._oldest = gauge("convertd_jobs_oldest_seconds", "Age of the oldest queued job in seconds.")
+        self.accepted = Counter("convertd_jobs_accepted", "Jobs that this server accepted.", registry=registry)
+        attempts = Counter(
+            "convertd_job_attempts", "Attempts at jobs by their outcome.", ("outcome",), registry=registry
+        )
+        self._attempts = {outcome: attempts.labels(outcome) for outcome in ATTEMPTS}
+
+    def record_attempt(self, outcome: str) -> None:
+        """Records the end of an attempt."""
+        self._attempts[outcome].inc()
+
+    def update(self, state: QueueState) -> None:
+        """Sets the gauges."""
+        self._states["queued"].set(state.waiting)
+        self._states["processing"].set(state.running)
+        self._oldest.set(state.oldest)
+
+
+_RESULTS = ("delivered", "refused", "no_response")
+_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class WebhookMetrics:
+    """The attempts of this server, and what waits in the database."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._attempts = Counter(
+            "convertd_webhook_attempts", "Attempts to deliver a message to a webhook.", ("result",), registry=registry
+        )
+        self._seconds = Histogram(
+            "convertd_webhook_attempt_duration_seconds",
+            "Time of an attempt to deliver a message in seconds.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.disabled = Counter(
+            "convertd_webhooks_disabled", "Webhooks that have ended.", ("reason",), registry=registry
+        )
+        self.overdue = Gauge(
+            "convertd_webhook_overdue_seconds",
+            "How long the message that waits longest is due, in seconds, of receivers that no server sends to.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        for result in _RESULTS:
+            self._attempts.labels(result)
+        for reason in get_args(DisabledReason):
+            self.disabled.labels(reason)
+
+    def record_attempt(self, result: AttemptResult) -> None:
+        """Records an attempt."""
+        label = "delivered" if result.delivered else "no_response" if result.status is None else "refused"
+        self._attempts.labels(label).inc()
+        self._seconds.observe(result.milliseconds / 1000)

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import logging
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from time import monotonic
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import dask
 from dask.utils import parse_timedelta
 from distributed import Client, Security
+from distributed.protocol.serialize import families, register_serialization_family
 
 from config.settings import SettingsError, is_loopback
 from storage.blobs.blob_store import BlobStore
@@ -340,3 +342,28 @@ async def _check_scheduler(client: Client) -> None:
     if failures or timeout is None or ttl is None or parse_timedelta(ttl) > _MAX_WORKER_TTL:
         message = "the scheduler needs the settings %s: 0 (now %s), %s: 5s (now %s) and %s: 30s (now %s)"
         log.warning(message, _ALLOWED_FAILURES, failures, _NO_WORKERS_TIMEOUT, timeout, _WORKER_TTL, ttl)
+
+
+_READABLE = frozenset(
+    {("distributed.scheduler", "NoValidWorkerError"), ("distributed.scheduler", "NoWorkerError")}
+)  # their arguments are names and numbers; the third error of a scheduler, KilledWorker, has an object
+
+
+def refuse_pickles() -> None:
+    """Makes this process refuse to unpickle any class or function but these errors, until it ends.
+
+    `pickle.loads` raises TypeError, upon which Dask goes on without the value.
+    """
+    sys.addaudithook(_check)
+    for name in ("dask", "pickle"):  # a client that fails to read one of these reads no further message
+        dumps, _, _ = families[name]
+        register_serialization_family(name, dumps, _join)
+
+
+def _check(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "pickle.find_class" and arguments not in _READABLE:
+        raise TypeError(f"a server does not unpickle {arguments}")
+
+
+def _join(_header: object, frames: Iterable[bytes]) -> bytes:
+    return b"".join(frames)

@@ -16,7 +16,7 @@ from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
 from engine.registry import Registry
-from web.services.operation.machine import idle_memory
+from web.services.operation.processes import idle_memory
 
 if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
     from storage.blobs.blob_store import BlobStore
@@ -54,8 +54,10 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
     from config.logs import quiet_libraries  # noqa: PLC0415, as above
     from web.workers.cluster_executor import ClusterExecutor  # noqa: PLC0415, as above
     from web.workers.cluster_jobs import Installation  # noqa: PLC0415, as above
-    from web.workers.connection import check_tls  # noqa: PLC0415, of an optional dependency
-    from web.workers.unpickling import refuse_pickles  # noqa: PLC0415, as above
+    from web.workers.connection import (  # noqa: PLC0415, as above
+        check_tls,
+        refuse_pickles,
+    )
 
     if settings.blob_url is None:
         raise SettingsError(

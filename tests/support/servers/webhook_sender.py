@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from storage.database import Database, Transaction
 from storage.tables import deliveries, webhook_models
 from storage.tables.webhooks import Event
-from web.metrics.webhooks import WebhookMetrics
+from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue, OutboxTransport
 from web.services.webhooks.deliveries import Deliveries
 from web.services.webhooks.outgoing import Outgoing

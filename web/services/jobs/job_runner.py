@@ -1,11 +1,13 @@
 """Runs the jobs that this server claims, as many as it has slots for, and queues jobs again that it cannot end."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from time import monotonic, time
 from typing import TypeVar
@@ -15,14 +17,15 @@ from storage.database import Database, Transaction, unsynced
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
 from storage.tables import accounts, job_runs, usage
 from storage.tables.job_runs import NOTHING, Claim, ClaimedJob, LaneUse
+from storage.tables.jobs import LaneRecord
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
 from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
-from web.metrics.jobs import JobMetrics
+from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.admission.admission import Admission
-from web.services.admission.fair_queue import QueuedTask, Standing
-from web.services.admission.job_lanes import ClaimedRun, lane_record, standing_of
+from web.services.admission.fair_queue import QueuedTask, Standing, Tenant
+from web.services.admission.tenant_records import OVERRUN_MEMORY
 from web.services.conversions.conversions import Conversions, Held
 from web.services.conversions.idempotency import ResponseData
 from web.services.conversions.releases import retry_while_busy
@@ -346,3 +349,48 @@ def _fail(transaction: Transaction, job: ClaimedJob, error: PublicError, retenti
         counted = UsageRecord(job.operation, source, ended.job.output_format, job.size)
         usage.record(transaction, job.account, counted, success=False, credits=0)
     return ended
+
+
+def lane_record(tenant: Tenant, standing: Standing) -> LaneRecord:
+    """Returns what the lane of a tenant with this standing remembers."""
+    restricted_until = int(time() + OVERRUN_MEMORY) if standing is Standing.RESTRICTED else 0
+    return LaneRecord(_crowd(tenant), int(standing is Standing.PROVEN), restricted_until)
+
+
+def standing_of(record: LaneRecord) -> Standing:
+    """Returns the standing that a lane remembers."""
+    if record.restricted_until > time():
+        return Standing.RESTRICTED
+    return Standing.PROVEN if record.proven else Standing.UNPROVEN
+
+
+class ClaimedRun:
+    """A run of a claimed job, and its places in the queue: one, or one for each file of a batch."""
+
+    def __init__(self, job: ClaimedJob, account: Account, admission: Admission) -> None:
+        self.job = job
+        self.account = account
+        self.place = ExitStack()
+        self.admitted: list[QueuedTask] = []
+        self.crowd = _crowd(account.tenant)
+        self._admission = admission
+
+    def admit(self) -> QueuedTask:
+        """Takes a place in the queue until `place` closes."""
+        self.admitted.append(self.place.enter_context(self._admission.admit_background(self.account.tenant)))
+        return self.admitted[-1]
+
+    @property
+    def used(self) -> float:
+        """The CPU time in seconds that the run has used so far."""
+        return sum(job.used for job in self.admitted)
+
+    def use(self) -> LaneUse:
+        """Returns what the lane of the account is told at the end. Those of a crowd are charged together, later."""
+        tenant = self.account.tenant
+        record = lane_record(tenant, self._admission.standing(tenant))
+        return LaneUse(self.used if self.crowd is None else None, record)
+
+
+def _crowd(tenant: Tenant) -> str | None:
+    return None if tenant.crowd == tenant.id else tenant.crowd

@@ -15,7 +15,7 @@ from storage.tables.job_runs import ClaimedJob, Ending, LaneUse
 from storage.tables.jobs import FOREVER, UNOWNED, Job, LaneRecord, Status, hold_ids
 from storage.tables.webhooks import Event
 from web.api.schemas.jobs import describe_job
-from web.metrics.jobs import JobMetrics
+from web.metrics.service import JobMetrics
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve

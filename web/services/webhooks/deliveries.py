@@ -17,7 +17,7 @@ from storage.tables import accounts, receivers
 from storage.tables.receivers import MAX_FAILURES, AttemptResult, ClaimedReceiver, Message
 from storage.tables.webhooks import DisabledReason
 from web.api.values import API
-from web.metrics.webhooks import WebhookMetrics
+from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue, disabled_webhook_email
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
 

@@ -7,7 +7,7 @@ from storage.database.pages import Page
 from storage.tables import deliveries, webhooks
 from storage.tables.deliveries import Attempt
 from storage.tables.webhooks import Event, IssuedWebhook, StoredWebhook
-from web.metrics.webhooks import WebhookMetrics
+from web.metrics.service import WebhookMetrics
 from web.services.accounts.email import EmailQueue
 from web.services.conversions.remote_files import url_error
 from web.services.webhooks.deliveries import Deliveries
