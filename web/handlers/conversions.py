@@ -4,7 +4,6 @@ POST /try/convert, /try/preview and /try/identify are for the script of the land
 """
 
 import json
-import re
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -37,8 +36,6 @@ from web.services.conversions.idempotency import Replayed, ResponseData
 from web.services.files.work_files import WorkFile
 from web.site.pages import PageHandler
 
-_ANY_IMAGE = "image/*"
-_ZERO_WEIGHT = re.compile(r"\s*q\s*=\s*(0(\.0*)?)\s*")  # The client does not accept types with it.
 _PREVIEW_FORMAT = "webp"
 _PREVIEW_OPTIONS: OptionValues = MappingProxyType({"width": 640, "height": 640, "pages": "1", "effort": 1})
 _SAMPLE_SIDE = 320  # pixels
