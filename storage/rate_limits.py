@@ -60,16 +60,10 @@ class MemoryRateLimiter:
         self._windows: dict[int, dict[str, _Window]] = {}
 
     async def hit(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        now = self._clock()
-        current = self._current(key, window, now) or self._open(key, window, now)
-        allowed = current.count < limit
-        current.count += allowed
-        return _status(allowed, limit, current, now)
+        return self._status(key, limit, window, count=True)
 
     async def peek(self, key: str, limit: int, window: int) -> RateLimitStatus:
-        now = self._clock()
-        current = self._current(key, window, now) or _Window(now + window)
-        return _status(current.count < limit, limit, current, now)
+        return self._status(key, limit, window, count=False)
 
     async def close(self) -> None:
         self._windows.clear()
@@ -78,10 +72,17 @@ class MemoryRateLimiter:
         """Number of windows in memory."""
         return sum(map(len, self._windows.values()))
 
-    def _current(self, key: str, window: int, now: float) -> _Window | None:
+    def _status(self, key: str, limit: int, window: int, *, count: bool) -> RateLimitStatus:
+        now = self._clock()
         current = self._windows.get(window, {}).get(key)
-        # A later end means that the clock was set back.
-        return current if current and now < current.end <= now + window else None
+        if current is None or not now < current.end <= now + window:  # a later end: the clock was set back
+            current = self._open(key, window, now) if count else _Window(now + window)
+        allowed = current.count < limit
+        if count:
+            current.count += allowed
+        remaining = max(0, limit - current.count)
+        retry_after = max(1, math.ceil(current.end - now))
+        return RateLimitStatus(allowed, limit, remaining, math.ceil(current.end), retry_after)
 
     def _open(self, key: str, window: int, now: float) -> _Window:
         windows = self._windows.setdefault(window, {})
@@ -97,12 +98,7 @@ class MemoryRateLimiter:
 
 def unused(limit: int, window: int, now: float) -> RateLimitStatus:
     """Returns the status of a key without requests."""
-    return _status(True, limit, _Window(now + window), now)
-
-
-def _status(allowed: bool, limit: int, window: _Window, now: float) -> RateLimitStatus:
-    remaining = max(0, limit - window.count)
-    return RateLimitStatus(allowed, limit, remaining, math.ceil(window.end), max(1, math.ceil(window.end - now)))
+    return RateLimitStatus(True, limit, limit, math.ceil(now + window), window)
 
 
 class FailoverRateLimiter:
