@@ -54,7 +54,8 @@ class Metrics:
         self.process: ProcessMetrics | None = None
         if shared:
             disable_created_metrics()
-            registry, self.registry = CollectorRegistry(), CollectorRegistry()
+            registry = CollectorRegistry()
+            self.registry = CollectorRegistry()
             MultiProcessCollector(self.registry)
             PlatformCollector(self.registry)
             self.process = ProcessMetrics(registry)

@@ -24,19 +24,20 @@ STAGES = ("upload", "queue", "decode", "convert", "tool", "encode", "check", "st
 """The stages of a conversion, in order. Not every conversion has all of them."""
 
 REASONS = frozenset(
-    {
-        *("timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error", "target_unreachable"),
-        *("unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted", "file_encrypted"),
-        *("bytes", "pixels", "frames", "pages", "scans", "elements"),
-        *("out_of_range", "queue_full", "disk_full", "none"),
-    }
+    {"timeout", "out_of_memory", "worker_crashed", "corrupt_input", "engine_error", "target_unreachable"}
+    | {"unrecognized", "empty_file", "not_a_pdf", "pdf_encrypted", "file_encrypted"}
+    | {"bytes", "pixels", "frames", "pages", "scans", "elements"}
+    | {"out_of_range", "queue_full", "disk_full", "none"}
 )
 """The reasons used as labels. Others become OTHER: a worker process is untrusted and could report any text."""
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _STAGE_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _BYTES = tuple(float(1 << power) for power in range(10, 31, 2))
-_MAX_SECONDS = 3600.0  # durations that a job reports are untrusted
+_MEMORY_BYTES = tuple(float(mebibytes << 20) for mebibytes in (64, 128, 256, 512, 1024, 2048, 3072))
+# The figures that a job reports are untrusted.
+_MAX_SECONDS = 3600.0
+_MAX_MEMORY = 1 << 50  # bytes
 
 
 @dataclass
@@ -57,17 +58,13 @@ class RequestContext:
 
     def set_plan(self, plan: Plan) -> None:
         """Sets the formats and the engine of the plan."""
-        self.input_format, self.output_format = plan.source.name, plan.target.name
+        self.input_format = plan.source.name
+        self.output_format = plan.target.name
         self.engine = "+".join(sorted({Path(program).name for program in plan.programs})) or IN_PROCESS
 
     def add_credits(self, credits: int) -> None:
         """Adds to the credits charged for the request."""
         self.credits = (self.credits or 0) + credits
-
-    def set_outcome(self, outcome: Outcome) -> None:
-        """Sets the duration of the job, and the codes of its warnings, at most 10."""
-        self.warnings = ",".join(warning_codes(warning.code for warning in outcome.warnings)) or None
-        self.work_ms = outcome.processing_time_ms
 
 
 class ConversionMetrics:
@@ -78,7 +75,8 @@ class ConversionMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         pair = ("input_format", "output_format", "engine", "outcome")
         self._finished = counter("convertd_conversions", "Finished conversions.", pair)
         self._seconds = histogram(
@@ -101,6 +99,11 @@ class ConversionMetrics:
         self._output = histogram(
             "convertd_output_bytes", "Output size of successful conversions in bytes.", buckets=_BYTES
         )
+        self._peak_memory = histogram(
+            "convertd_worker_peak_rss_bytes",
+            "Peak memory of a worker process during a job in bytes.",
+            buckets=_MEMORY_BYTES,
+        )
         self.replays = counter("convertd_idempotent_replays", "Stored responses returned for an idempotency key.")
 
     def observe_stage(self, name: str, seconds: float) -> None:
@@ -108,12 +111,19 @@ class ConversionMetrics:
         if 0 <= seconds <= _MAX_SECONDS:
             self._stages[name].observe(seconds)
 
-    def record_stages(self, result: TaskResult) -> None:
-        """Records the durations that a job reports. Ignores unknown stages: the report is untrusted."""
+    def record_run(self, context: RequestContext, result: TaskResult, outcome: Outcome) -> None:
+        """Records the durations and the memory that a job reports, and what the log has of its outcome.
+
+        Ignores unknown stages and implausible figures: the report is untrusted.
+        """
         for timing in result.trace:
             if timing.stage in STAGES:
                 self.observe_stage(timing.stage, timing.seconds)
         self.observe_stage("check", result.check_seconds)
+        if 0 < result.peak_memory < _MAX_MEMORY:
+            self._peak_memory.observe(result.peak_memory)
+        context.warnings = ",".join(warning_codes(warning.code for warning in outcome.warnings)) or None
+        context.work_ms = outcome.processing_time_ms
 
     def record_success(self, context: RequestContext, outcome: Outcome, *, input_bytes: int) -> None:
         """Records a successful conversion."""

@@ -28,9 +28,18 @@ _CPU = "process_cpu_seconds"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SCOPES = ("account", "address", "failed_authentications", "registrations", "queue_full", "too_many_connections")
 _PAYMENT_OUTCOMES = (
-    *("opened", "unavailable"),  # checkouts
-    *("credited", "updated", "unchanged", "unknown_purchase", "ignored"),  # events
-    *("mismatch", "wrong_mode", "malformed", "invalid_signature", "failed"),
+    "opened",
+    "unavailable",
+    "credited",
+    "updated",
+    "unchanged",
+    "unknown_purchase",
+    "ignored",
+    "mismatch",
+    "wrong_mode",
+    "malformed",
+    "invalid_signature",
+    "failed",
 )
 _RESTART_CAUSES: Mapping[type[BaseException], str] = {
     TimedOut: "timeout",
@@ -41,8 +50,6 @@ _RESTART_CAUSES: Mapping[type[BaseException], str] = {
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _WAIT_SECONDS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30)
-_MEMORY_BYTES = tuple(float(mebibytes << 20) for mebibytes in (64, 128, 256, 512, 1024, 2048, 3072))
-_MAX_MEMORY = 1 << 50  # bytes; the figure that a job reports is untrusted
 
 
 def _labelled_counter(
@@ -59,8 +66,10 @@ class HttpMetrics:
     """HTTP requests, refusals, and the state of Redis, which counts requests."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge, labels = partial(Gauge, registry=registry), ("method", "route", "status")
-        requests = Counter("convertd_http_requests", "Completed requests.", labels, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        requests = Counter(
+            "convertd_http_requests", "Completed requests.", ("method", "route", "status"), registry=registry
+        )
         seconds = Histogram(
             "convertd_http_request_duration_seconds",
             "Time from the first line of a request to the end of its response in seconds.",
@@ -136,12 +145,6 @@ class WorkerMetrics:
             "cause",
             _RESTART_CAUSES.values(),
         )
-        self._peak_memory = Histogram(
-            "convertd_worker_peak_rss_bytes",
-            "Peak memory of a worker process during a job in bytes.",
-            buckets=_MEMORY_BYTES,
-            registry=registry,
-        )
 
     @contextmanager
     def track_job(self) -> Iterator[None]:
@@ -152,11 +155,6 @@ class WorkerMetrics:
             cause = next(cause for kind, cause in _RESTART_CAUSES.items() if isinstance(error, kind))
             self._restarts.labels(cause).inc()
             raise
-
-    def record_peak_memory(self, size: int) -> None:
-        """Records the peak memory in bytes that a job reports. Ignores implausible values."""
-        if 0 < size < _MAX_MEMORY:
-            self._peak_memory.observe(size)
 
     def set_refusals(self, refused: Mapping[str, int]) -> None:
         """Sets the numbers of conversions since start-up that did not start, by cause."""

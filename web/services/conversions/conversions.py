@@ -228,9 +228,7 @@ class Conversions:
             if request.file is not None:
                 await self._files.record_failure(request.account.id, request.file.file_id, error)
             raise
-        self._metrics.conversions.record_stages(result)
-        self._metrics.workers.record_peak_memory(result.peak_memory)
-        request.context.set_outcome(outcome)
+        self._metrics.conversions.record_run(request.context, result, outcome)
         return outcome
 
     async def _run_task(
