@@ -124,8 +124,14 @@ _WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _MAX_WARNINGS = 10
 
 _ACCEPTED = (
-    *("Authorization", "Content-Type", "Accept", "Idempotency-Key", "Prefer"),
-    *("If-None-Match", "If-Range", "Range"),
+    "Authorization",
+    "Content-Type",
+    "Accept",
+    "Idempotency-Key",
+    "Prefer",
+    "If-None-Match",
+    "If-Range",
+    "Range",
 )
 
 PREFLIGHT_HEADERS: Mapping[str, str] = MappingProxyType(

@@ -20,10 +20,11 @@ _NO_CONTROL: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2
 
 
 def _tag(value: object) -> str:
-    text, limits = string(value), {"min": 1, "max": _TAG_LENGTH}
+    text = string(value)
     if any(unicodedata.category(character) in CONTROL for character in text):
         raise PydanticCustomError("malformed", "must not contain control characters.")
     if not 1 <= len(text) <= _TAG_LENGTH:
+        limits = {"min": 1, "max": _TAG_LENGTH}
         raise PydanticCustomError("out_of_range", "must have {min} to {max} characters.", limits)
     return text
 

@@ -15,10 +15,8 @@ _MAX_HEADERS = 20
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}"
 _HEADER_VALUE = r"[!-~]([ !-~]{0,4094}[!-~])?"
 _OWN_HEADERS = frozenset(  # set by the server itself
-    {
-        *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),
-        *("accept-encoding", "range", "keep-alive", "proxy-connection"),
-    }
+    {"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"}
+    | {"accept-encoding", "range", "keep-alive", "proxy-connection"}
 )
 
 

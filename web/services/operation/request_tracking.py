@@ -101,9 +101,18 @@ class RequestLog:
         access_log.info("%s %s", method, route, extra={"fields": fields})
         self._metrics.record_request(method, route, status, seconds, error, authenticated=bool(account))
         if account and len(self._unwritten) < _CAPACITY:
-            at, details = round(time.time() * 1000), _details(context, error, options)
-            row = (context.request_id, account.id, method, path[:_PATH_LENGTH], status, code, milliseconds, at, details)
-            self._unwritten.append(LoggedRequest(*row))
+            logged = LoggedRequest(
+                id=context.request_id,
+                account=account.id,
+                method=method,
+                path=path[:_PATH_LENGTH],
+                status=status,
+                code=code,
+                milliseconds=milliseconds,
+                at_milliseconds=round(time.time() * 1000),
+                details=_details(context, error, options),
+            )
+            self._unwritten.append(logged)
 
     async def latest(self, account: str) -> tuple[LoggedRequest, ...]:
         """Returns the account's latest requests, newest first, including unwritten ones."""
