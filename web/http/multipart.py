@@ -12,7 +12,7 @@ from python_multipart.multipart import MultipartParser, MultipartState
 from engine.executor.detector import Detector
 from engine.options import unknown_option
 from web.api.errors import FileTooLarge, InvalidParameter, malformed
-from web.api.header_parameters import extended_filename, parse_header
+from web.api.headers import extended_filename, parse_header
 from web.api.operations import FileField
 from web.services.conversions.conversion_request import MAX_TOTAL, Upload, identified
 from web.services.files.work_files import WorkFile

@@ -16,7 +16,7 @@ from engine.options import Option, OptionValue, validate_options
 from web.api.errors import BodyTooLarge, InvalidParameter, malformed
 from web.api.field_types import Model, check_known, field_names, validate
 from web.api.fields import IdempotencyHeader
-from web.api.header_parameters import parse_header
+from web.api.headers import parse_header
 from web.api.operations import JSON_FORM, Operation
 from web.api.output_fields import KeptFields
 from web.http.multipart import CreateFile, Form, MultipartBody, no_file

@@ -23,7 +23,7 @@ from tests.support.servers.in_process import Running, Servers, eventually, parse
 from web.api import fields, job_fields, url_fields
 from web.api.errors import ApiError
 from web.api.field_types import RequestModel, field_names, validate
-from web.api.header_parameters import extended_filename, parse_header
+from web.api.headers import extended_filename, parse_header
 from web.http.downloads import requested_range
 from web.services.webhooks.outgoing import Outgoing, OutgoingError
 

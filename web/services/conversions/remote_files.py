@@ -13,7 +13,7 @@ from engine.errors import ConversionError
 from engine.executor.detector import Detector
 from engine.outcome import Outcome
 from web.api.errors import FileTooLarge, InvalidParameter
-from web.api.header_parameters import extended_filename, parse_header
+from web.api.headers import extended_filename, parse_header
 from web.metrics.service import RemoteFileMetrics
 from web.services.accounts.accounts import Account
 from web.services.conversions.conversion_request import MAX_TOTAL, RemoteFile, Upload, identified
