@@ -22,8 +22,8 @@ from engine.registry import Registry, load_registry
 from storage.tables import accounts
 from web.docs.openapi import document
 from web.http import metrics_server
+from web.http.connections import ConnectionTimeouts
 from web.http.server import Server
-from web.http.timeouts import ConnectionTimeouts
 from web.metrics.service import ReadState
 from web.routes import build_application, documented_operations
 from web.services.container import Services

@@ -1,4 +1,4 @@
-"""Response headers: their values, and one table of all of them for CORS, the OpenAPI document and the handlers."""
+"""HTTP headers: values with parameters, and one table of all response headers, for CORS, OpenAPI and the handlers."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -124,6 +124,8 @@ _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_MAX_LENGTH = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
+_EXTENDED = re.compile(rb";\s*+filename\*\s*+=\s*+(utf-8|iso-8859-1)'[^';\s]*+'([^;\s]++)", re.IGNORECASE)
 _WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
 _MAX_WARNINGS = 10
 
@@ -161,6 +163,19 @@ INLINE_HEADERS: Mapping[str, str] = MappingProxyType(
     {**DOWNLOAD_HEADERS, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; object-src 'self'"}
 )
 """Headers of responses with an image or a PDF that browsers show instead of saving it."""
+
+
+def parse_header(value: str | bytes) -> tuple[bytes, Mapping[bytes, bytes]]:
+    """The value, in lower case, and the parameters of Content-Type or Content-Disposition. Raises InvalidParameter."""
+    if len(value) > _MAX_LENGTH:
+        raise malformed(f"A header with parameters is longer than {_MAX_LENGTH} bytes.")
+    return parse_options_header(value)
+
+
+def extended_filename(disposition: bytes) -> str:
+    """The parameter `filename*` of Content-Disposition, as a non-ASCII name is sent (RFC 5987); empty without one."""
+    extended = _EXTENDED.search(disposition)
+    return unquote_to_bytes(extended[2]).decode(extended[1].decode(), "replace") if extended else ""
 
 
 def common_headers(request_id: str) -> dict[str, str]:

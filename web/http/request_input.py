@@ -186,6 +186,8 @@ class RequestInput:
 
     def idempotent_request(self, account_id: str) -> IdempotentRequest | None:
         """The request's idempotency key with its scope, if it has one. A path and its JSON form have the same scope."""
+        if "Idempotency-Key" not in self._request.headers:
+            return None
         key = self.header_fields(IdempotencyHeader).idempotency_key
         return IdempotentRequest(account_id, self._request.path.removesuffix(JSON_FORM), key) if key else None
 

@@ -24,9 +24,17 @@ from tornado.web import Application, RequestHandler
 
 from web.api.errors import RequestTimeout, malformed
 from web.http.authorization import client_address, client_network, is_trusted
-from web.http.connections import Connection, Connections, Value, connection_of, too_many_connections
+from web.http.connections import (
+    Connection,
+    Connections,
+    ConnectionTimeouts,
+    ConnectionTimer,
+    Timeout,
+    Value,
+    connection_of,
+    too_many_connections,
+)
 from web.http.responses import error_response
-from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 from web.services.operation.processes import SharedUsage
 
 log = logging.getLogger("convertd.server")

@@ -26,7 +26,7 @@ from tests.support.requests import http
 from tests.support.requests.contract import conforms
 from tests.support.samples.databases import new_sqlite_url
 from web.app import assemble, listening
-from web.http.timeouts import ConnectionTimeouts
+from web.http.connections import ConnectionTimeouts
 
 
 @dataclass(frozen=True)

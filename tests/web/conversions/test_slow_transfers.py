@@ -19,7 +19,7 @@ from tests.support.requests import http
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import FORM, TARGET, conversion_request, form, image, part
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.http.timeouts import ConnectionTimeouts
+from web.http.connections import ConnectionTimeouts
 
 PATIENT = ConnectionTimeouts(window=0.4, rate=0, average=0)  # clients take as long as they like
 

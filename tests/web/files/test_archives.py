@@ -21,7 +21,7 @@ from tests.support.requests import batches
 from tests.support.requests.checks import problem
 from tests.support.samples.forms import image
 from tests.support.servers.in_process import Running, Servers
-from web.http.timeouts import ConnectionTimeouts
+from web.http.connections import ConnectionTimeouts
 
 PATIENT = ConnectionTimeouts(stall=600, rate=0, average=0)
 TESTERS = {"unzip": ["unzip", "-tq"], "7z": ["7z", "t"]}

@@ -19,9 +19,15 @@ from tests.support.requests.checks import problem
 from tests.support.samples.forms import FORM
 from tests.support.samples.storage import Clock
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from web.http.connections import Connection, Connections, too_many_connections
+from web.http.connections import (
+    Connection,
+    Connections,
+    ConnectionTimeouts,
+    ConnectionTimer,
+    Timeout,
+    too_many_connections,
+)
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT, Server
-from web.http.timeouts import ConnectionTimeouts, ConnectionTimer, Timeout
 
 ADDRESSES = 8  # together they have as many connections as a server accepts
 PROXIES = (ip_network("127.0.3.0/24"),)
