@@ -1,27 +1,33 @@
 """`convertd mcp`: tools for agents over standard input and output, which convert here or on a server."""
 
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import asyncio
 import base64
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from config.settings import Settings
+from engine.executor import LocalExecutor
+from engine.lazy import lazy_imports
+from engine.registry import Registry, load_registry
+from web.agents.calls import MAX_RETURNED, AgentError, Call, Files, load
+from web.agents.tools import AgentTools
+from web.cli.conversion_arguments import ConversionTask
+from web.cli.local import convert_task, dry_run_task, make_plans
 from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit
+from web.cli.results import CommandResult
+from web.docs.catalogue import conversion, formats_catalogue
+from web.workers.executor_setup import SandboxIncomplete, check_sandbox, local_executor
 
-if TYPE_CHECKING:
-    from config.settings import Settings
-    from engine.executor import LocalExecutor
-    from engine.registry import Registry
-    from web.agents.calls import Call
-    from web.agents.tools import AgentTools
-    from web.cli.results import CommandResult
+with lazy_imports():
+    from web.agents import remote as remote_agents
+    from web.cli import remote
 
-cli = typer.Typer(add_completion=False, help="Give agents tools that convert files, by the Model Context Protocol.")
+cli = typer.Typer(add_completion=False)
 
 
 @cli.command()
@@ -33,16 +39,13 @@ def mcp(
         str | None, typer.Option("--remote", metavar="URL", help="Convert on this server, with CONVERTD_API_KEY.")
     ] = None,
 ) -> None:
-    """Give agents tools that convert files, by the Model Context Protocol over standard input and output.
+    """Agents start this command themselves.
 
-    Agents start this command themselves. Files outside of DIR are refused, also where symbolic links lead to them.
+    Files outside of DIR are refused, also where symbolic links lead to them.
     """
     folder = (root or Path()).absolute()
     if not folder.is_dir():
         exit_with(f"{folder} is not a folder.", WRONG_USAGE)
-    from engine.registry import load_registry
-    from web.agents.calls import AgentError, load
-
     try:
         protocol = load("web.agents.protocol")
     except AgentError as error:
@@ -56,8 +59,6 @@ def mcp(
 
 
 async def _serve_locally(protocol: Any, settings: Settings, registry: Registry, folder: Path) -> None:
-    from web.workers.executor_setup import SandboxIncomplete, check_sandbox, local_executor
-
     executor = local_executor(settings, settings.workers)
     try:
         if settings.sandbox == "required":
@@ -70,21 +71,15 @@ async def _serve_locally(protocol: Any, settings: Settings, registry: Registry, 
 
 
 async def _serve_remotely(protocol: Any, registry: Registry, folder: Path, server: str) -> None:
-    from web.agents.remote import RemoteBackend
-    from web.cli.remote import open_client
-
     try:
-        client = open_client(server)
+        client = remote.open_client(server)
     except ValueError as error:
         exit_with(str(error), WRONG_USAGE)
     async with client:
-        await protocol.serve_stdio(_tools(registry, RemoteBackend(client), folder, served=True))
+        await protocol.serve_stdio(_tools(registry, remote_agents.RemoteBackend(client), folder, served=True))
 
 
 def _tools(registry: Registry, backend: Any, folder: Path, *, served: bool) -> AgentTools:
-    from web.agents.calls import Files
-    from web.agents.tools import AgentTools
-
     return AgentTools(registry, backend, Files(folder), served=served)
 
 
@@ -105,10 +100,6 @@ class LocalBackend:
             return values
 
     async def _run(self, call: Call, folder: Path) -> CommandResult:
-        from web.agents.calls import AgentError
-        from web.cli.conversion_arguments import ConversionTask
-        from web.cli.local import convert_task, dry_run_task, make_plans
-
         target = self._registry.format(call.target)
         if target is None:
             message = f"{call.target} is not a known format; list_formats lists them."
@@ -123,8 +114,6 @@ class LocalBackend:
 
     async def formats(self, source: str | None, target: str | None) -> dict[str, Any]:
         """Returns the output formats of all input formats or of one, or the options of a pair."""
-        from web.docs.catalogue import conversion, formats_catalogue
-
         if source and target:
             return conversion(self._registry, source, target)
         by_input = formats_catalogue(self._registry)["by_input_format"]
@@ -132,8 +121,6 @@ class LocalBackend:
 
     async def job(self, job_id: str, wait: int) -> dict[str, Any]:
         """Raises AgentError: calls respond when they have ended."""
-        from web.agents.calls import AgentError
-
         del wait
         raise AgentError(
             "not_found", f"There is no job {job_id}: conversions on this machine have ended when they respond."
@@ -154,8 +141,6 @@ def _path(source: Any, place: Path) -> Path:
 
 def _described(result: CommandResult) -> dict[str, Any]:
     """The result as JSON values. Raises AgentError if the task failed."""
-    from web.agents.calls import AgentError
-
     if result.error is not None:
         raise AgentError(result.error.code, result.error.message, reason=result.error.reason)
     return result.as_json()
@@ -163,8 +148,6 @@ def _described(result: CommandResult) -> dict[str, Any]:
 
 def _returned(outputs: list[str]) -> list[dict[str, str]]:
     """The names of results and their contents, in Base64. Raises AgentError if they are too large for a response."""
-    from web.agents.calls import MAX_RETURNED, AgentError
-
     paths = [Path(output) for output in outputs]
     if sum(path.stat().st_size for path in paths) > MAX_RETURNED:
         raise AgentError("file_too_large", f"The result has more than {MAX_RETURNED} bytes; use output_path.")
