@@ -61,6 +61,9 @@ from engine.hookspecs import hookimpl as hookimpl
 from engine.lazy import lazy_imports as lazy_imports
 from engine.media import DOCUMENT as DOCUMENT
 from engine.media import RASTER as RASTER
+from engine.media import ImageMetadata as ImageMetadata
+from engine.media import ImageRequest as ImageRequest
+from engine.media import ImageSource as ImageSource
 from engine.media import Raster as Raster
 from engine.options import InputFile as InputFile
 from engine.options import InputNames as InputNames

@@ -31,6 +31,54 @@ _BITS_OF_HALF = 10  # Floats of 16 bits hold the linear light of sRGB samples wi
 DOCUMENT: Format[Document] = Format("document", "pymupdf.Document", lazy=True)
 
 
+@dataclass(frozen=True)
+class ImageMetadata:
+    """What files say about an image, besides its resolution and colors.
+
+    `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
+    IPTC-IIM, `text` are comments and texts with their keywords. `adapt` returns a raster with what a target holds of
+    its metadata, and warns of losses.
+    """
+
+    exif: bytes | None = None
+    xmp: bytes | None = None
+    iptc: bytes | None = None
+    text: tuple[tuple[str, str], ...] = ()
+    adapt: Callable[[Raster, TargetCapabilities], Raster] | None = None
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """What is known of the file from which an image was decoded.
+
+    `lossy`: the pixels come from a lossy codec. `developed`: they are developed from sensor data, for which fewer bits
+    are no loss. `scalable`: they are drawn from vectors, at the size requested. `turned`: the decoder has turned them
+    upright. `bare`: the file is known to have no metadata but profile, resolution and timing. `bit_depth` is the number
+    of bits per sample of an image with deep frames, or of gray with fewer than 8; above 16, the deep frames issue a
+    FidelityWarning where they lose some.
+    """
+
+    lossy: bool = False
+    developed: bool = False
+    scalable: bool = False
+    turned: bool = False
+    bare: bool = False
+    bit_depth: int = 16
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """What options have determined for later steps.
+
+    `resized`: the sizes. `placed`: the option `gravity` has placed a crop. `background` (red, green, blue, alpha) is
+    the color to lay under the frames.
+    """
+
+    resized: bool = False
+    placed: bool = False
+    background: Background | None = None
+
+
 @dataclass
 class Raster:
     """Decoded frames with their metadata. Frames are decoded lazily, one at a time.
@@ -40,20 +88,11 @@ class Raster:
     `sizes` are the frame sizes from the file's headers, so that limits are checked before decoding; `drawn_sizes`
     are the sizes to which the decoder scales them, and `decoded_sizes` the sizes of the frames decoded so far.
     `animated` distinguishes an animation from pages. `loop_count` is how often an animation plays; 0: forever.
-    `exif` starts with "Exif\\0\\0" and describes upright pixels; `xmp` is the XMP packet, `iptc` are the datasets of
-    IPTC-IIM, `text` are comments and texts with their keywords. `adapt_metadata` returns the raster with what a target
-    holds of them, and warns of losses. `dpi` is (horizontal, vertical). `lossy`: the pixels come
-    from a lossy codec. `turned`: the decoder has turned the pixels upright. `bare`: the file is known to have no
-    metadata but profile, resolution and timing. `scalable`: the pixels are drawn from vectors, at the size requested.
-    `redraw` returns the whole image drawn with a longer side of so many pixels.
-    `developed`: they are developed from sensor data, for which fewer bits are no loss. `resized`: the request
-    determines the sizes. `placed`: the option `gravity` has placed a crop. `background` (red, green, blue, alpha)
-    is the color to lay under the frames. `bit_depth` is the requested number of bits per sample, `source_bit_depth`
-    the number in the source of `deep_frames`, or of gray with fewer than 8; if it is above 16, these issue a
-    FidelityWarning where they lose some. `hdr` is what the samples mean if they are of high dynamic range or linear
-    light; frames then have no profile. `gain_map` adds it to a single one. `sample` is a frame of one transparent
-    pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the file of one
-    image from which it was decoded, for encoders of its format.
+    `dpi` is (horizontal, vertical). `bit_depth` is the requested number of bits per sample. `hdr` is what the samples
+    mean if they are of high dynamic range or linear light; frames then have no profile. `gain_map` adds it to a single
+    one. `redraw` returns the whole image of vectors, drawn with a longer side of so many pixels. `sample` is a frame of
+    one transparent pixel with the mode, depth and profile of the frames, if the header states them. `origin` is the
+    file of one image from which it was decoded, for encoders of its format.
     """
 
     frames: Iterable[Frame]
@@ -61,25 +100,14 @@ class Raster:
     deep_frames: Iterable[Frame] | None = None
     animated: bool = False
     loop_count: int = 0
-    exif: bytes | None = None
-    xmp: bytes | None = None
-    iptc: bytes | None = None
-    text: tuple[tuple[str, str], ...] = ()
-    adapt_metadata: Callable[[Raster, TargetCapabilities], Raster] | None = None
+    metadata: ImageMetadata = ImageMetadata()
+    source: ImageSource = ImageSource()
+    request: ImageRequest = ImageRequest()
     dpi: tuple[float, float] | None = None
-    lossy: bool = False
-    turned: bool = False
-    bare: bool = False
-    scalable: bool = False
-    redraw: Callable[[int], Frame] | None = None
-    developed: bool = False
-    resized: bool = False
-    placed: bool = False
-    background: Background | None = None
     bit_depth: int | None = None
-    source_bit_depth: int = 16
     hdr: HdrColors | None = None
     gain_map: GainMap | None = None
+    redraw: Callable[[int], Frame] | None = None
     sample: Frame | None = None
     origin: Origin | None = None
     sizes: Sequence[Size] = ()
@@ -111,7 +139,7 @@ class Raster:
         requested one, TooLarge if the remaining frames exceed the limits on frames or pixels.
         """
         raster = self._select_frames(target)
-        raster = raster if raster.adapt_metadata is None else raster.adapt_metadata(raster, target)
+        raster = raster if raster.metadata.adapt is None else raster.metadata.adapt(raster, target)
         target = target.for_animation() if raster.animated and target.animation_modes else target
         depth = self._bit_depth_for(target)
         is_linear = raster.hdr is not None and raster.hdr.transfer == LINEAR
@@ -119,7 +147,7 @@ class Raster:
         keeps_hdr = target.linear or (target.hdr and not is_linear and not few_bits)
         opaque = raster.sample is not None and raster.sample.pixels.mode in ("L", "RGB")
         raster = raster if target.gain_map else without_gain_map(raster)
-        if (raster.hdr and not keeps_hdr) or (raster.background and not opaque):  # the background is in sRGB
+        if (raster.hdr and not keeps_hdr) or (raster.request.background and not opaque):  # the background is in sRGB
             raster = raster.tone_mapped()
         check_count(raster.count, raster.sizes, self.kind)
         if target.max_side:
@@ -132,7 +160,7 @@ class Raster:
             convert = partial(
                 convert_frame, target=target, depth=depth, widen=depth > 8 and raster.bit_depth is not None
             )
-        converted = (convert(frame, background=raster.background) for frame in frames)
+        converted = (convert(frame, background=raster.request.background) for frame in frames)
         return replace(raster, frames=converted, deep_frames=None, bit_depth=depth)
 
     def tone_mapped(self) -> Raster:
@@ -186,9 +214,9 @@ class Raster:
             if self.deep_frames is not None:
                 stand_in.deep_frames = stand_in.frames
             list(stand_in.converted_for(target).frames)
-        dry_runn = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
-        proven = [one for one in dry_runn if not one.code.startswith("alpha_")]
-        depends_on_pixels = sample is None or self.source_bit_depth > 16 or proven != dry_runn
+        warned = [one.message for one in caught if isinstance(one.message, FidelityWarning)]
+        proven = [one for one in warned if not one.code.startswith("alpha_")]
+        depends_on_pixels = sample is None or self.source.bit_depth > 16 or proven != warned
         if depends_on_pixels and (self.peak_pixels or 0) <= max_pixels:
             for _ in self.converted_for(target).frames:
                 pass
@@ -232,11 +260,11 @@ class Raster:
                     details={"available": list(available)},
                 )
             return self.bit_depth
-        source = 8 if self.deep_frames is None else min(self.source_bit_depth, 16)
+        source = 8 if self.deep_frames is None else min(self.source.bit_depth, 16)
         if target.linear:
-            source = _bits_of_light(source, self.source_bit_depth, self.hdr)
+            source = _bits_of_light(source, self.source.bit_depth, self.hdr)
         depth = next((bits for bits in available if bits >= source), available[-1])
-        if depth < source and not self.developed:
+        if depth < source and not self.source.developed:
             FidelityWarning.issue("depth_reduced", f"The target supports {depth} bits per sample.")
         return depth
 
@@ -272,7 +300,7 @@ class Images:
 def images(payload: Any) -> Images | None:
     """The images of a payload in memory; None for other payloads."""
     if isinstance(payload, Raster):
-        return Images(payload.count, payload.sizes[0] if payload.sizes and not payload.scalable else None)
+        return Images(payload.count, payload.sizes[0] if payload.sizes and not payload.source.scalable else None)
     return Images(payload.page_count) if DOCUMENT.holds(payload) else None
 
 
@@ -320,7 +348,7 @@ def drawn_for(payload: Any, target: TargetCapabilities | None) -> Any:
 def _check_sides(raster: Raster, target: TargetCapabilities, max_side: int) -> None:
     """Raises InvalidOption if a side that the request asks for is too long for the target, TooLarge for another one."""
     for size in raster.sizes:
-        if raster.resized and max(size) > max_side:
+        if raster.request.resized and max(size) > max_side:
             raise InvalidOption(
                 f"The target format allows {max_side} pixels per side; the result would have {size[0]} x {size[1]}.",
                 reason="out_of_range",

@@ -305,7 +305,7 @@ def _encode(
     if isinstance(payload, Raster) and ENCODING_OPTIONS & encoder.options.keys() & options.keys():
         payload = replace(payload, origin=None)
     elif isinstance(payload, Raster) and plan.source == plan.target and LOSSLESS in encoder.options:
-        options = {**options, LOSSLESS: not payload.lossy}
+        options = {**options, LOSSLESS: not payload.source.lossy}
     if isinstance(encoder, Conversion):
         payload = media.drawn_for(payload, encoder.capabilities_for(options))
     count = 1
@@ -373,7 +373,7 @@ def _may_keep_original(plan: Plan, options: OptionValues, original: Any, decoded
         return False
     keeps_metadata = options.get(METADATA) == "all"
     if isinstance(decoded, Raster):
-        return not decoded.turned and (keeps_metadata or decoded.bare)
+        return not decoded.source.turned and (keeps_metadata or decoded.source.bare)
     return keeps_metadata or METADATA not in plan.options
 
 

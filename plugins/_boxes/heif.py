@@ -110,7 +110,7 @@ def with_colors(raster: Raster, data: bytes) -> Raster:
     properties = list(_primary_properties(data))
     descriptions = {content[:4]: content[4:] for kind, content in properties if kind == b"colr"}
     if descriptions.get(b"nclx", b"")[_CODE_POINTS : _CODE_POINTS + 2] == _IDENTITY and not raster.animated:
-        raster = replace(raster, lossy=False)
+        raster = replace(raster, source=replace(raster.source, lossy=False))
     if descriptions.keys() & {b"prof", b"rICC"} or len(descriptions.get(b"nclx", b"")) < _CODE_POINTS:
         return raster
     primaries, transfer = struct.unpack_from(">HH", descriptions[b"nclx"])

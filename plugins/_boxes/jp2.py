@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from engine import Content, CorruptInput, Raster, Size, check_size
+from engine import Content, CorruptInput, ImageMetadata, Raster, Size, check_size
 from plugins._boxes import heif
 from plugins._metadata import exif_data
 from plugins._pixels import pillow
@@ -194,12 +194,17 @@ def with_metadata(raster: Raster, data: bytes) -> Raster:
     exif, dpi = _read_exif(data), _read_dpi(data)
     return replace(
         raster,
-        exif=exif and exif_data.upright(exif),
-        xmp=pillow.upright_xmp(_read_metadata(data, "xmp")),
-        iptc=_read_metadata(data, "iptc"),
+        metadata=ImageMetadata(
+            exif=exif and exif_data.upright(exif),
+            xmp=pillow.upright_xmp(_read_metadata(data, "xmp")),
+            iptc=_read_metadata(data, "iptc"),
+        ),
         dpi=dpi[::-1] if dpi and read_orientation(data) >= EXCHANGED else dpi,
-        turned=read_orientation(data) > 1,
-        bare={box.kind for box in heif.boxes(data)} <= _PLAIN,
+        source=replace(
+            raster.source,
+            turned=read_orientation(data) > 1,
+            bare={box.kind for box in heif.boxes(data)} <= _PLAIN,
+        ),
     )
 
 
@@ -273,10 +278,11 @@ def write(codestream: bytes, brand: bytes, raster: Raster, mode: str, bits: int,
 
 
 def _metadata(raster: Raster) -> Iterator[tuple[str, bytes]]:
+    metadata = raster.metadata
     blocks = {
-        "exif": raster.exif and raster.exif.removeprefix(exif_data.PREFIX),
-        "xmp": raster.xmp,
-        "iptc": raster.iptc,
+        "exif": metadata.exif and metadata.exif.removeprefix(exif_data.PREFIX),
+        "xmp": metadata.xmp,
+        "iptc": metadata.iptc,
     }
     yield from ((name, block) for name, block in blocks.items() if block)
 

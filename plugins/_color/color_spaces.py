@@ -17,9 +17,11 @@ MODULES = ("numpy", "imagecodecs._cms")
 def converted(raster: Raster, *, gray: bool) -> Raster:
     """Converts each frame to sRGB or `gray` with its profile."""
     raster = raster.tone_mapped()
-    if gray and raster.background:
-        luminance, _ = color.srgb_to_gray(np.array([[raster.background[:3]]], np.uint8), "RGB")
-        raster = replace(raster, background=(*(int(luminance[0, 0]),) * 3, raster.background[3]))
+    background = raster.request.background
+    if gray and background:
+        luminance, _ = color.srgb_to_gray(np.array([[background[:3]]], np.uint8), "RGB")
+        background = (*(int(luminance[0, 0]),) * 3, background[3])
+        raster = replace(raster, request=replace(raster.request, background=background))
     return map_frames(raster, lambda frame: in_color_space(frame, gray=gray))
 
 
@@ -51,4 +53,5 @@ def map_frames(
     raster: Raster, convert: Callable[[Frame], Frame], new_size: Callable[[Size], Size] | None = None
 ) -> Raster:
     """`raster` with converted frames, without the preview of the old ones in its EXIF block."""
-    return replace(raster.map(convert, new_size), exif=exif_data.without_preview(raster.exif))
+    metadata = replace(raster.metadata, exif=exif_data.without_preview(raster.metadata.exif))
+    return replace(raster.map(convert, new_size), metadata=metadata)

@@ -85,6 +85,6 @@ PLACEMENTS: Mapping[int, Callable[[float, float], tuple[float, ...]]] = MappingP
 
 def warn_quality_ignored(raster: Raster, quality: int) -> None:
     """Issues a warning if a quality is requested for pixels that are stored without loss."""
-    if quality != JPEG_QUALITY and not raster.lossy:
+    if quality != JPEG_QUALITY and not raster.source.lossy:
         message = "Pictures from lossless formats are stored without loss: quality has no effect."
         FidelityWarning.issue("quality_ignored", message)

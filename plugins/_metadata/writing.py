@@ -4,7 +4,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 
-from engine import FidelityWarning, Raster, TargetCapabilities
+from engine import FidelityWarning, ImageMetadata, Raster, TargetCapabilities
 from plugins._metadata import exif_data, iptc_data, xmp_data
 
 COMMENT = "Comment"
@@ -31,28 +31,30 @@ def adapt(raster: Raster, target: TargetCapabilities, *, wanted: Set[str]) -> Ra
     Issues a FidelityWarning for `wanted` kinds of metadata that the target lacks, for texts that XMP cannot hold or
     has with another value, and for blocks that are too large.
     """
+    metadata = raster.metadata
     written_as_xmp = _WRITTEN_AS_XMP - target.metadata if "xmp" in target.metadata else frozenset()
-    exif = exif_data.with_size(raster.exif, raster.sizes[0]) if raster.sizes else raster.exif
+    exif = exif_data.with_size(metadata.exif, raster.sizes[0]) if raster.sizes else metadata.exif
     if "resolution" in wanted - target.metadata and "exif" in target.metadata and raster.dpi:
         exif, wanted = exif_data.with_resolution(exif, raster.dpi[0]), wanted - {"resolution"}
     if lost := wanted - target.metadata - written_as_xmp:
         _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
-    xmp = _with_captions(raster, written_as_xmp) if written_as_xmp else raster.xmp
-    blocks = {"exif": exif, "xmp": xmp, "iptc": raster.iptc}
+    xmp = _with_captions(metadata, written_as_xmp) if written_as_xmp else metadata.xmp
+    blocks = {"exif": exif, "xmp": xmp, "iptc": metadata.iptc}
     for name, block in blocks.items():
         if block and target.max_metadata is not None and len(block) > target.max_metadata:
             blocks[name] = None
             _warn(f"This metadata is too large for the target: {name}.")
-    return replace(raster, exif=blocks["exif"], xmp=blocks["xmp"], iptc=blocks["iptc"])
+    held = replace(metadata, exif=blocks["exif"], xmp=blocks["xmp"], iptc=blocks["iptc"])
+    return replace(raster, metadata=held)
 
 
-def _with_captions(raster: Raster, kinds: Set[str]) -> bytes | None:
+def _with_captions(metadata: ImageMetadata, kinds: Set[str]) -> bytes | None:
     """The XMP with the values of these kinds of metadata, as far as it has properties for them."""
-    properties = iptc_data.properties(raster.iptc) if raster.iptc and "iptc" in kinds else {}
-    for keyword, text in raster.text if "text" in kinds else ():
+    properties = iptc_data.properties(metadata.iptc) if metadata.iptc and "iptc" in kinds else {}
+    for keyword, text in metadata.text if "text" in kinds else ():
         properties.setdefault(_PROPERTIES.get(keyword.lower(), ""), []).append(text)
     others = properties.pop("", [])
-    xmp = xmp_data.with_properties(raster.xmp, properties) if properties else raster.xmp
+    xmp = xmp_data.with_properties(metadata.xmp, properties) if properties else metadata.xmp
     if others or (properties and xmp_data.missing(xmp, properties)):
         _warn("The target holds IPTC and texts as XMP, which lacks some of them.")
     return xmp
@@ -64,5 +66,5 @@ def _warn(message: str) -> None:
 
 def comments(raster: Raster) -> list[bytes]:
     """The texts as comments, for formats that have no keywords."""
-    texts = (text if keyword == COMMENT else f"{keyword}: {text}" for keyword, text in raster.text)
+    texts = (text if keyword == COMMENT else f"{keyword}: {text}" for keyword, text in raster.metadata.text)
     return [text.encode() for text in texts]

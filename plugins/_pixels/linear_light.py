@@ -12,6 +12,7 @@ from engine import (
     FidelityWarning,
     Frame,
     HdrColors,
+    ImageSource,
     Primaries,
     Raster,
     Size,
@@ -44,7 +45,7 @@ def raster(read: Callable[[], NDArray[Any]], mode: str, size: Size, *, bits: int
     return Raster(
         _frames(read, mode, exposure),
         deep_frames=_frames(read, mode, exposure),
-        source_bit_depth=bits,
+        source=ImageSource(bit_depth=bits),
         hdr=HdrColors(_SRGB, LINEAR),
         sample=sample,
         sizes=[size],

@@ -18,6 +18,8 @@ from engine import (
     MAX_PIXELS,
     FidelityWarning,
     Frame,
+    ImageMetadata,
+    ImageSource,
     PageRanges,
     Raster,
     Size,
@@ -152,14 +154,18 @@ def to_raster(
         count=len(order),
         animated=animated,
         loop_count=int(image.info.get("loop", 0) or 0),
-        exif=exif_data.read(image),
-        xmp=upright_xmp(image.info.get("xmp")),
-        iptc=iptc_data.read(image.info),
-        text=_read_text(image),
+        metadata=ImageMetadata(
+            exif=exif_data.read(image),
+            xmp=upright_xmp(image.info.get("xmp")),
+            iptc=iptc_data.read(image.info),
+            text=_read_text(image),
+        ),
         dpi=dpi[::-1] if dpi and orientation >= 5 else dpi,
-        lossy=lossy,
-        turned=orientation > 1,
-        bare=_is_bare(image) and (animated or len(order) == 1),  # other images can have metadata of their own
+        source=ImageSource(
+            lossy=lossy,
+            turned=orientation > 1,
+            bare=_is_bare(image) and (animated or len(order) == 1),  # other images can have metadata of their own
+        ),
         sample=sample(_sample_mode(image), image.info.get("icc_profile")),
         sizes=sizes or [upright_size(image)] * (len(order) if animated else 1),
     )

@@ -101,7 +101,7 @@ def encode(
             FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
     pixels, metadata = frames[0].pixels, list(_metadata_chunks(raster, frames[0].icc_profile))
-    bits = _bits(pixels, raster.source_bit_depth)
+    bits = _bits(pixels, raster.source.bit_depth)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
 
 
@@ -114,7 +114,7 @@ def _encode_animation(raster: Raster, frames: list[Frame], level: int) -> bytes:
         "PNG",
         compress_level=min(level, _MAX_ZLIB_LEVEL),
         icc_profile=frames[0].icc_profile,
-        exif=raster.exif,
+        exif=raster.metadata.exif,
         dpi=raster.dpi,
         pnginfo=info,
         **pillow.animation_parameters(raster, frames),
@@ -137,7 +137,7 @@ def _drawn_file(raster: Raster) -> bytes | None:
     if origin is None or not origin.data.startswith(SIGNATURE) or not origin.exact or origin.orientation != 1:
         return None
     is_whole = origin.box == (0, 0, *struct.unpack_from(">II", origin.data, _SIZE))
-    return origin.data if is_whole and raster.background is None and raster.bit_depth == 8 else None
+    return origin.data if is_whole and raster.request.background is None and raster.bit_depth == 8 else None
 
 
 def _bits(pixels: Image.Image | DeepPixels, source: int) -> int:
@@ -243,17 +243,18 @@ def _metadata_chunks(raster: Raster, profile: bytes | None) -> Iterator[bytes]:
         yield _chunk(b"iCCP", b"ICC Profile\0\0" + zlib.compress(profile))
     if raster.dpi:
         yield _chunk(b"pHYs", struct.pack(">IIB", *(round(value / 0.0254) for value in raster.dpi), 1))
-    if raster.exif:
-        yield _chunk(b"eXIf", raster.exif.removeprefix(exif_data.PREFIX))
+    metadata = raster.metadata
+    if metadata.exif:
+        yield _chunk(b"eXIf", metadata.exif.removeprefix(exif_data.PREFIX))
     for keyword, text in _texts(raster):
         yield _chunk(b"iTXt", keyword.encode("latin-1", "replace")[:79] + b"\0\0\0\0\0" + text.encode())
 
 
 def _texts(raster: Raster) -> Iterator[tuple[str, str]]:
     """Keywords and texts of the raster, and XMP."""
-    yield from raster.text
-    if raster.xmp:
-        yield _XMP, raster.xmp.decode("utf-8", "replace")
+    yield from raster.metadata.text
+    if raster.metadata.xmp:
+        yield _XMP, raster.metadata.xmp.decode("utf-8", "replace")
 
 
 def _hdr_chunks(hdr: HdrColors | None) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from engine import CorruptInput, DeepPixels, Frame, Raster, Size, lazy_imports
+from engine import CorruptInput, DeepPixels, Frame, ImageSource, Raster, Size, lazy_imports
 from plugins._pixels import pillow
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def to_raster(
     """
     if not size[0] * size[1]:
         raise CorruptInput("The image has no pixels.")
-    fields = {"sample": pillow.sample(mode), "bare": True, **fields}
+    fields = {"sample": pillow.sample(mode), "source": ImageSource(bare=True), **fields}
     return Raster(
         (replace(frame, pixels=frame.image) for frame in _frames(read)),
         deep_frames=_frames(read) if deep else None,

@@ -58,7 +58,11 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     heif.check_size(data)
     data, exif = heif_items.take_exif(heif.repair(heif_items.with_brand(data, b"avif")))
     raster = heif.with_colors(_decode(data, pages), data)
-    raster = replace(raster, exif=exif and exif_data.upright(exif), bare=raster.bare and exif is None)
+    raster = replace(
+        raster,
+        metadata=replace(raster.metadata, exif=exif and exif_data.upright(exif)),
+        source=replace(raster.source, bare=raster.source.bare and exif is None),
+    )
     if hdr == "drop" or raster.animated or raster.hdr:
         return raster
     return replace(raster, gain_map=heif_gain_maps.read(data, _first_image, raster.sizes[0]))
@@ -85,7 +89,7 @@ def _decode(data: bytes, pages: str | None) -> Raster:
     if bits == 8:
         return replace(raster, frames=frames)
     reduced = (replace(frame, pixels=frame.image) for frame in _decode_still(data, image, bits, aperture))
-    return replace(raster, frames=reduced, deep_frames=frames, source_bit_depth=bits)
+    return replace(raster, frames=reduced, deep_frames=frames, source=replace(raster.source, bit_depth=bits))
 
 
 def _decode_still(data: bytes, header: Image.Image, bits: int, aperture: heif.Rectangle | None) -> Iterator[Frame]:
@@ -140,7 +144,7 @@ def encode(
             image = Frame(raster.gain_map.frame.image)
             encoded = _encode_still(image, 8, None, _GAIN_MAP_QUALITY, speed, "4:2:0", lossless=False)
             data = heif_gain_maps.add(data, raster.gain_map, encoded)
-        return heif.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.exif, raster.xmp)
+        return heif.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.metadata.exif, raster.metadata.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."
         raise InvalidOption(message, reason="unsupported", param="lossless")
@@ -151,8 +155,8 @@ def encode(
         speed=speed,
         subsampling=subsampling,
         icc_profile=frames[0].icc_profile,
-        exif=exif_data.without_orientation(raster.exif),  # Pillow would encode the texts again
-        xmp=raster.xmp,
+        exif=exif_data.without_orientation(raster.metadata.exif),  # Pillow would encode the texts again
+        xmp=raster.metadata.xmp,
         **pillow.animation_parameters(raster, frames),
     )
     return heif.with_loop_count(data, raster.loop_count)

@@ -23,6 +23,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    ImageSource,
     Loss,
     PageRanges,
     Raster,
@@ -164,7 +165,7 @@ def _decoder(source: FileFormat, demuxer: str) -> AnyConversion:
             _frames(data, demuxer, clip, durations),
             count=len(chosen),
             animated=len(chosen) > 1,
-            lossy=True,
+            source=ImageSource(lossy=True),
             sample=Frame(Image.new(clip.mode, (1, 1))),
             sizes=[clip.size] * len(chosen),
         )

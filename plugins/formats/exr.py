@@ -14,6 +14,7 @@ from engine import (
     DeepPixels,
     FidelityWarning,
     FileFormat,
+    ImageMetadata,
     Primaries,
     Raster,
     Signature,
@@ -80,7 +81,7 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     raster = linear_light.raster(partial(_read, data, image), image.mode, image.size, bits=bits, exposure=exposure)
     xmp, density = header.get("xmp"), header.get("xDensity", 0)
     dpi = pillow.plausible_dpi((density, density * header["pixelAspectRatio"]))
-    return replace(raster, dpi=dpi, xmp=pillow.upright_xmp(xmp))
+    return replace(raster, dpi=dpi, metadata=ImageMetadata(xmp=pillow.upright_xmp(xmp)))
 
 
 def _open(data: bytes, *, header_only: bool = False) -> list[OpenEXR.Part]:
@@ -225,8 +226,8 @@ def encode(raster: Raster) -> bytes:
     if raster.dpi:
         across, down = raster.dpi
         header |= {"xDensity": across, "pixelAspectRatio": down / across}
-    if raster.xmp:
-        header["xmp"] = raster.xmp.decode(errors="replace")
+    if raster.metadata.xmp:
+        header["xmp"] = raster.metadata.xmp.decode(errors="replace")
     file = BytesIO()
     channels = {_LUMINANCE if mode == "L" else mode: np.ascontiguousarray(array, kind)}
     OpenEXR.File(header, channels, num_threads=_NO_THREADS).write(file)

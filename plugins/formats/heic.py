@@ -73,7 +73,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         raise CorruptInput("The primary image is invalid.")
     raster, bits = pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
     if bits > 8:
-        raster = replace(raster, deep_frames=_decode_deep(data, pages), source_bit_depth=bits)
+        raster = replace(raster, deep_frames=_decode_deep(data, pages), source=replace(raster.source, bit_depth=bits))
     raster = heif.with_colors(raster, data)
     if hdr == "drop" or pages or raster.hdr:
         return raster
@@ -150,7 +150,7 @@ def encode(
     chroma = int(subsampling.replace(":", ""))
     parameters: dict[str, Any] = _LOSSLESS if lossless else {"quality": quality, "chroma": chroma}
     code_points = dict(zip(_CODE_POINTS, cicp.code_points(raster.hdr, lossless=lossless), strict=True))
-    metadata = {"icc_profile": frame.icc_profile, "exif": raster.exif, "xmp": raster.xmp}
+    metadata = {"icc_profile": frame.icc_profile, "exif": raster.metadata.exif, "xmp": raster.metadata.xmp}
     file = BytesIO()
     image.save(
         file,

@@ -20,6 +20,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    ImageSource,
     Loss,
     Raster,
     Signature,
@@ -90,8 +91,10 @@ def decode(data: bytes) -> Raster:
     raster = Raster(
         _frames(data, header, deep=False),
         deep_frames=_frames(data, header, deep=True) if bits > 8 else None,
-        source_bit_depth=min(bits, 16) if bits > 8 or mode == "L" else 16,
-        lossy=not header.reversible,
+        source=ImageSource(
+            lossy=not header.reversible,
+            bit_depth=min(bits, 16) if bits > 8 or mode == "L" else 16,
+        ),
         sizes=[header.size[::-1] if jp2.read_orientation(data) >= jp2.EXCHANGED else header.size],
         sample=pillow.sample(mode, header.profile),
     )

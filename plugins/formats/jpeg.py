@@ -136,8 +136,8 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
     """Pillow's parameters for the metadata."""
     return {
         "icc_profile": profile,
-        "exif": raster.exif,
-        "xmp": raster.xmp,
+        "exif": raster.metadata.exif,
+        "xmp": raster.metadata.xmp,
         "extra": _other_segments(raster),
         "dpi": raster.dpi,
     }
@@ -146,8 +146,8 @@ def _metadata(raster: Raster, profile: bytes | None) -> dict[str, Any]:
 def _other_segments(raster: Raster) -> bytes:
     """The segments of IPTC and comments, which are cut at the limit of a segment."""
     segments = [segment(COMMENT, comment[:_MAX_SEGMENT]) for comment in writing.comments(raster)]
-    if raster.iptc:
-        segments.append(segment(APP13, PHOTOSHOP + iptc_data.to_resources(raster.iptc)))
+    if raster.metadata.iptc:
+        segments.append(segment(APP13, PHOTOSHOP + iptc_data.to_resources(raster.metadata.iptc)))
     return b"".join(segments)
 
 
@@ -171,7 +171,7 @@ def _with_metadata(data: bytes, source: Image.Image, raster: Raster) -> bytes:
     """A JPEG with the metadata of the raster and the profile of its source, instead of its own."""
     profile = color.matching_profile(source.mode, source.info.get("icc_profile"))
     smallest = pillow.encode(Image.new(source.mode, (1, 1)), "JPEG", **_metadata(raster, profile))
-    needs_jfif = "jfif" in source.info or (raster.dpi and not raster.exif)  # EXIF has the resolution, too
+    needs_jfif = "jfif" in source.info or (raster.dpi and not raster.metadata.exif)  # EXIF has the resolution, too
     left_out = {ADOBE} if needs_jfif and _may_have_jfif(source) else {ADOBE, JFIF}
     added = b"".join(
         smallest[start:end]

@@ -18,6 +18,8 @@ from engine import (
     FileFormat,
     Frame,
     GainMap,
+    ImageMetadata,
+    ImageSource,
     Loss,
     OptionValues,
     Raster,
@@ -96,11 +98,16 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         count=len(order),
         animated=header.animated and len(order) > 1,
         loop_count=header.loop_count,
-        exif=_exif_block(header.boxes.get(_EXIF)),
-        xmp=pillow.upright_xmp(header.boxes.get(_XMP) or None),
-        lossy=header.lossy,
-        turned=header.orientation > 1,
-        bare=header.boxes.keys() <= _PLAIN_BOXES,
+        metadata=ImageMetadata(
+            exif=_exif_block(header.boxes.get(_EXIF)),
+            xmp=pillow.upright_xmp(header.boxes.get(_XMP) or None),
+        ),
+        source=ImageSource(
+            lossy=header.lossy,
+            turned=header.orientation > 1,
+            bare=header.boxes.keys() <= _PLAIN_BOXES,
+            bit_depth=header.bits if header.is_deep else 16,
+        ),
         hdr=header.hdr,
         sample=sample,
         sizes=[header.size] * (len(order) if header.animated else 1),
@@ -115,7 +122,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         return raster
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
     deep_frames = _frames(data, header, order)
-    return replace(raster, deep_frames=deep_frames, source_bit_depth=header.bits, sample=deep_sample)
+    return replace(raster, deep_frames=deep_frames, sample=deep_sample)
 
 
 def _with_light(raster: Raster, light: NDArray[Any], header: reader.Header) -> Raster:
@@ -123,7 +130,7 @@ def _with_light(raster: Raster, light: NDArray[Any], header: reader.Header) -> R
     mode = {"L": "L", "LA": "RGBA"}.get(header.mode, header.mode)
     pixels = light[..., [0, 0, 0, 1]] if header.mode == "LA" else light[..., 0] if mode == "L" else light
     bright = linear_light.raster(lambda: pixels, mode, header.size, bits=header.bits, exposure=0)
-    return replace(bright, exif=raster.exif, xmp=raster.xmp, lossy=raster.lossy, turned=raster.turned, bare=raster.bare)
+    return replace(bright, metadata=raster.metadata, source=replace(raster.source, bit_depth=header.bits))
 
 
 def _exif_block(content: bytes | None) -> bytes | None:
@@ -204,10 +211,11 @@ def _with_profile(frame: Frame) -> Frame:
 
 
 def _boxes(raster: Raster) -> Iterator[tuple[bytes, bytes]]:
-    if raster.exif:
-        yield _EXIF, bytes(_OFFSET) + raster.exif.removeprefix(exif_data.PREFIX)
-    if raster.xmp:
-        yield _XMP, raster.xmp
+    metadata = raster.metadata
+    if metadata.exif:
+        yield _EXIF, bytes(_OFFSET) + metadata.exif.removeprefix(exif_data.PREFIX)
+    if metadata.xmp:
+        yield _XMP, metadata.xmp
     if raster.gain_map:
         yield gain_maps.write_box(raster.gain_map)
 

@@ -18,6 +18,7 @@ from engine import (
     DeepPixels,
     FileFormat,
     Frame,
+    ImageMetadata,
     Loss,
     Raster,
     Signature,
@@ -135,10 +136,12 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     return replace(
         raster,
         dpi=dpi,
-        exif=exif_data.from_file(block),
-        xmp=pillow.upright_xmp(block.bytes_of(exif_data.XMP)),
-        iptc=block.bytes_of(exif_data.IPTC) or iptc_data.from_resources(block.bytes_of(exif_data.PHOTOSHOP) or b""),
-        turned=_orientation(block) > 1,
+        metadata=ImageMetadata(
+            exif=exif_data.from_file(block),
+            xmp=pillow.upright_xmp(block.bytes_of(exif_data.XMP)),
+            iptc=block.bytes_of(exif_data.IPTC) or iptc_data.from_resources(block.bytes_of(exif_data.PHOTOSHOP) or b""),
+        ),
+        source=replace(raster.source, turned=_orientation(block) > 1),
     )
 
 

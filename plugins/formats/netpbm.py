@@ -18,6 +18,8 @@ from engine import (
     DeepPixels,
     FidelityWarning,
     FileFormat,
+    ImageMetadata,
+    ImageSource,
     Raster,
     Signature,
     Sniffer,
@@ -145,8 +147,8 @@ def decode(data: bytes) -> Raster:
         (header.width, header.height),
         header.mode,
         deep=header.maximum > 255,
-        text=tuple(("Comment", comment) for comment in header.comments),
-        bare=not header.comments,
+        metadata=ImageMetadata(text=tuple(("Comment", comment) for comment in header.comments)),
+        source=ImageSource(bare=not header.comments),
     )
 
 

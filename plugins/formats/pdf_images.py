@@ -17,11 +17,11 @@ TEMPLATE = "documents"
 def from_raster(raster: Raster, *, quality: Quality | None = None) -> bytes:
     """A PDF with a page per frame: as JPEG with a `quality` or if the pixels come from a lossy codec, otherwise
     lossless."""
-    if quality is None and raster.lossy:
+    if quality is None and raster.source.lossy:
         quality = JPEG_QUALITY
     writer = image_pages.ImageWriter()
     for frame in raster.frames:
         writer.add_page(image_pages.encode_frame(frame, quality), frame.size, raster.dpi)
-    if raster.xmp:
-        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    if raster.metadata.xmp:
+        writer.document.set_xml_metadata(raster.metadata.xmp.decode("utf-8", "replace"))
     return to_bytes(writer.document)

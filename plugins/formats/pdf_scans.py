@@ -62,8 +62,8 @@ def embed_tiff(
                 dots = dots[::-1] if dots and orientation >= 5 else dots
                 writer.add_page(image_pages.encode_frame(frame, None), frame.size, dots)
                 del frame  # frees its memory before the next one is decoded
-    if raster.xmp:
-        writer.document.set_xml_metadata(raster.xmp.decode("utf-8", "replace"))
+    if raster.metadata.xmp:
+        writer.document.set_xml_metadata(raster.metadata.xmp.decode("utf-8", "replace"))
     return to_bytes(writer.document)
 
 

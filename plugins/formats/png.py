@@ -79,7 +79,7 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
             reduced = (replace(frame, pixels=frame.image) for frame in _decode_deep(data, image))
             raster = replace(raster, frames=reduced, sample=pillow.sample("LA", image.info.get("icc_profile")))
     if color_type == _GRAY and depth < 8:
-        raster = replace(raster, source_bit_depth=depth)
+        raster = replace(raster, source=replace(raster.source, bit_depth=depth))
         if depth > 1 and "transparency" in image.info:  # Pillow scales the samples, but not the transparent one
             image.info["transparency"] *= 255 // ((1 << depth) - 1)
     return _with_colors(raster, data)

@@ -9,6 +9,7 @@ from engine import (
     RASTER,
     FidelityWarning,
     FileFormat,
+    ImageMetadata,
     Loss,
     Raster,
     Signature,
@@ -71,9 +72,11 @@ def _with_metadata(raster: Raster, file: reader.PsdFile) -> Raster:
     # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(
         raster,
-        exif=exif_data.upright(exif_data.PREFIX + exif.removeprefix(exif_data.PREFIX)) if exif else None,
-        xmp=pillow.upright_xmp(xmp),
-        iptc=file.resources.get(_IPTC),
+        metadata=ImageMetadata(
+            exif=exif_data.upright(exif_data.PREFIX + exif.removeprefix(exif_data.PREFIX)) if exif else None,
+            xmp=pillow.upright_xmp(xmp),
+            iptc=file.resources.get(_IPTC),
+        ),
         dpi=pillow.plausible_dpi((across / 65536, down / 65536)),
     )
 
@@ -106,12 +109,13 @@ def encode_large(raster: Raster) -> bytes:
 
 def _encode(raster: Raster, *, large: bool) -> bytes:
     frame = raster.first_frame()
+    metadata = raster.metadata
     resources = {
         _RESOLUTION: raster.dpi and _dpi_resource(*raster.dpi),
         _ICC_PROFILE: frame.icc_profile,
-        _EXIF: raster.exif and raster.exif.removeprefix(exif_data.PREFIX),
-        _XMP: raster.xmp,
-        _IPTC: raster.iptc,
+        _EXIF: metadata.exif and metadata.exif.removeprefix(exif_data.PREFIX),
+        _XMP: metadata.xmp,
+        _IPTC: metadata.iptc,
     }
     return writer.write(frame.pixels, {number: block for number, block in resources.items() if block}, large=large)
 

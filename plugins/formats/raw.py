@@ -19,6 +19,8 @@ from engine import (
     DeepPixels,
     FidelityWarning,
     Frame,
+    ImageMetadata,
+    ImageSource,
     InvalidOption,
     Loss,
     Raster,
@@ -133,7 +135,8 @@ def _read_preview(data: bytes) -> Raster:
             lambda size: size[::-1] if orientation >= 5 else size,
         )
     block = raw_containers.read_block(data)
-    return replace(raster, exif=exif_data.from_file(block), xmp=_read_xmp(block), dpi=None)
+    metadata = replace(raster.metadata, exif=exif_data.from_file(block), xmp=_read_xmp(block))
+    return replace(raster, metadata=metadata, dpi=None)
 
 
 def _read_scan(data: bytes) -> Raster:
@@ -169,10 +172,8 @@ def _develop(data: bytes, settings: _Settings) -> Raster:
     return Raster(
         _develop_frames(data, settings, bits=8),
         deep_frames=_develop_frames(data, settings, bits=16),
-        exif=exif_data.from_file(block, color_space=_SRGB),
-        xmp=_read_xmp(block),
-        lossy=True,
-        developed=True,
+        metadata=ImageMetadata(exif=exif_data.from_file(block, color_space=_SRGB), xmp=_read_xmp(block)),
+        source=ImageSource(lossy=True, developed=True),
         sample=pillow.sample("RGB"),
         sizes=[size],
     )

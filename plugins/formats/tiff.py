@@ -20,6 +20,7 @@ from engine import (
     FidelityWarning,
     FileFormat,
     Frame,
+    ImageSource,
     OptionValues,
     Raster,
     Signature,
@@ -103,7 +104,8 @@ def decode(data: bytes, *, pages: Pages | None = None) -> Raster:
         return raster
     iptc = block.bytes_of(exif_data.IPTC) or iptc_data.from_resources(block.bytes_of(exif_data.PHOTOSHOP) or b"")
     xmp = pillow.upright_xmp(block.bytes_of(exif_data.XMP))
-    return replace(raster, exif=exif_data.from_file(block), xmp=xmp, iptc=iptc)
+    metadata = replace(raster.metadata, exif=exif_data.from_file(block), xmp=xmp, iptc=iptc)
+    return replace(raster, metadata=metadata)
 
 
 def _decode(data: bytes, pages: str | None) -> Raster:
@@ -116,11 +118,12 @@ def _decode(data: bytes, pages: str | None) -> Raster:
         return _decode_with_tifffile(data, pages)
     order = pillow.select(list(sizes), pages)
     raster = pillow.to_raster(image, order, sizes=[sizes[index] for index in order])
-    return replace(
-        raster,
+    source = replace(
+        raster.source,
         turned=getattr(image, "tag_v2", {}).get(exif_data.ORIENTATION, 1) != 1,  # Pillow turns the pixels
-        bare=raster.bare and getattr(image, "n_frames", 1) == 1,  # without thumbnails
+        bare=raster.source.bare and getattr(image, "n_frames", 1) == 1,  # without thumbnails
     )
+    return replace(raster, source=source)
 
 
 def _sizes(image: Image.Image) -> dict[int, Size]:
@@ -167,9 +170,8 @@ def _decode_with_tifffile(data: bytes, selected: str | None) -> Raster:
         _frames(data, order, deep=False),
         count=len(order),
         deep_frames=_frames(data, order, deep=True) if bits > 8 else None,
-        source_bit_depth=bits,
+        source=ImageSource(turned=turned, bit_depth=bits),
         dpi=dpi,
-        turned=turned,
         sizes=sizes,
     )
 
@@ -215,7 +217,7 @@ def encode(
     effort: Effort = EFFORT,
 ) -> bytes:
     """`quality` applies to JPEG compression, `effort` to deflate."""
-    block = exif_data.parse(raster.exif)
+    block = exif_data.parse(raster.metadata.exif)
     with codec.Writer(block.order if block else "<") as writer:
         for frame in raster.frames:
             common: dict[str, Any] = {
@@ -275,10 +277,11 @@ def with_tags(data: bytes, raster: Raster, additional: Mapping[int, bytes | None
 
     `further` are the contents of other tags, None for those that are left out.
     """
-    layout, block = tiff_directories.read_layout(data), exif_data.parse(raster.exif)
+    layout, block = tiff_directories.read_layout(data), exif_data.parse(raster.metadata.exif)
     tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in exif_data.STRUCTURAL}
-    for tag, content in {exif_data.XMP: raster.xmp, exif_data.IPTC: raster.iptc, **additional}.items():
+    blocks = {exif_data.XMP: raster.metadata.xmp, exif_data.IPTC: raster.metadata.iptc, **additional}
+    for tag, content in blocks.items():
         if content:
             directory[tag] = exif_data.Value(_BYTE, len(content), content)
     if layout is None or not directory:

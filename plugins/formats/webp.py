@@ -94,8 +94,8 @@ def encode(
         alpha_quality=alpha_quality,
         exact=lossless,  # also keeps the colors of transparent pixels
         icc_profile=frames[0].icc_profile,
-        exif=raster.exif,
-        xmp=raster.xmp,
+        exif=raster.metadata.exif,
+        xmp=raster.metadata.xmp,
         **pillow.animation_parameters(raster, frames),
     )
     return _set_alpha_flag(data) if any(frame.image.mode == "RGBA" for frame in frames) else data

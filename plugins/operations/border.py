@@ -120,7 +120,8 @@ def pad(raster: Raster, *, pad: Pad | None = None, background: Background | None
 
     raster = raster.tone_mapped()  # the color around it is in sRGB
     sample = raster.sample and padded(canvases.continuous(raster.sample))
-    return replace(color_spaces.map_frames(raster, padded, new_size), sample=sample, resized=True)
+    request = replace(raster.request, resized=True)
+    return replace(color_spaces.map_frames(raster, padded, new_size), sample=sample, request=request)
 
 
 def _widths(pad: str, size: Size) -> tuple[int, int, int, int]:

@@ -55,7 +55,9 @@ _INTENTS = MappingProxyType(
 @transform(RASTER, after=border.pad, memory=0)
 def background(raster: Raster, *, background: Background | None = None) -> Raster:
     """Sets the color under the frames. The result has alpha only if the color is translucent."""
-    return replace(raster, background=color.parse(background)) if background else raster
+    if not background:
+        return raster
+    return replace(raster, request=replace(raster.request, background=color.parse(background)))
 
 
 @transform(RASTER, after=background, memory=8)
@@ -74,7 +76,7 @@ def color_space(
     if profile is None:
         _warn_unused(intent)
         return raster if color_space == "keep" else color_spaces.converted(raster, gray=color_space == "gray")
-    below = raster.background[:3] if raster.background else color.WHITE
+    below = raster.request.background[:3] if raster.request.background else color.WHITE
     convert = partial(profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
 
     def change(frame: Frame) -> Frame:

@@ -66,7 +66,8 @@ def crop(raster: Raster, *, crop: Crop | None = None, gravity: Gravity = "center
     def cut(frame: Frame) -> Frame:
         return canvases.cut(frame, crop_rectangle(crop, frame.full_size or frame.size, focus(frame)))
 
-    return replace(color_spaces.map_frames(raster, cut, part), origin=origin, placed=by_ratio)
+    request = replace(raster.request, placed=by_ratio)
+    return replace(color_spaces.map_frames(raster, cut, part), origin=origin, request=request)
 
 
 @transform(RASTER, after=crop)
@@ -127,10 +128,10 @@ def resize(
     `contain` pads with `background`, by default transparent if the image has alpha, otherwise white. Raises
     InvalidOption if the result would exceed MAX_PIXELS.
     """
-    _warn_ignored(sizing, gravity, placed=raster.placed)
+    _warn_ignored(sizing, gravity, placed=raster.request.placed)
     if not sizing.is_given:
         return raster
-    enlarge = sizing.enlarge or raster.scalable
+    enlarge = sizing.enlarge or raster.source.scalable
     pads = sizing.has_box and sizing.fit == "contain"
     fill = color.parse(background) if background else None
     if pads:
@@ -159,7 +160,7 @@ def resize(
 
 def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:
     """The raster with these changes of its frames and sizes, and with the sample and the origin that it then has."""
-    resized = replace(color_spaces.map_frames(raster, fitted, new_size), resized=True)
+    resized = replace(color_spaces.map_frames(raster, fitted, new_size), request=replace(raster.request, resized=True))
     if [*resized.sizes] != [*raster.sizes]:
         resized = replace(resized, sample=raster.sample and canvases.continuous(raster.sample))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]

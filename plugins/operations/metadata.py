@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from engine import RASTER, Raster, transform
+from engine import RASTER, ImageMetadata, Raster, transform
 from engine.option_types import Dpi, Metadata
 from plugins._metadata import exif_data, writing, xmp_data
 from plugins._metadata.filters import filter_exif, filter_iptc, filter_xmp
@@ -15,12 +15,14 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = N
 
     `dpi` becomes the resolution of images; vectors are drawn at it before.
     """
-    exif = filter_exif(raster.exif, metadata)
-    if dpi and not raster.scalable:
+    blocks = raster.metadata
+    exif = filter_exif(blocks.exif, metadata)
+    if dpi and not raster.source.scalable:
         raster = _with_resolution(raster, dpi)
         exif = exif and exif_data.with_resolution(exif, dpi)
-    xmp, iptc = filter_xmp(raster.xmp, metadata), filter_iptc(raster.iptc, metadata)
-    text = raster.text if metadata == "all" else ()
+    xmp = filter_xmp(blocks.xmp, metadata)
+    iptc = filter_iptc(blocks.iptc, metadata)
+    text = blocks.text if metadata == "all" else ()
     block = exif_data.parse(exif)
     everything = metadata == "all"
     contents = {
@@ -28,11 +30,11 @@ def metadata(raster: Raster, *, metadata: Metadata = "safe", dpi: Dpi | None = N
         "xmp": xmp and (everything or xmp_data.describes(xmp)),
         "iptc": iptc,
         "text": text,
-        "resolution": dpi and not raster.scalable,
+        "resolution": dpi and not raster.source.scalable,
     }
     wanted = frozenset(name for name, content in contents.items() if content)
     adapt = partial(writing.adapt, wanted=wanted)
-    return replace(raster, exif=exif, xmp=xmp, iptc=iptc, text=text, adapt_metadata=adapt)
+    return replace(raster, metadata=ImageMetadata(exif, xmp, iptc, text, adapt))
 
 
 def _with_resolution(raster: Raster, dpi: int) -> Raster:

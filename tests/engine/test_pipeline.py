@@ -249,7 +249,7 @@ def _text() -> PngImagePlugin.PngInfo:
 def test_an_original_with_metadata_is_not_kept(name: str, data: bytes) -> None:
     raster = pipeline.open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), data)
 
-    assert not raster.bare or not _REGISTRY.formats[name].is_complete(data)  # type: ignore[misc]
+    assert not raster.source.bare or not _REGISTRY.formats[name].is_complete(data)  # type: ignore[misc]
     assert "kept_original" not in _codes(convert(data, name, quality=100))
 
 
@@ -257,7 +257,7 @@ def test_an_original_with_metadata_is_not_kept(name: str, data: bytes) -> None:
 def test_a_file_of_pixels_only_is_bare(name: str, encoder: str) -> None:
     path = _REGISTRY.path(_REGISTRY.formats[name], RASTER)
 
-    assert pipeline.open_file(path, _encoded(encoder, dpi=(300, 300), icc_profile=b"profile")).bare
+    assert pipeline.open_file(path, _encoded(encoder, dpi=(300, 300), icc_profile=b"profile")).source.bare
 
 
 def test_an_original_of_which_pages_are_selected_is_not_kept() -> None:

@@ -11,7 +11,7 @@ import pytest
 from engine import ConversionError, pipeline
 from engine.executor import TaskOutput, worker
 from engine.executor.several import plan_outputs
-from engine.media import Raster
+from engine.media import ImageSource, Raster
 from engine.registry import load_registry
 from tests.support.samples.corpus import Entry, load_corpus
 
@@ -47,7 +47,7 @@ def test_six_sizes_take_the_time_of_one_decode_and_the_encodes(target: str, tmp_
         raster = pipeline.open_file(plan.conversions[:1], path.read_bytes())
         frames, _ = raster.read_ahead()
         for width in _SIZES:
-            payload: Any = Raster(frames, sizes=raster.sizes, lossy=True)
+            payload: Any = Raster(frames, sizes=raster.sizes, source=ImageSource(lossy=True))
             for step in plan.steps[1:]:
                 payload = pipeline.run_step(step, payload, {"width": width}, [])
         return process_time() - started

@@ -10,7 +10,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
-from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, TargetCapabilities, pipeline
+from engine import DeepPixels, FidelityWarning, Frame, ImageSource, InvalidOption, Raster, TargetCapabilities, pipeline
 from engine.registry import load_registry
 from plugins.operations import colors, geometry
 from tests.support.results import readers
@@ -169,7 +169,11 @@ def test_widened_samples_keep_their_values() -> None:
 
 def test_without_a_request_the_bit_depth_is_the_deepest_of_both() -> None:
     def depth(target: TargetCapabilities, source_bit_depth: int) -> int | None:
-        return raster_of(with_16_bits(photo()), source_bit_depth=source_bit_depth).converted_for(target).bit_depth
+        return (
+            raster_of(with_16_bits(photo()), source=ImageSource(bit_depth=source_bit_depth))
+            .converted_for(target)
+            .bit_depth
+        )
 
     assert raster_of(photo()).converted_for(_DEEP_TARGET).bit_depth == 8
     assert depth(_DEEP_TARGET, 10) == 10

@@ -241,8 +241,8 @@ def test_avif_with_metadata_and_gain_map() -> None:
     kept = avif.decode(data)
 
     assert kept.gain_map is not None
-    assert kept.exif is not None
-    assert b"Maker" in kept.exif
+    assert kept.metadata.exif is not None
+    assert b"Maker" in kept.metadata.exif
     assert opened(data).size == _SIZE
     numbers = gain_maps.to_iso(kept.gain_map)
     assert data.count(numbers) == 1

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
-from engine import ConversionError, DeepPixels, Frame, HdrColors, Raster
+from engine import ConversionError, DeepPixels, Frame, HdrColors, ImageSource, Raster
 from engine.registry import load_registry
 from engine.verification import verify
 from plugins.formats import jxl
@@ -55,7 +55,7 @@ def test_lossless_keeps_every_sample(mode: str, bits: int, tmp_path: Path) -> No
     pixels: Image.Image | DeepPixels = image
     if bits > 8:
         pixels = DeepPixels.from_bits(with_16_bits(image).to_bits(bits), bits, mode)
-    raster = raster_of(pixels, source_bit_depth=bits)
+    raster = raster_of(pixels, source=ImageSource(bit_depth=bits))
 
     data = jxl.encode(raster, {"lossless": True})
 
@@ -65,8 +65,8 @@ def test_lossless_keeps_every_sample(mode: str, bits: int, tmp_path: Path) -> No
     read = only(back).pixels
     assert back.sample.pixels.mode == read.mode == mode
     assert np.array_equal(read.to_bits(bits) if isinstance(read, DeepPixels) else np.asarray(read), expected)
-    assert not back.lossy
-    assert back.source_bit_depth == (bits if bits > 8 else 16)
+    assert not back.source.lossy
+    assert back.source.bit_depth == (bits if bits > 8 else 16)
     if bits in (8, 16):
         assert np.array_equal(_samples(decode_jxl(data)), expected)
 
@@ -277,7 +277,7 @@ def test_orientation_is_applied_and_reset(orientation: int, tmp_path: Path) -> N
     result = convert(data, "png", metadata="all")
 
     assert np.abs(_samples(result.data) - _samples(decode_jxl(data))).max() <= 1
-    assert jxl.decode(data).turned == (orientation > 1)
+    assert jxl.decode(data).source.turned == (orientation > 1)
     read = opened(result.data).getexif()
     assert (read.get(0x0112, 1), read[0x010F]) == (1, "Maker")
 

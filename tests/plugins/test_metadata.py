@@ -9,7 +9,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from engine import FidelityWarning, Frame, Raster
+from engine import FidelityWarning, Frame, ImageMetadata, Raster
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
 from plugins._metadata.filters import filter_exif, filter_xmp
@@ -104,7 +104,7 @@ def test_none_keeps_only_the_profile(results: dict[Choice, Result]) -> None:
 @pytest.mark.parametrize(("choice", "expected"), [("safe", ["location_removed"]), ("none", []), ("all", [])])
 def test_the_removal_of_a_position_is_a_warning(choice: Choice, expected: list[str]) -> None:
     with Image.open(BytesIO(tagged_photo())) as image:
-        raster = Raster([], exif=image.info["exif"])
+        raster = Raster([], metadata=ImageMetadata(exif=image.info["exif"]))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         metadata.run(raster, metadata=choice)
@@ -184,14 +184,14 @@ def test_positions_in_xmp_are_found(name: str) -> None:
 def test_geometry_removes_the_preview() -> None:
     with Image.open(BytesIO(tagged_photo())) as image:
         exif = image.info["exif"]
-    raster = geometry.crop.run(Raster([Frame(quadrants())], exif=exif), crop="0,0,9,9")
+    raster = geometry.crop.run(Raster([Frame(quadrants())], metadata=ImageMetadata(exif=exif)), crop="0,0,9,9")
 
-    assert raster.exif is not None
+    assert raster.metadata.exif is not None
     tags = Image.Exif()
-    tags.load(raster.exif)
+    tags.load(raster.metadata.exif)
     assert tags[0x0110] == "Camera Model"
     assert not tags.get_ifd(-1)
-    assert exif.find(b"\xff\xd8") > 0 > raster.exif.find(b"\xff\xd8")
+    assert exif.find(b"\xff\xd8") > 0 > raster.metadata.exif.find(b"\xff\xd8")
 
 
 def _source(encoder: str, **parameters: Any) -> bytes:

@@ -123,7 +123,7 @@ def _is_lossless(data: bytes) -> bool:
     """Whether the pixels of a WebP, AVIF or HEIC come from a lossless codec, as its decoder knows."""
     name = _REGISTRY.identify_content(data).name
     raster = open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), data)
-    return not raster.lossy
+    return not raster.source.lossy
 
 
 @pytest.mark.parametrize("change", [{"metadata": "none"}, {"rotate": 90}, {"width": 50}, {"effort": 6}], ids=str)

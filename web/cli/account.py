@@ -1,9 +1,5 @@
-"""The `account` commands, which operators run next to a server: they use its database and file store.
+"""The `account` commands, which operators run next to a server: they use its database and file store."""
 
-Like all commands, each imports what it needs when it runs.
-"""
-
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from config.pricing import FREE_CREDITS
+from config.settings import Settings
+from storage.database import Database, Transaction, reading
+from storage.errors import NoCredits, NotFound, StorageError
+from storage.field_types import format_timestamp
+from storage.tables import accounts, api_keys, files, ledger, ledger_audit
+from storage.tables.accounts import StoredAccount
+from storage.tables.api_keys import IssuedKey, Key
+from storage.tables.ledger import Grant
+from web.api.values import to_json
 from web.cli.output import (
     FAILED,
     WRONG_USAGE,
@@ -27,22 +32,13 @@ from web.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from config.settings import Settings
-    from storage.database import Database, Transaction
-    from storage.tables.accounts import StoredAccount
-    from storage.tables.api_keys import IssuedKey, Key
-    from storage.tables.ledger import Grant
     from web.api.field_types import Model
 
 R = TypeVar("R")
 
 _MAX_CREDITS = 1_000_000_000  # per call
 
-cli = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Create, list and delete accounts, grant credits, and check the ledger.",
-)
+cli = typer.Typer(add_completion=False, no_args_is_help=True)
 Email = Annotated[str, typer.Argument(help="The email address of the account.")]
 
 
@@ -57,8 +53,7 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Create an account and print its API key, which is not shown again."""
-    from storage.tables import accounts, api_keys
-    from web.api.fields import RegistrationFields
+    from web.api.fields import RegistrationFields  # noqa: PLC0415, which imports the engine
 
     checked = _validate(RegistrationFields, email=email, name=name)
     address, display_name = checked.email, checked.name
@@ -79,8 +74,6 @@ def create(
 @cli.command("list")
 def list_accounts(as_json: Json = False) -> None:
     """List all accounts with their credits."""
-    from storage.tables import accounts
-
     found = [_account_fields(one) for one in _run_transaction(load_settings_or_exit(), accounts.list_all)]
     if as_json:
         return print(json.dumps(found, indent=2))
@@ -92,10 +85,6 @@ def list_accounts(as_json: Json = False) -> None:
 @cli.command()
 def show(email: Email, as_json: Json = False) -> None:
     """Show an account, its credits, its stored files and its API keys."""
-    from storage.database import reading
-    from storage.field_types import format_timestamp
-    from storage.tables import api_keys, files, ledger
-    from web.api.values import to_json
 
     @reading
     def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...], tuple[Grant, ...]]:
@@ -119,9 +108,7 @@ def delete(
     email: Email, yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without a question.")] = False
 ) -> None:
     """Delete an account, its API keys and its files. Its ledger is kept without its name and email address."""
-    from storage.errors import StorageError
-    from storage.tables import accounts
-    from web.workers.executor_setup import open_blobs
+    from web.workers.executor_setup import open_blobs  # noqa: PLC0415, as above
 
     settings = load_settings_or_exit()
     account = _run_transaction(settings, lambda transaction: _find(transaction, email))
@@ -154,9 +141,7 @@ def grant(
     ] = "",
 ) -> None:
     """Add credits to an account, or remove them, and print its balance."""
-    from storage.errors import NoCredits
-    from storage.tables import accounts
-    from web.api.fields import EmailFields
+    from web.api.fields import EmailFields  # noqa: PLC0415, as above
 
     address, text = _validate(EmailFields, email=email).email, " ".join(reason.split()) or None
     if credits == 0 or (credits < 0 and text is None):
@@ -174,12 +159,10 @@ def grant(
 @cli.command()
 def audit() -> None:
     """Check the ledger for inconsistencies. Reads the whole database, one account after the other."""
-    from storage.tables import ledger_audit
-
     consistent, last = True, ""
     with _database(load_settings_or_exit()) as database:
-        while accounts := database.run_blocking(ledger_audit.next_accounts, last):
-            for last in accounts:
+        while account_ids := database.run_blocking(ledger_audit.next_accounts, last):
+            for last in account_ids:
                 for problem in database.run_blocking(ledger_audit.check, last):
                     consistent = False
                     print(problem)
@@ -190,9 +173,6 @@ def audit() -> None:
 
 def _find(transaction: Transaction, email: str) -> StoredAccount:
     """Returns the account with this address. Raises NotFound."""
-    from storage.errors import NotFound
-    from storage.tables import accounts
-
     account = accounts.find(transaction, email)
     if account is None or not account.email:
         raise NotFound("account")
@@ -201,9 +181,6 @@ def _find(transaction: Transaction, email: str) -> StoredAccount:
 
 def _account_fields(account: StoredAccount) -> dict[str, Any]:
     """The fields of an account, named as in the API, and those that only operators see."""
-    from storage.field_types import format_timestamp
-    from web.api.values import to_json
-
     verified_at = None if account.verified_at is None else format_timestamp(account.verified_at)
     return {
         "id": account.id,
@@ -215,8 +192,8 @@ def _account_fields(account: StoredAccount) -> dict[str, Any]:
 
 def _validate(model: type[Model], **values: str) -> Model:
     """Returns the validated fields. Exits if one is invalid by the rules of the API."""
-    from web.api.errors import InvalidParameter
-    from web.api.field_types import validate
+    from web.api.errors import InvalidParameter  # noqa: PLC0415, as above
+    from web.api.field_types import validate  # noqa: PLC0415
 
     try:
         return validate(model, values)
@@ -233,8 +210,6 @@ def _run_transaction(settings: Settings, work: Callable[[Transaction], R]) -> R:
 @contextmanager
 def _database(settings: Settings) -> Iterator[Database]:
     """The configured database. Exits if it cannot be used, in the block too."""
-    from storage.database import Database
-
     with exit_on_storage_errors():
         database = Database(settings.resolved_database_url())
         try:

@@ -1,9 +1,5 @@
-"""The `archive` command, which moves usage and charges of past months from the database into a file.
+"""The `archive` command, which moves usage and charges of past months from the database into a file."""
 
-Like all commands, it imports what it needs when it runs.
-"""
-
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import gzip
@@ -12,15 +8,13 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
+from storage.database import Database
+from storage.tables import archives
 from web.cli.output import FAILED, WRONG_USAGE, exit_on_storage_errors, exit_with, load_settings_or_exit, print_message
-
-if TYPE_CHECKING:
-    from storage.database import Database
-    from storage.tables.archives import Position
 
 Month = Annotated[str, typer.Option(metavar="MONTH", help="The first month that stays in the database, as YYYY-MM.")]
 File = Annotated[Path, typer.Argument(help="The file to write: JSON, a line for each row, compressed with gzip.")]
@@ -30,20 +24,16 @@ cli = typer.Typer(add_completion=False)
 
 @cli.command()
 def archive(file: File, before: Month) -> None:
-    """Move the usage and the charges of all months before MONTH into a file.
+    """Balances and usage reports stay as they are. The servers may keep running.
 
-    Balances and usage reports stay as they are. The servers may keep running. If it was interrupted, the same command
-    continues.
+    If it was interrupted, the same command continues.
     """
-    from storage.database import Database
-    from storage.tables.archives import NotArchivable
-
     end = _start_of_month(before)
     with exit_on_storage_errors():
         database = Database(load_settings_or_exit().resolved_database_url())
         try:
             moved = _archive(database, end, file)
-        except NotArchivable as error:
+        except archives.NotArchivable as error:
             exit_with(str(error), FAILED)
         finally:
             database.close()
@@ -52,19 +42,16 @@ def archive(file: File, before: Month) -> None:
 
 def _archive(database: Database, before: int, file: Path) -> str:
     """Writes the file if there is none, then removes the rows that it has. Returns a message."""
-    from storage.tables import archives
-    from storage.tables.archives import NotArchivable
-
     database.run_blocking(archives.check, before)
     recorded = database.run_blocking(archives.find, before)
     if recorded is None:
         if file.exists():
-            raise NotArchivable(f"{file} exists, and is not the archive of these months.")
+            raise archives.NotArchivable(f"{file} exists, and is not the archive of these months.")
         _write(database, before, file)
         database.run_blocking(archives.begin, before, _sha256(file))
     elif not file.exists() or _sha256(file) != recorded:
-        raise NotArchivable(f"These months are archived already, in a file other than {file}.")
-    position: Position | None = archives.START
+        raise archives.NotArchivable(f"These months are archived already, in a file other than {file}.")
+    position: archives.Position | None = archives.START
     while position is not None:
         position = database.run_blocking(archives.remove, position, before)
     with gzip.open(file, "rt") as lines:
@@ -89,9 +76,7 @@ def _write(database: Database, before: int, file: Path) -> None:
 
 
 def _write_rows(database: Database, before: int, lines: TextIO) -> None:
-    from storage.tables import archives
-
-    position: Position | None = archives.START
+    position: archives.Position | None = archives.START
     while position is not None:
         batch = database.run_blocking(archives.read, position, before)
         for table, rows in (("usage", batch.usage), ("entry", batch.entries)):

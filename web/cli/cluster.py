@@ -1,6 +1,5 @@
 """The `cluster` commands, with which operators prepare the machines of a cluster."""
 
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,12 +9,8 @@ import typer
 
 from web.cli.output import FAILED, exit_on_storage_errors, exit_with
 
-cli = typer.Typer(add_completion=False, no_args_is_help=True, help="Prepare the machines of a cluster.")
-
-
-@cli.callback()
-def _commands() -> None:
-    """Prepare the machines of a cluster."""
+cli = typer.Typer(add_completion=False, no_args_is_help=True)
+cli.callback()(lambda: None)  # with one command, it would otherwise be that command
 
 
 @cli.command()
@@ -28,7 +23,7 @@ def certificates(
     What exists in DIR is kept.
     """
     with exit_on_storage_errors():
-        from web.workers.certificates import create_certificates
+        from web.workers.certificates import create_certificates  # noqa: PLC0415, needs a package that may be missing
 
         try:
             created = create_certificates(folder, days)

@@ -9,11 +9,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from engine import ConversionError, OptionValue, OptionValues
+from engine.lazy import lazy_imports
 from engine.options import validate_options
 from engine.registry import Registry, load_registry
 from web.cli.conversion_arguments import Arguments, ConversionTask, SkippedFile, ToolArguments
@@ -23,8 +23,11 @@ from web.cli.results import CommandResult, Display, report, summarize
 from web.cli.tasks import make_tasks, make_tool_tasks
 from web.workers.executor_setup import SandboxIncomplete
 
-if TYPE_CHECKING:
-    from convertd_client import AsyncClient
+with lazy_imports():
+    import convertd_client
+    from web.api import errors, field_types, output_fields
+    from web.cli import remote
+    from web.services.conversions import conversion_plan
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def _run(
     signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel sends it on behalf of processes that share a descriptor
     with ExitStack() as files:
         try:
-            client = None if mode.server is None else _open_client(mode.server)
+            client = None if mode.server is None else remote.open_client(mode.server)
             tasks, skipped = make(files)
             tool = tasks[0].tool
             known = registry.options if tool is None else registry.tool_options(tool)
@@ -136,36 +139,27 @@ def _with_files_of_outputs(
 
     Raises ValueError and InvalidOption if it is invalid, and OSError.
     """
-    from web.api.errors import ApiError  # noqa: PLC0415, rarely needed
-    from web.api.field_types import validate  # noqa: PLC0415, as above
-    from web.api.output_fields import KeptFields  # noqa: PLC0415, as above
-    from web.services.conversions.conversion_plan import own_file, read_outputs  # noqa: PLC0415, as above
-
     try:
-        given = validate(KeptFields, {"outputs": text}, from_text=True).outputs or ()
-        outputs = read_outputs(registry.options, given, options)
-    except ApiError as error:
+        given = field_types.validate(output_fields.KeptFields, {"outputs": text}, from_text=True).outputs or ()
+        outputs = conversion_plan.read_outputs(registry.options, given, options)
+    except errors.ApiError as error:
         raise ValueError(str(error)) from None
     files: dict[str, Path] = {}
     for one in outputs:
         _, others = _with_files(registry, (), one.options)
-        files |= {own_file(name, value): Path(str(value)) for name, value in one.options.items() if name not in others}
+        own = {name: str(value) for name, value in one.options.items() if name not in others}
+        files |= {conversion_plan.own_file(name, value): Path(value) for name, value in own.items()}
     return [replace(task, files={**task.files, **files}) for task in tasks]
 
 
-def _open_client(server: str) -> AsyncClient:
-    from web.cli.remote import open_client  # noqa: PLC0415, local conversions do not need httpx
-
-    return open_client(server)
-
-
 async def _run_remotely(
-    client: AsyncClient, tasks: Sequence[ConversionTask], options: OptionValues, skipped: list[SkippedFile], mode: Mode
+    client: convertd_client.AsyncClient,
+    tasks: Sequence[ConversionTask],
+    options: OptionValues,
+    skipped: list[SkippedFile],
+    mode: Mode,
 ) -> list[CommandResult]:
     """Converts on the server, prints the results and the remaining credits."""
-    from convertd_client import ConvertdError  # noqa: PLC0415, as above
-    from web.cli import remote  # noqa: PLC0415, as above
-
     fields = {**options, **mode.target}
     async with client:
         results: AsyncIterator[CommandResult]
@@ -178,7 +172,7 @@ async def _run_remotely(
         done = await report(results, len(tasks), skipped, mode.display)
         hidden = mode.dry_run or mode.display.quiet or mode.display.as_json
         if not hidden and any(not result.error for result in done):
-            with suppress(ConvertdError):
+            with suppress(convertd_client.ConvertdError):
                 # Not earlier: while conversions run, credits are reserved for them.
                 print_message(f"{(await client.account()).credits_remaining} credits remain.")
     return done

@@ -1,9 +1,5 @@
-"""The commands of `convertd jobs`: conversions that a server runs in the background.
+"""The commands of `convertd jobs`: conversions that a server runs in the background."""
 
-Like all commands, they import what they need when they run.
-"""
-
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import json
@@ -12,14 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from convertd_client import Client, ConvertdError, Job
 from web.cli.output import FAILED, WRONG_USAGE, Json, exit_with, print_message, print_table
-
-if TYPE_CHECKING:
-    from convertd_client import Client, Job
 
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
@@ -34,7 +28,7 @@ Output = Annotated[
     typer.Option("-o", "--output", help="Download the result, or a ZIP of several, to this file."),
 ]
 
-cli = typer.Typer(add_completion=False, help="Conversions that a server runs in the background.", no_args_is_help=True)
+cli = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 @cli.command("list")
@@ -108,8 +102,6 @@ def _outcome(job: Job) -> str:
 @contextmanager
 def _client(server: str | None) -> Iterator[Client]:
     """A client of the server. Exits if the URL or the API key is missing or wrong, or a call fails."""
-    from convertd_client import Client, ConvertdError
-
     if not os.environ.get("CONVERTD_API_KEY"):
         exit_with("set CONVERTD_API_KEY to your API key for the server.", WRONG_USAGE)
     try:

@@ -17,11 +17,15 @@ from engine.errors import UnknownFormat
 from engine.executor import Executor, Task, TaskOutput, TaskResult
 from engine.executor.several import PlannedOutput, task_of
 from engine.file_names import FILENAME, file_name
+from engine.lazy import lazy_imports
 from engine.outcome import Outcome
 from engine.registry import Registry
 from web.cli.conversion_arguments import AUTO_FORMAT, ConversionTask
 from web.cli.results import CommandResult, Explanation, failure, publish, refusal, temporary_path
 from web.workers.executor_setup import check_sandbox, command_executor
+
+with lazy_imports():
+    from web.services.conversions import conversion_plan
 
 _ACCOUNT = "command"  # all files of a command belong to one user
 
@@ -80,10 +84,8 @@ def make_plans(
         plan = registry.plan(formats, task.target, task.tool, options, tuple(task.files))
         files = tuple(range(len(formats))), tuple(task.files)
         return (PlannedOutput((plan,), TaskOutput((plan.target.name,), options, None, *files)),)
-    from web.services.conversions.conversion_plan import plan_outputs, read_outputs  # noqa: PLC0415, rarely needed
-
-    listed = read_outputs(registry.options, json.loads(outputs or "[]"), options)
-    return plan_outputs(registry, formats, task.target.name, options, listed, tuple(task.files))
+    listed = conversion_plan.read_outputs(registry.options, json.loads(outputs or "[]"), options)
+    return conversion_plan.plan_outputs(registry, formats, task.target.name, options, listed, tuple(task.files))
 
 
 async def convert_task(

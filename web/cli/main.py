@@ -1,6 +1,6 @@
 """The `convertd` command: serve, convert and others, and one for each tool.
 
-Each command imports what it needs when it runs: `convertd --help` must not wait for the engine or the database.
+The modules of commands are imported when they run: `convertd --help` must not wait for the engine or the database.
 """
 
 # ruff: noqa: PLC0415
@@ -12,12 +12,12 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from importlib import import_module
 from itertools import takewhile
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from web.cli import option_flags
 from web.cli.output import (
@@ -38,16 +38,42 @@ if TYPE_CHECKING:
 
 
 _COMMANDS = {
-    "account": "web.cli.account:cli",
-    "archive": "web.cli.archive:cli",
-    "backup": "web.cli.backup:backup_cli",
-    "cluster": "web.cli.cluster:cli",
-    "jobs": "web.cli.jobs:cli",
-    "mcp": "web.cli.mcp:cli",
-    "plugin": "web.cli.plugin_commands:cli",
-    "restore": "web.cli.backup:restore_cli",
+    "account": ("account", "Create, list and delete accounts, grant credits, and check the ledger."),
+    "archive": ("archive", "Move the usage and the charges of all months before MONTH into a file."),
+    "backup": (
+        "backup",
+        "Write the database, the stored files and the settings without secrets to FILE. The servers may keep running.",
+    ),
+    "cluster": ("cluster", "Prepare the machines of a cluster."),
+    "jobs": ("jobs", "Conversions that a server runs in the background."),
+    "mcp": (
+        "mcp",
+        "Give agents tools that convert files, by the Model Context Protocol over standard input and output.",
+    ),
+    "plugin": ("plugin_commands", "Write a plugin, and check plugins."),
+    "restore": (
+        "backup",
+        "Restore a backup into an unused data folder, database and store, which the settings name.",
+    ),
 }
-"""Commands that are imported when they are called or listed, and where they are defined."""
+"""The commands of other modules of this package: their modules, and what they do."""
+
+
+class DelayedCommand(TyperCommand):
+    """A command of another module, which is imported when the command is called, but not when commands are listed."""
+
+    def __init__(self, name: str) -> None:
+        self._module, summary = _COMMANDS[name]
+        super().__init__(name, help=summary)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the command itself, with the arguments."""
+        app = import_module(f"web.cli.{self._module}").cli
+        command: Any = typer.main.get_command(app)
+        command = getattr(command, "commands", {}).get(self.name, command)
+        command.name = self.name
+        command.help = "\n\n".join(filter(None, (self.help, command.help)))
+        return command.make_context(info_name, args, parent, **extra)
 
 
 class Commands(TyperGroup):
@@ -66,9 +92,7 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _COMMANDS:
-            command = typer.main.get_command(resolve_name(_COMMANDS[cmd_name]))
-            command.name = cmd_name
-            return command
+            return DelayedCommand(cmd_name)
         return super().get_command(ctx, cmd_name) or option_flags.tool_command(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:

@@ -37,6 +37,7 @@ def _commands(context: Context, prefix: str) -> Iterator[str]:
     for name in group.list_commands(context):
         _, command, _ = group.resolve_command(context, [name])
         inner = command.make_context(name, [], parent=context, resilient_parsing=True)
+        command = inner.command
         if hasattr(command, "list_commands"):
             yield from _commands(inner, f"{prefix}{name} ")
             continue

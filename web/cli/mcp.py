@@ -9,7 +9,7 @@ import typer
 from web.agents.calls import AgentError, load
 from web.cli.output import FAILED, WRONG_USAGE, exit_with
 
-cli = typer.Typer(add_completion=False, help="Give agents tools that convert files, by the Model Context Protocol.")
+cli = typer.Typer(add_completion=False)
 
 
 @cli.command()
@@ -21,9 +21,9 @@ def mcp(
         str | None, typer.Option("--remote", metavar="URL", help="Convert on this server, with CONVERTD_API_KEY.")
     ] = None,
 ) -> None:
-    """Give agents tools that convert files, by the Model Context Protocol over standard input and output.
+    """Agents start this command themselves.
 
-    Agents start this command themselves. Files outside of DIR are refused, also where symbolic links lead to them.
+    Files outside of DIR are refused, also where symbolic links lead to them.
     """
     folder = (root or Path()).absolute()
     if not folder.is_dir():

@@ -1,6 +1,5 @@
 """The `plugin` commands, with which authors of plugins write a package and check it."""
 
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 import json
@@ -9,27 +8,25 @@ import struct
 from importlib.metadata import entry_points
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 import typer
 
+from engine.lazy import lazy_imports
+from engine.plugin_loader import ENTRY_POINT_GROUP, Plugin
+from engine.registry import load_registry
 from web.cli.output import FAILED, WRONG_USAGE, exit_with
 
-if TYPE_CHECKING:
-    from engine.plugin_loader import Plugin
+with lazy_imports():
+    from engine import testing
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 _TEMPLATE = Path(__file__).parents[1] / "plugin_template"
 _SAMPLES = Path("tests", "samples")
 _SAMPLE_SIZE = (4, 3)  # pixels
 
-cli = typer.Typer(add_completion=False, no_args_is_help=True, help="Write a plugin, and check plugins.")
-
-
-@cli.callback()
-def _commands() -> None:
-    """Write a plugin, and check plugins."""
+cli = typer.Typer(add_completion=False, no_args_is_help=True)
 
 
 @cli.command()
@@ -41,9 +38,6 @@ def new(
         exit_with(f"{name} is no name: use up to 20 lower-case letters and digits, first a letter", WRONG_USAGE)
     if Path(name).exists():
         exit_with(f"{name} exists already", FAILED)
-
-    from engine.registry import load_registry
-
     registry = load_registry()
     if registry.format(name) is not None or any(plugin.name == name for plugin in registry.plugins):
         exit_with(f"{name} is the name of an installed format or plugin", WRONG_USAGE)
@@ -83,10 +77,6 @@ def check(
     ] = None,
 ) -> None:
     """Check that plugins detect, read and write their files, as declared, in the sandbox."""
-    from engine.registry import load_registry
-    from engine.testing import Subject
-    from engine.testing import check as check_plugin
-
     registry = load_registry()
     chosen = [plugin for plugin in registry.plugins if plugin.name == name or (name is None and _is_foreign(plugin))]
     if name is not None and not chosen:
@@ -94,7 +84,7 @@ def check(
         exit_with(f"there is no plugin {name}; installed are {known}", WRONG_USAGE)
     failed = False
     for plugin in chosen:
-        problems = check_plugin(Subject.named(plugin.name, samples or _samples_of(plugin)))
+        problems = testing.check(testing.Subject.named(plugin.name, samples or _samples_of(plugin)))
         failed = failed or bool(problems)
         print(f"{plugin.name}: {'failed' if problems else 'passed'}")
         for title, found in problems.items():
@@ -109,8 +99,6 @@ def _is_foreign(plugin: Plugin) -> bool:
 
 def _samples_of(plugin: Plugin) -> Path:
     """`tests/samples` of the folder from which the plugin's package was installed, or of the working folder."""
-    from engine.plugin_loader import ENTRY_POINT_GROUP
-
     found = [entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name == plugin.name]
     for entry in found:
         if entry.dist is not None and (origin := entry.dist.read_text("direct_url.json")):

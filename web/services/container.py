@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from config.pricing import MIB
 from config.settings import Settings, is_loopback
 from engine.executor.detector import Detector
+from engine.lazy import lazy_imports
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
 from storage.database import Database
@@ -43,6 +44,9 @@ from web.services.payments.stripe import open_payments
 from web.services.webhooks.outgoing import Outgoing
 from web.services.webhooks.public_addresses import AddressRules
 from web.services.webhooks.webhooks import Webhooks
+
+with lazy_imports():
+    from storage import rate_limits_redis
 
 log = logging.getLogger("convertd.server")
 
@@ -145,9 +149,7 @@ def _open_rate_limiter(settings: Settings) -> RateLimiter:
     local = MemoryRateLimiter()
     if settings.redis_url is None:
         return local
-    from storage.rate_limits_redis import RedisRateLimiter  # noqa: PLC0415, slow to import and rarely used
-
-    return FailoverRateLimiter(RedisRateLimiter(settings.redis_url.get_secret_value()), local)
+    return FailoverRateLimiter(rate_limits_redis.RedisRateLimiter(settings.redis_url.get_secret_value()), local)
 
 
 def _open_outgoing(settings: Settings) -> Outgoing:

@@ -14,6 +14,7 @@ from config.pricing import CREDITS_PER_CONVERSION, EMAILS_PER_MAILBOX, FREE_CRED
 from config.settings import Settings
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.executor import TaskLimits
+from engine.lazy import lazy_imports
 from storage.tables.api_keys import MAX_KEYS
 from storage.tables.webhooks import EVENTS
 from web.api.error_catalogue import ERROR_CATALOGUE, WARNING_CATALOGUE
@@ -30,6 +31,9 @@ from web.http.handler import BaseHandler
 from web.services.admission.admission import QUEUE_TIMEOUT, SHORT_DEADLINE
 from web.services.admission.tenant_records import PROVING_JOBS
 from web.site.pages import JSON, PUBLIC_PAGE, PageHandler
+
+with lazy_imports():
+    import markdown_it
 
 _CHANGELOG = Path(__file__).parents[1] / "pages" / "docs" / "changelog.md"
 
@@ -163,9 +167,7 @@ def _by_tag(endpoints: tuple[Endpoint, ...], page: DocsPage) -> dict[str, list[E
 @cache
 def _changes() -> list[tuple[str, list[tuple[str, str]]]]:
     """The versions, latest first, each with the titles of its sections and their HTML. Reads from disk."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415, slow to import and needed once
-
-    markdown = MarkdownIt("commonmark", {"html": False})
+    markdown = markdown_it.MarkdownIt("commonmark", {"html": False})
     versions: list[tuple[str, list[tuple[str, str]]]] = []
     for version in _CHANGELOG.read_text().split("\n## ")[1:]:
         number, _, text = version.partition("\n")

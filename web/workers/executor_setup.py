@@ -15,13 +15,17 @@ from engine.executor.detector import Detector
 from engine.executor.forkserver import ForkServer
 from engine.executor.local import SingleWorker
 from engine.executor.pool import WorkerPool
+from engine.lazy import lazy_imports
 from engine.registry import Registry
 from web.services.operation.processes import idle_memory
 
-if TYPE_CHECKING:  # most commands import neither the blob store nor the cluster nor the metrics
-    from storage.blobs.blob_store import BlobStore
+if TYPE_CHECKING:
     from web.metrics.service import InstallationMetrics
-    from web.workers.cluster_executor import ClusterExecutor
+
+with lazy_imports():  # most commands use neither the blob store nor the cluster
+    from config import logs
+    from storage.blobs import blob_store
+    from web.workers import cluster_executor, cluster_jobs, connection
 
 log = logging.getLogger("convertd.server")
 
@@ -30,16 +34,16 @@ class SandboxIncomplete(RuntimeError):
     """The sandbox is required but incomplete on this system; `str(error)` lists the missing layers and checks."""
 
 
-def open_blobs(settings: Settings, *, durable: bool = True) -> BlobStore:
+def open_blobs(settings: Settings, *, durable: bool = True) -> blob_store.BlobStore:
     """Opens the blob store. Unless `durable`, new blobs may be lost if the machine crashes. Blocks."""
-    from storage.blobs.blob_store import open_blob_store  # noqa: PLC0415, which converting a file does not need
-
     url = settings.blob_url.get_secret_value() if settings.blob_url else None
     folder = settings.data_dir.absolute() / "blobs"
-    return open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
+    return blob_store.open_blob_store(url, folder, durable=durable, timeout=settings.store_timeout)
 
 
-def server_executor(settings: Settings, registry: Registry, processes: int = 1) -> LocalExecutor | ClusterExecutor:
+def server_executor(
+    settings: Settings, registry: Registry, processes: int = 1
+) -> LocalExecutor | cluster_executor.ClusterExecutor:
     """Returns the executor of a process of a server: of the cluster if the settings name one, else of this machine.
 
     Each of the `processes` of the server has an executor of its own, with its share of the memory of idle workers.
@@ -51,23 +55,15 @@ def server_executor(settings: Settings, registry: Registry, processes: int = 1) 
         # While jobs in the background use all slots, requests that come start beside them.
         additional = settings.workers // 2
         return local_executor(settings, settings.workers, folder, processes=processes, additional=additional)
-    from config.logs import quiet_libraries  # noqa: PLC0415, as above
-    from web.workers.cluster_executor import ClusterExecutor  # noqa: PLC0415, as above
-    from web.workers.cluster_jobs import Installation  # noqa: PLC0415, as above
-    from web.workers.connection import (  # noqa: PLC0415, as above
-        check_tls,
-        refuse_pickles,
-    )
-
     if settings.blob_url is None:
         raise SettingsError(
             "CONVERTD_CLUSTER requires CONVERTD_BLOB_URL: servers and workers exchange files through the blob store"
         )
-    quiet_libraries()
-    check_tls(settings.cluster, "client", insecure=settings.cluster_insecure)
-    refuse_pickles()
+    logs.quiet_libraries()
+    connection.check_tls(settings.cluster, "client", insecure=settings.cluster_insecure)
+    connection.refuse_pickles()
     blobs = open_blobs(settings, durable=False)  # a job ends with its server
-    return ClusterExecutor(settings.cluster, Installation.of(registry), blobs)
+    return cluster_executor.ClusterExecutor(settings.cluster, cluster_jobs.Installation.of(registry), blobs)
 
 
 def file_detector(settings: Settings, registry: Registry, executor: object) -> Detector:

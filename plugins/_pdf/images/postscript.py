@@ -78,7 +78,7 @@ def from_raster(raster: Raster, *, quality: Quality = JPEG_QUALITY) -> bytes:
     """Writes the first image: as JPEG if the pixels come from a lossy codec, otherwise without loss."""
     warn_quality_ignored(raster, quality)
     image = raster.first_frame().image
-    if raster.lossy and image.mode != "1":
+    if raster.source.lossy and image.mode != "1":
         return _draw_jpeg(embedding.prepare(pillow.encode_jpeg(image, quality=quality), "none"))
     return image_program(
         _compress(image),

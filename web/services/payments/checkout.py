@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field
 
 from config.pricing import CURRENCY, Pack
+from engine.lazy import lazy_imports
 from storage.database import Database
 from storage.field_types import Timestamp
 from storage.ids import is_id, new_id, random_text
@@ -21,6 +22,9 @@ from web.api.values import Flat, Inline, to_json
 from web.metrics.service import CreditMetrics
 from web.services.accounts.accounts import Account
 from web.services.conversions.idempotency import IdempotencyService, IdempotentRequest, Replayed, ResponseData
+
+with lazy_imports():
+    import stripe
 
 log = logging.getLogger("convertd.checkout")
 
@@ -198,8 +202,6 @@ class SimulatedCheckout:
 
     def payment_event(self, purchase: Purchase) -> tuple[bytes, str]:
         """The webhook event of a paid purchase, and its signature."""
-        from stripe import WebhookSignature  # noqa: PLC0415, slow to import, and many servers sell nothing
-
         session = {
             "id": purchase.session,
             "object": "checkout.session",
@@ -218,4 +220,4 @@ class SimulatedCheckout:
             "data": {"object": session},
         }
         body = json.dumps(event)
-        return body.encode(), WebhookSignature.generate_signature_header(body, self.secrets[0])
+        return body.encode(), stripe.WebhookSignature.generate_signature_header(body, self.secrets[0])

@@ -12,6 +12,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Vali
 
 from config.pricing import CURRENCY
 from config.settings import Settings
+from engine.lazy import lazy_imports
 from storage.database import Database
 from storage.ids import is_id
 from storage.tables import purchases, refunds
@@ -31,6 +32,9 @@ from web.services.payments.checkout import (
 
 if TYPE_CHECKING:  # slow to import, and many servers sell nothing
     from stripe.params.checkout import SessionCreateParams
+
+with lazy_imports():
+    import stripe
 
 log = logging.getLogger("convertd.payments")
 
@@ -136,8 +140,6 @@ class StripeCheckout:
     """
 
     def __init__(self, key: str, secrets: tuple[str, ...], api_base: str, root: str, *, taxes: bool = False) -> None:
-        import stripe  # noqa: PLC0415, as above
-
         self.secrets = secrets
         self.live = key.startswith(("sk_live_", "rk_live_"))
         self._root = root
@@ -271,12 +273,11 @@ class PaymentEvents:
 
 
 def _is_signed(body: bytes, signature: str, secret: str) -> bool:
-    from stripe import SignatureVerificationError, WebhookSignature  # noqa: PLC0415, as above
-
+    if not signature.isascii():  # required for the comparison in constant time
+        return False
     try:
-        # Constant-time comparison requires ASCII.
-        return signature.isascii() and WebhookSignature.verify_header(body, signature, secret, _SIGNATURE_TOLERANCE)
-    except (SignatureVerificationError, UnicodeDecodeError):
+        return bool(stripe.WebhookSignature.verify_header(body, signature, secret, _SIGNATURE_TOLERANCE))
+    except (stripe.SignatureVerificationError, UnicodeDecodeError):
         return False
 
 
