@@ -19,7 +19,7 @@ from engine import (
     transform,
 )
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
-from plugins._color import color_spaces
+from plugins._color import profiles
 from plugins._metadata.exif_data import FLIPS, ROTATIONS
 from plugins._pixels import attention, canvases, pillow, resampling
 from plugins._pixels.sizes import (
@@ -66,7 +66,7 @@ def crop(raster: Raster, *, crop: Crop | None = None, gravity: Gravity = "center
     def cut(frame: Frame) -> Frame:
         return canvases.cut(frame, crop_rectangle(crop, frame.full_size or frame.size, focus(frame)))
 
-    return replace(color_spaces.map_frames(raster, cut, part), origin=origin, placed=by_ratio)
+    return replace(profiles.map_frames(raster, cut, part), origin=origin, placed=by_ratio)
 
 
 @transform(RASTER, after=crop)
@@ -86,7 +86,7 @@ def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
 
 
 def _turn(raster: Raster, orientation: int) -> Raster:
-    turned = color_spaces.map_frames(
+    turned = profiles.map_frames(
         raster,
         lambda frame: _transpose(frame, orientation),
         lambda size: size[::-1] if orientation >= 5 else size,
@@ -159,7 +159,7 @@ def resize(
 
 def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:
     """The raster with these changes of its frames and sizes, and with the sample and the origin that it then has."""
-    resized = replace(color_spaces.map_frames(raster, fitted, new_size), resized=True)
+    resized = replace(profiles.map_frames(raster, fitted, new_size), resized=True)
     if [*resized.sizes] != [*raster.sizes]:
         resized = replace(resized, sample=raster.sample and canvases.continuous(raster.sample))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]
