@@ -8,8 +8,8 @@ from PIL import Image
 
 from engine import GainMap, Size, lazy_imports, warn_gain_map_lost
 from plugins._color import gain_maps
-from plugins._jpeg import additional_images
-from plugins._jpeg.additional_images import Images, Segments
+from plugins._jpeg import segments
+from plugins._jpeg.segments import Images, Segments
 from plugins._pixels import pillow
 
 with lazy_imports():
@@ -44,7 +44,7 @@ def read(data: bytes, others: Images, size: Size, orientation: int) -> GainMap |
 
     Issues a FidelityWarning for one that cannot be read, and for additional images.
     """
-    found = additional_images.find_gain_map(others)
+    found = segments.find_gain_map(others)
     if found is None:
         return None
     position, header = found

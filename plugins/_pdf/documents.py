@@ -1,14 +1,15 @@
-"""Opens and saves PDF files as objects, with and without encryption."""
+"""Opens and saves PDF files as objects, with and without encryption, and sets their title and author."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from io import BytesIO
+from types import MappingProxyType
 from typing import Any
 
 import pikepdf
-from pikepdf import Dictionary, Name, ObjectStreamMode, Page, Pdf
+from pikepdf import Dictionary, Name, ObjectStreamMode, Page, Pdf, String
 
-from engine import CorruptInput, FidelityWarning, InvalidOption
+from engine import CorruptInput, FidelityWarning, InvalidOption, split_list
 from engine.mupdf import pymupdf
 from plugins._pdf.active_content import check_active_content
 from plugins._pdf.objects import open_pdf
@@ -98,3 +99,32 @@ def keep_original(data: bytes, result: bytes, reason: str) -> bytes:
         return result
     FidelityWarning.issue("kept_original", f"The original is the result: {reason}.")
     return data
+
+
+_XMP = MappingProxyType(
+    {"title": "dc:title", "author": "dc:creator", "subject": "dc:description", "keywords": "pdf:Keywords"}
+)
+_SUBJECTS = "dc:subject"  # the keywords as a list
+
+
+def set_information(document: Pdf, values: Mapping[str, str]) -> None:
+    """Sets these values by name; an empty one is removed. Others stay. A packet that is not XML is replaced."""
+    info = document.trailer.get("/Info")
+    if not isinstance(info, Dictionary) or "/Type" in info:  # broken files may name another object
+        document.trailer.Info = document.make_indirect(Dictionary())
+    for name, value in values.items():
+        key = f"/{name.capitalize()}"
+        if value:
+            document.trailer.Info[key] = String(value)
+        elif key in document.trailer.Info:
+            del document.trailer.Info[key]
+    with document.open_metadata(set_pikepdf_as_editor=False, update_docinfo=False) as packet:
+        for name, value in values.items():
+            listed = {_SUBJECTS: {item.strip() for item in split_list(value)}} if name == "keywords" else {}
+            texts = {_XMP[name]: [value] if name == "author" else value, **listed}
+            for key, text in texts.items():
+                is_needed = key != _SUBJECTS or key in packet
+                if key in packet:
+                    del packet[key]
+                if value and is_needed:
+                    packet[key] = text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from engine import Frame, Size, color, lazy_imports
-from plugins._pixels import band_filters, resampling
+from plugins._pixels import resampling
 from plugins._pixels.sizes import Focus
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     import numpy as np
 
-MODULES = band_filters.MODULES
+MODULES = resampling.MODULES
 _SIDE = 32  # pixels of the reduced image per side, which is the precision of the point
 _EDGES = 5.0  # weight
 _SKIN = (0.78, 0.57, 0.44)  # the direction of its colors in XYZ
@@ -35,7 +35,7 @@ def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:
     """The middle of the part of this size, of an image of the size `whole`, that attracts most attention."""
     scores = _scores(_reduced(frame.image))
     diagonal = _SIDE * hypot(part[0] / whole[0], part[1] / whole[1])
-    summed = band_filters.gaussian(scores, max(1.0, diagonal / _BLUR))
+    summed = resampling.gaussian(scores, max(1.0, diagonal / _BLUR))
     row, column = np.unravel_index(int(summed.argmax()), summed.shape)
     return (float(column) + 0.5) / _SIDE, (float(row) + 0.5) / _SIDE
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from PIL import Image
 
 from engine import MAX_PIXELS, DeepPixels, Frame, InvalidOption, Raster, Size, color, lazy_imports
-from plugins._color import color_spaces
+from plugins._color import profiles
 from plugins._pixels import attention, resampling
 from plugins._pixels.sizes import ATTENTION, Focus, Rectangle, focus_of, pixel_box
 
@@ -67,7 +67,7 @@ def on_canvas(frame: Frame, size: Size, position: tuple[int, int], fill: Fill | 
     red, green, blue, alpha = fill or (*color.WHITE, 0 if mode in ("LA", "RGBA") else 255)
     alpha = alpha // 255 * 255  # a translucent background is laid under the whole image later
     if (mode in ("L", "LA") and not red == green == blue) or (mode == "CMYK" and alpha < 255):
-        frame = color_spaces.in_color_space(frame, gray=False)
+        frame = profiles.in_color_space(frame, gray=False)
         mode = frame.pixels.mode
     has_alpha = mode in ("LA", "RGBA")
     profile = color.matching_profile(mode, frame.icc_profile)

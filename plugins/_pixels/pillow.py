@@ -1,4 +1,4 @@
-"""Decoding to Raster and encoding with Pillow."""
+"""Decoding to Raster and encoding with Pillow, also of 1 bit per sample as TIFF and PDF store it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image, ImageFile, PngImagePlugin
+from PIL import Image, ImageChops, ImageFile, PngImagePlugin, TiffImagePlugin
 
 from engine import (
     MAX_FRAMES,
@@ -29,11 +29,11 @@ from engine import (
 )
 from plugins._metadata import exif_data, iptc_data
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 with lazy_imports():
     import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _MAX_JPEG_BYTES = 8  # bytes per pixel; noise at quality 100 needs them
 
@@ -312,3 +312,21 @@ def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
     buffer = BytesIO()
     image.save(buffer, encoder, **{key: value for key, value in parameters.items() if value is not None})
     return buffer.getvalue()
+
+
+def compress_bilevel(image: Image.Image) -> tuple[bool, bytes]:
+    """The samples of an image of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
+    inverted = ImageChops.invert(image)
+    group4, deflated = _group4(inverted), zlib.compress(inverted.tobytes())
+    return len(group4) <= len(deflated), min(group4, deflated, key=len)
+
+
+def _group4(image: Image.Image) -> bytes:
+    """An image of mode 1 compressed by Group 4, as one strip."""
+    file = BytesIO()
+    image.save(file, "TIFF", compression="group4", strip_size=image.width * image.height)
+    data = file.getvalue()
+    with TiffImagePlugin.TiffImageFile(BytesIO(data)) as written:
+        (offset,) = written.tag_v2[TiffImagePlugin.STRIPOFFSETS]
+        (size,) = written.tag_v2[TiffImagePlugin.STRIPBYTECOUNTS]
+    return data[offset : offset + size]

@@ -16,16 +16,17 @@ from pydantic import Field
 from engine import DeepPixels, FidelityWarning, Frame, HdrColors, OptionValues, Raster, TargetCapabilities, lazy_imports
 from engine.option_types import Effort, Progressive, Quality
 from plugins._metadata import exif_data
-from plugins._pixels import palettes, pillow
+from plugins._pixels import pillow
+
+with lazy_imports():
+    import imagecodecs
+    import imagequant
+    import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-with lazy_imports():
-    import imagecodecs
-    import numpy as np
-
-MODULES = ("imagecodecs._deflate", "imagecodecs._png", *palettes.MODULES)
+MODULES = ("imagecodecs._deflate", "imagecodecs._png", "imagequant")
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _DEFAULT_EFFORT = 5
 # Levels of libdeflate by effort. 6 has the size of zlib's default in a third of the time; 11 and 12 save nothing.
@@ -127,7 +128,7 @@ def _with_palette(raster: Raster, colors: int, dither: float, quality: int | Non
         FidelityWarning.issue("option_ignored", "palette has no effect on animated PNG.")
         return raster
     frame = raster.first_frame()
-    image = palettes.with_palette(frame.image, colors, dither, quality)
+    image = with_palette(frame.image, colors, dither, quality)
     return replace(raster, frames=[replace(frame, pixels=image)], origin=None)
 
 
@@ -297,3 +298,30 @@ def read_chunks(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
         end = start + 12 + int.from_bytes(data[start : start + 4])
         yield bytes(data[start + 4 : start + 8]), data[start:end]
         start = end
+
+
+_FULL_QUALITY = 100
+
+
+def with_palette(image: Image.Image, colors: int, dither: float, quality: int | None) -> Image.Image:
+    """The image with at most this number of colors, each with an alpha of its own.
+
+    `dither` is from 0, without, to 1. With a `quality` of 1 to 100, there are no more colors than it needs. An image
+    that has so few colors keeps them exactly, unless a quality is given.
+    """
+    rgba = image.convert("RGBA")
+    data, entries = imagequant.quantize_raw_rgba_bytes(
+        rgba.tobytes(), *rgba.size, dithering_level=dither, max_colors=colors, max_quality=quality or _FULL_QUALITY
+    )
+    indexes = np.frombuffer(data, np.uint8).reshape(rgba.size[::-1])
+    palette = np.array(entries, np.uint8).reshape(-1, 4)
+    used = np.flatnonzero(np.bincount(indexes.ravel(), minlength=len(palette)))
+    used = used[np.argsort(palette[used, 3], kind="stable")]  # Opaque colors last: tRNS ends before them.
+    places = np.zeros(len(palette), np.uint8)
+    places[used] = np.arange(len(used))
+    result = Image.fromarray(places[indexes])
+    result.putpalette(palette[used, :3].tobytes())
+    alpha = palette[used, 3]
+    if (alpha < 255).any():
+        result.info["transparency"] = alpha[alpha < 255].tobytes()
+    return result

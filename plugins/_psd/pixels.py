@@ -15,7 +15,7 @@ from psd_tools.api.layers import AdjustmentLayer, Layer
 from psd_tools.constants import Resource, Tag
 
 from engine import CorruptInput, DeepPixels, FidelityWarning, Frame, color
-from plugins._psd.reader import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
+from plugins._psd.files import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
 
 _ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
 _MODES = {BITMAP: "1", GRAY: "L", INDEXED: "P", RGB: "RGB", CMYK: "CMYK", DUOTONE: "L", LAB: "LAB"}

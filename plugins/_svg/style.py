@@ -1,14 +1,15 @@
 """Resolves the style sheets of an SVG into attributes, so that renderers need not support CSS."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import cssselect2
 import tinycss2
 from lxml import etree
 
-from plugins._svg import css_values, media_queries
+from engine import FidelityWarning
+from plugins._svg import css_values
 from plugins._svg.coordinates import font_size, size, viewport_size
 from plugins._svg.css_values import Context, Size
 from plugins._svg.source import SVG, TRANSFORMS
@@ -19,13 +20,13 @@ _GEOMETRY = frozenset({"x", "y", "cx", "cy", "r", "rx", "ry", "width", "height"}
 _LENGTH = re.compile(r"auto|(?:[-+.\d]|calc\(|min\(|max\(|clamp\(|var\().*", re.IGNORECASE | re.DOTALL)
 _DECORATIONS = ("underline", "overline", "line-through", "none")
 _PRESENTED = css_values.COLORS | css_values.OPACITIES | css_values.LENGTHS | {"filter"}
-_CSS_ONLY = (
-    "mix-blend-mode",
-    "isolation",
-    "background-color",
-    "font-kerning",
-)  # no attributes of SVG: renderers read them in `style`
+# No attributes of SVG: renderers read them in `style`.
+_CSS_ONLY = ("mix-blend-mode", "isolation", "background-color", "font-kerning")
 _PROPERTY = re.compile(r"(?!(?:id|class|href|style)$)[a-z][a-z-]*")
+_FEATURE = re.compile(r"\(\s*(?:(min|max)-)?([a-z-]+)\s*(?::\s*([^()]*?)\s*)?\)")  # of a media query
+# Features of media for an image on a screen: light, still and without a pointer.
+_SCREEN = dict.fromkeys(("hover", "any-hover", "pointer", "any-pointer", "forced-colors"), "none")
+_SCREEN |= {"prefers-color-scheme": "light", "prefers-reduced-motion": "no-preference"}
 _NEEDS_REWRITING = re.compile(r"[(%]|^#(?:\w{4}|\w{8})$|\d(?:rem|ch|vw|vh|vmin|vmax|q)\b", re.IGNORECASE)
 
 
@@ -52,6 +53,38 @@ def resolve(root: etree._Element) -> None:
         style.clear()
 
 
+def _media_applies(queries: str, viewport: Size) -> bool:
+    """Whether a list of media queries applies to an image of this size in pixels."""
+    return not queries.strip() or any(_query_applies(query.lower().split(), viewport) for query in queries.split(","))
+
+
+def _query_applies(words: Sequence[str], viewport: Size) -> bool:
+    """Whether a media query applies. One with an unknown feature does not, and issues a warning."""
+    negated = words[:1] == ["not"]
+    kind, *features = " ".join(words[1:] if words[:1] in (["not"], ["only"]) else words).split(" and ")
+    if kind.startswith("("):
+        features = [kind, *features]
+        kind = "all"
+    results = [_feature_applies(feature, viewport) for feature in features]
+    if None in results or not kind.isalpha():
+        FidelityWarning.issue("effects_dropped", "Styles for media that are not known were not applied.")
+        return False
+    return (kind in ("all", "screen") and all(results)) != negated
+
+
+def _feature_applies(text: str, viewport: Size) -> bool | None:
+    found = _FEATURE.fullmatch(text)
+    bound, name, value = found.groups() if found else ("", "", None)
+    if bound and name in ("width", "height"):
+        length = css_values.length(value or "", Context(viewport, 16, lambda: 16, {}))
+        side = viewport[0 if name == "width" else 1]
+        return None if length is None else side >= length if bound == "min" else side <= length
+    screen = {**_SCREEN, "orientation": "portrait" if viewport[1] >= viewport[0] else "landscape"}
+    if bound or name not in screen:
+        return None
+    return screen[name] == value if value else screen[name] not in ("none", "no-preference")
+
+
 class _Cascade:
     """The declarations of an SVG's style sheets by selector."""
 
@@ -61,7 +94,7 @@ class _Cascade:
         self._empty = True
         for style in root.iter(f"{SVG}style"):
             text = "".join(style.itertext())
-            if style.get("type", "text/css") == "text/css" and media_queries.match(style.get("media", ""), viewport):
+            if style.get("type", "text/css") == "text/css" and _media_applies(style.get("media", ""), viewport):
                 self._add(tinycss2.parse_stylesheet(text, skip_comments=True, skip_whitespace=True))
 
     def _add(self, rules: list[Any]) -> None:
@@ -75,7 +108,7 @@ class _Cascade:
     def _applies(self, keyword: str, condition: str) -> bool:
         """Whether the rules in an at-rule apply. Of @supports, all do but negations: what is supported is unknown."""
         if keyword == "media":
-            return media_queries.match(condition, self._viewport)
+            return _media_applies(condition, self._viewport)
         return keyword == "layer" or (keyword == "supports" and not condition.startswith("not"))
 
     def _add_rule(self, rule: Any) -> None:

@@ -4,7 +4,7 @@ import typst
 from lxml import etree
 
 from engine import CorruptInput, FidelityWarning, lazy_imports
-from plugins._svg import coordinates, document, gradients
+from plugins._svg import coordinates, document
 
 with lazy_imports():
     import cairosvg
@@ -22,7 +22,7 @@ _FONTS = typst.Fonts(
 def to_pdf(data: bytes) -> bytes:
     """An SVG as a PDF of one page. Raises and warns as `document.read`, and warns of filters, which become images."""
     root = document.read(data, rasterizes_filters=True)
-    gradients.simplify(root)
+    document.simplify(root)
     width, height = coordinates.size(root)
     svg: str = etree.tostring(coordinates.scale_to(root, (width, height)), encoding="unicode")
     page = _PAGE.format(width=width * _POINTS, height=height * _POINTS).encode()

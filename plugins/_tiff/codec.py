@@ -14,7 +14,7 @@ from PIL import Image, ImageCms
 from tifffile import COMPRESSION, PHOTOMETRIC, SAMPLEFORMAT, TiffFile, TiffFileError, TiffPage
 
 from engine import MAX_FRAMES, CorruptInput, DeepPixels, Size, check_size, color
-from plugins._pixels import bilevel_coding, pillow
+from plugins._pixels import pillow
 from plugins._tiff import tiff_directories
 
 # Loaded at import: the sandbox of a job may refuse to load them.
@@ -62,7 +62,7 @@ class Writer:
 
     def write_bilevel(self, image: Image.Image, **parameters: Any) -> None:
         """Adds a page of mode 1, by Group 4 or deflate: the smaller. TiffWriter.write documents `parameters`."""
-        is_group4, data = bilevel_coding.compress(image)
+        is_group4, data = pillow.compress_bilevel(image)
         # tifffile writes compressed strips as they are, but knows only deflate.
         strips: Any = [iter([data])]
         self._handle.write(

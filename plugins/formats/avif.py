@@ -23,7 +23,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
-from plugins._boxes import heif, heif_gain_maps, heif_items
+from plugins._boxes import heif, heif_items
 from plugins._color import cicp
 from plugins._metadata import exif_data
 from plugins._pixels import pillow
@@ -65,7 +65,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     )
     if hdr == "drop" or raster.animated or raster.hdr:
         return raster
-    return replace(raster, gain_map=heif_gain_maps.read(data, _first_image, raster.sizes[0]))
+    return replace(raster, gain_map=heif_items.read(data, _first_image, raster.sizes[0]))
 
 
 def _first_image(data: bytes) -> Image.Image:
@@ -143,7 +143,7 @@ def encode(
         if raster.gain_map:
             image = Frame(raster.gain_map.frame.image)
             encoded = _encode_still(image, 8, None, _GAIN_MAP_QUALITY, speed, "4:2:0", lossless=False)
-            data = heif_gain_maps.add(data, raster.gain_map, encoded)
+            data = heif_items.add(data, raster.gain_map, encoded)
         return heif.add_metadata(data, frames[0].icc_profile, raster.hdr, raster.metadata.exif, raster.metadata.xmp)
     if lossless:
         message = "An animation cannot be written as lossless AVIF. WebP and PNG can hold it."

@@ -30,7 +30,7 @@ MODULES = (
     *(
         "lxml.etree",
         "plugins._pdf.text.books",
-        "plugins._pdf.losses",
+        "plugins._pdf.text.texts",
         "encodings.cp437",
         "encodings.raw_unicode_escape",
     ),

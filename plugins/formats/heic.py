@@ -26,7 +26,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Effort, Hdr, Lossless, Pages, Quality, Subsampling
-from plugins._boxes import heif, heif_gain_maps, heif_items
+from plugins._boxes import heif, heif_items
 from plugins._color import cicp
 from plugins._pixels import pillow
 
@@ -77,7 +77,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     raster = heif.with_colors(raster, data)
     if hdr == "drop" or pages or raster.hdr:
         return raster
-    return replace(raster, gain_map=heif_gain_maps.read(data, _first_image, raster.sizes[0]))
+    return replace(raster, gain_map=heif_items.read(data, _first_image, raster.sizes[0]))
 
 
 def _first_image(data: bytes) -> Image.Image:

@@ -57,7 +57,13 @@ PANGO = Requirement(
     present=all(map(_programs.has_library, _LIBRARIES)),
 )
 MODULES = (
-    ("lxml.etree", "plugins._text.web_pages", "plugins._pdf.losses", "encodings.raw_unicode_escape", *pdf_scans.MODULES)
+    (
+        "lxml.etree",
+        "plugins._text.web_pages",
+        "plugins._pdf.text.texts",
+        "encodings.raw_unicode_escape",
+        *pdf_scans.MODULES,
+    )
     if PANGO.present
     else ()
 )

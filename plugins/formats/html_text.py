@@ -9,7 +9,7 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._pdf.text import texts
 
-MODULES = ("plugins._pdf.losses", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
+MODULES = ("plugins._pdf.text.texts", "encodings.raw_unicode_escape")
 TEMPLATE = "documents"
 
 

@@ -19,7 +19,7 @@ from engine import (
     ends_with,
 )
 from engine.option_types import Effort, Hdr, Progressive, Quality, Subsampling
-from plugins._jpeg import additional_images, ultra_hdr
+from plugins._jpeg import segments, ultra_hdr
 from plugins._jpeg.coding_tables import encoding_for, encoding_of
 from plugins._jpeg.segments import (
     ADOBE,
@@ -68,8 +68,8 @@ def decode(
     """Decodes at 1/2, 1/4 or 1/8 of the size if that is enough for the requested one."""
     check_scans(data)
     data, image = open_file(data)
-    others = additional_images.find_others(data, read_segments)
-    additional_images.warn_of_lost(others, gain_map=False)
+    others = segments.find_others(data, read_segments)
+    segments.warn_of_lost(others, gain_map=False)
     size = pillow.upright_size(image)
     scale = reduced_scale(size, drawing.needed_size(size))
     orientation = exif_data.read_orientation(image)

@@ -34,7 +34,7 @@ from engine import (
     lazy_imports,
 )
 from engine.option_types import Dpi, Effort, Hdr, Lossless, Metadata, Pages, Quality
-from plugins._jpeg import additional_images, segments, ultra_hdr
+from plugins._jpeg import segments, ultra_hdr
 from plugins._jxl.library import find
 from plugins._metadata import exif_data
 from plugins._pixels import linear_light, pillow
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 with lazy_imports():
     import numpy as np
 
-    from plugins._jxl import gain_maps, reader, writer
+    from plugins._jxl import reader, writer
 
 _CONTAINER = b"\0\0\0\x0cJXL \r\n\x87\n"
 
@@ -71,7 +71,7 @@ JXL = FileFormat(
 )
 LIBJXL = Requirement("libjxl", "reading and writing JPEG XL", "pip install imagecodecs", present=find() is not None)
 
-MODULES = ("plugins._jxl.gain_maps", *jpeg.MODULES)
+MODULES = ("plugins._jxl.writer", *jpeg.MODULES)
 _MODES = ("L", "LA", "RGB", "RGBA")
 _INKS = "CMYK"
 _MAX_BITS = 16
@@ -117,7 +117,7 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
         if light is not None:
             return _with_light(raster, light, header)
     if hdr == "keep" and not header.animated and header.hdr is None:
-        raster = replace(raster, gain_map=gain_maps.read_box(header.boxes.get(gain_maps.BOX), header.size))
+        raster = replace(raster, gain_map=writer.read_box(header.boxes.get(writer.BOX), header.size))
     if not header.is_deep:
         return raster
     deep_sample = replace(sample, pixels=DeepPixels.from_image(sample.image))
@@ -217,7 +217,7 @@ def _boxes(raster: Raster) -> Iterator[tuple[bytes, bytes]]:
     if metadata.xmp:
         yield _XMP, metadata.xmp
     if raster.gain_map:
-        yield gain_maps.write_box(raster.gain_map)
+        yield writer.write_box(raster.gain_map)
 
 
 def _common_mode(modes: Sequence[str]) -> str:
@@ -253,9 +253,9 @@ def from_jpeg(
         raise OSError("truncated")
     pixels = image.width * image.height
     size, orientation = pillow.upright_size(image), exif_data.read_orientation(image)
-    others = additional_images.find_others(data, segments.read_segments) if hdr == "keep" else []
+    others = segments.find_others(data, segments.read_segments) if hdr == "keep" else []
     gain_map = ultra_hdr.read(data, others, size, orientation)
-    boxes = [gain_maps.write_box(gain_map)] if gain_map else []
+    boxes = [writer.write_box(gain_map)] if gain_map else []
     if pixels <= _MAX_PIXELS:
         kept = segments.filter_segments(data, metadata, gain_map=False, dpi=dpi)
         written = writer.write_jpeg(kept, _effort(effort, pixels, lossless=False), boxes)
@@ -277,9 +277,9 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
     filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), reader.read_header(data)
-    others = additional_images.find_others(original, segments.read_segments) if metadata == "all" else []
-    has_own = additional_images.find_gain_map(others) is not None
-    gain_map = None if has_own or hdr == "drop" else gain_maps.read_box(header.boxes.get(gain_maps.BOX), header.size)
+    others = segments.find_others(original, segments.read_segments) if metadata == "all" else []
+    has_own = segments.find_gain_map(others) is not None
+    gain_map = None if has_own or hdr == "drop" else writer.read_box(header.boxes.get(writer.BOX), header.size)
     if gain_map is None:
         return filtered
     return ultra_hdr.join(filtered, segments.read_segments, _stored(gain_map, header.orientation))

@@ -25,10 +25,8 @@ with lazy_imports():
     from plugins._pdf.text import markdown, texts
     from plugins._text import web_pages
 
-MODULES = (
-    *("markdown_it", "plugins._pdf.losses", "plugins._pdf.text.markdown", "plugins._pdf.text.texts"),
-    *("encodings.raw_unicode_escape", *html.MODULES),
-)
+_MODULES = ("markdown_it", "plugins._pdf.text.markdown", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
+MODULES = (*_MODULES, *html.MODULES)
 TEMPLATE = html.TEMPLATE
 _STYLE = """
 body { font-family: sans-serif; line-height: 1.4 }

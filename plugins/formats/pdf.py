@@ -42,7 +42,7 @@ from engine.option_types import (
 )
 from plugins._jpeg import embedding
 from plugins._jpeg.segments import filter_segments
-from plugins._metadata.filters import filter_xmp
+from plugins._metadata.writing import filter_xmp
 from plugins._pdf.pages import reading
 from plugins._pdf.pages.reading import read_pages
 from plugins._pixels import pillow
@@ -52,8 +52,9 @@ from plugins.formats.jpeg import JPEG
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf import active_content, compression, losses
+    from plugins._pdf import active_content, compression
     from plugins._pdf.images import image_pages
+    from plugins._pdf.text import texts
 
 _HEADER = b"%PDF-"
 
@@ -88,7 +89,7 @@ def read(data: bytes, *, password: Password | None = None, pages: Pages | None =
 
 def warn_first_page(document: pymupdf.Document) -> None:
     """Issues the warnings for targets that hold the look of one page."""
-    losses.warn_losses(document[0])
+    texts.warn_losses(document[0])
     if document.page_count > 1:
         FidelityWarning.issue("pages_dropped", f"Only the first of {document.page_count} pages was converted.")
 
@@ -159,7 +160,7 @@ def render(
         return full, whole, drawing.needed_box(full, whole)
 
     def draw(page: pymupdf.Page) -> Frame:
-        losses.warn_losses(page)
+        texts.warn_losses(page)
         full, whole, box = sizes(page)
         check_size(*_box_size(box or (0, 0, *whole)))
         scale = (dpi / 72, dpi / 72) if full == whole else (whole[0] / page.rect.width, whole[1] / page.rect.height)
@@ -167,7 +168,7 @@ def render(
         return Frame(image, full_size=full if box or full != image.size else None, cropped=box is not None)
 
     found = [sizes(page) for page in islice(document, MAX_FRAMES + 1)]  # one more than the limit is enough to refuse
-    losses.warn_losses(document[0])  # A dry run draws no page.
+    texts.warn_losses(document[0])  # A dry run draws no page.
     return Raster(
         (draw(page) for page in document),
         count=document.page_count,

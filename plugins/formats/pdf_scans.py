@@ -28,8 +28,8 @@ from plugins.operations import metadata as metadata_filter
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf import losses
     from plugins._pdf.images import image_pages, scans
+    from plugins._pdf.text import texts
     from plugins._tiff import codec, embedding
 
 MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", "plugins._tiff.embedding", *tiff.MODULES)
@@ -96,7 +96,7 @@ def extract(
 
     def frames() -> Iterator[Frame]:
         for page, scan in zip(document, found, strict=False):
-            losses.warn_losses(page)
+            texts.warn_losses(page)
             with checked_images():
                 frame = scan.read() if scan else None
             scale = pymupdf.Matrix(DPI / 72, DPI / 72)

@@ -22,7 +22,7 @@ from plugins._metadata import exif_data
 from plugins._pixels import pillow
 
 with lazy_imports():
-    from plugins._psd import pixels, reader, writer
+    from plugins._psd import files, pixels
 
 PSD = FileFormat(
     "psd",
@@ -39,14 +39,14 @@ PSB = FileFormat(
     bytes_per_pixel=0.5,
 )
 
-MODULES = ("plugins._psd.pixels", "plugins._psd.writer", "encodings.mac_roman")
+MODULES = ("plugins._psd.pixels", "plugins._psd.files", "encodings.mac_roman")
 TEMPLATE = "documents/psd"
 _RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # numbers of resources
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
 def _decode(data: bytes) -> Raster:
-    file = reader.read(data)
+    file = files.read(data)
     raster = _with_metadata(Raster(pixels.frames(file), sizes=[(file.width, file.height)]), file)
     if file.layers.number > 1 or file.layers.has_effects:
         FidelityWarning.issue("layers_flattened", "The layers and their effects became one image.")
@@ -65,7 +65,7 @@ def _decode(data: bytes) -> Raster:
     return replace(raster, deep_frames=pixels.deep_frames(file))
 
 
-def _with_metadata(raster: Raster, file: reader.PsdFile) -> Raster:
+def _with_metadata(raster: Raster, file: files.PsdFile) -> Raster:
     dpi = file.resources.get(_RESOLUTION, b"")
     exif, xmp = file.resources.get(_EXIF), file.resources.get(_XMP)
     across, _, _, down, *_ = _DPI.unpack_from(dpi) if len(dpi) >= _DPI.size else (0, 0, 0, 0)
@@ -117,7 +117,7 @@ def _encode(raster: Raster, *, large: bool) -> bytes:
         _XMP: metadata.xmp,
         _IPTC: metadata.iptc,
     }
-    return writer.write(frame.pixels, {number: block for number, block in resources.items() if block}, large=large)
+    return files.write(frame.pixels, {number: block for number, block in resources.items() if block}, large=large)
 
 
 def _dpi_resource(across: float, down: float) -> bytes:

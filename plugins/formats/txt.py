@@ -8,15 +8,9 @@ from plugins._text.paper import MARGIN, Paper
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf import losses
-    from plugins._pdf.text import text_pages, texts
+    from plugins._pdf.text import books, texts
 
-MODULES = (
-    "plugins._pdf.losses",
-    "plugins._pdf.text.text_pages",
-    "plugins._pdf.text.texts",
-    "encodings.raw_unicode_escape",
-)
+MODULES = ("plugins._pdf.text.books", "plugins._pdf.text.texts", "encodings.raw_unicode_escape")
 TEMPLATE = "documents"
 _FONT_SIZE = 10.0
 
@@ -35,7 +29,7 @@ def to_text(document: pymupdf.Document) -> bytes:
     """The text of the pages in reading order, in UTF-8: form feeds separate pages, empty lines paragraphs."""
     pages = []
     for page in document:
-        losses.warn_losses(page)
+        texts.warn_losses(page)
         texts.warn_images(page)
         pages.append(texts.blocks_of(page))
     return texts.text_document(pages).encode()
@@ -52,4 +46,4 @@ def read(
     pages: Pages | None = None,
 ) -> pymupdf.Document:
     """The lines of the text, broken where they are longer than the page is wide. A form feed starts a page."""
-    return text_pages.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)
+    return books.lay_out(data, Paper.of(page_size, landscape, margin), font_size, pages)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from engine import RASTER, DeepPixels, Frame, OptionValues, Raster, Size, color, lazy_imports, transform
 from engine.option_types import Background
-from plugins._color import color_spaces
+from plugins._color import profiles
 from plugins._pixels import canvases
 from plugins._pixels.sizes import length
 from plugins.operations import watermark
@@ -57,14 +57,14 @@ def radius(raster: Raster, *, radius: Radius | None = None) -> Raster:
         return _with_corners(frame, min(length(radius, shorter), shorter / 2))
 
     sample = raster.sample and _with_corners(raster.sample, _LARGE)  # a transparent pixel
-    return replace(color_spaces.map_frames(raster, rounded), gain_map=raster.gain_map, sample=sample)
+    return replace(profiles.map_frames(raster, rounded), gain_map=raster.gain_map, sample=sample)
 
 
 def _with_corners(frame: Frame, radius: float) -> Frame:
     frame = canvases.continuous(frame)
     if frame.pixels.mode in ("CMYK", "LAB"):
         color.warn_converted(frame.pixels.mode)
-        frame = color_spaces.in_color_space(frame, gray=False)
+        frame = profiles.in_color_space(frame, gray=False)
     pixels = frame.pixels
     if isinstance(pixels, Image.Image):
         image = pixels.convert(pixels.mode if pixels.mode.endswith("A") else pixels.mode + "A")
@@ -121,7 +121,7 @@ def pad(raster: Raster, *, pad: Pad | None = None, background: Background | None
     raster = raster.tone_mapped()  # the color around it is in sRGB
     sample = raster.sample and padded(canvases.continuous(raster.sample))
     request = replace(raster.request, resized=True)
-    return replace(color_spaces.map_frames(raster, padded, new_size), sample=sample, request=request)
+    return replace(profiles.map_frames(raster, padded, new_size), sample=sample, request=request)
 
 
 def _widths(pad: str, size: Size) -> tuple[int, int, int, int]:

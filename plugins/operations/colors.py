@@ -12,11 +12,11 @@ from pydantic import Field
 
 from engine import RASTER, FidelityWarning, Frame, InputFile, InvalidOption, Raster, color, transform
 from engine.option_types import Background, BitDepth
-from plugins._color import color_spaces, profiles
+from plugins._color import profiles
 from plugins._color.profiles import PROFILE, Profile
 from plugins.operations import border
 
-MODULES = color_spaces.MODULES
+MODULES = profiles.MODULES
 
 ColorSpace: TypeAlias = Annotated[
     Literal["keep", "srgb", "gray", "p3", "cmyk"],
@@ -75,7 +75,7 @@ def color_space(
     profile = _profile_for(color_space, output_profile)
     if profile is None:
         _warn_unused(intent)
-        return raster if color_space == "keep" else color_spaces.converted(raster, gray=color_space == "gray")
+        return raster if color_space == "keep" else profiles.converted(raster, gray=color_space == "gray")
     below = raster.request.background[:3] if raster.request.background else color.WHITE
     convert = partial(profiles.to_profile, target=profile, intent=_INTENTS[intent], background=below)
 
@@ -86,7 +86,7 @@ def color_space(
         return convert(frame)
 
     # The sample is a transparent pixel: its conversion to inks would warn of lost transparency.
-    return color_spaces.map_frames(replace(raster.tone_mapped(), sample=None), change)
+    return profiles.map_frames(replace(raster.tone_mapped(), sample=None), change)
 
 
 def _warn_unused(intent: Intent) -> None:

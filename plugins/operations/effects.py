@@ -15,8 +15,8 @@ from PIL import Image
 from pydantic import Field
 
 from engine import RASTER, DeepPixels, Frame, Raster, color, lazy_imports, transform
-from plugins._color import color_spaces
-from plugins._pixels import band_filters, canvases
+from plugins._color import profiles
+from plugins._pixels import canvases, resampling
 from plugins.operations import geometry
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Pixelate: TypeAlias = Annotated[
     int, Field(ge=1, le=1000, examples=[8], description="Side in pixels of the squares that get their mean color.")
 ]
 
-MODULES = band_filters.MODULES
+MODULES = resampling.MODULES
 _MIN_SIGMA = 0.1  # A Gaussian below it changes nothing.
 _STRIP = 64  # rows whose saturation is changed at a time
 _LUMINANCE = (0.213, 0.715, 0.072)  # shares of red, green and blue, as in CSS
@@ -67,7 +67,7 @@ def adjust(
     def change(frame: Frame) -> Frame:
         if frame.pixels.mode in ("CMYK", "LAB"):
             color.warn_converted(frame.pixels.mode)
-            frame = color_spaces.in_color_space(frame, gray=False)
+            frame = profiles.in_color_space(frame, gray=False)
         pixels = canvases.continuous(frame).pixels
         if brightness != 1 or contrast != 1:
             pixels = _map_levels(pixels, lightened)
@@ -77,7 +77,7 @@ def adjust(
             pixels = _map_levels(pixels, lambda levels: levels ** (1 / gamma))
         return replace(frame, pixels=pixels)
 
-    return color_spaces.map_frames(raster.tone_mapped(), change)
+    return profiles.map_frames(raster.tone_mapped(), change)
 
 
 def _map_levels(
@@ -110,7 +110,7 @@ def _saturated(pixels: Image.Image | DeepPixels, factor: float) -> Image.Image |
 @transform(RASTER, after=adjust, memory=20)
 def blur(raster: Raster, *, blur: Blur = 0) -> Raster:
     """Blurs each frame."""
-    return _filtered(raster, partial(band_filters.gaussian, sigma=blur)) if blur >= _MIN_SIGMA else raster
+    return _filtered(raster, partial(resampling.gaussian, sigma=blur)) if blur >= _MIN_SIGMA else raster
 
 
 @transform(RASTER, after=blur, memory=24)
@@ -118,7 +118,7 @@ def sharpen(raster: Raster, *, sharpen: Sharpen = 0) -> Raster:
     """Adds the difference to a blurred image to each frame."""
     if sharpen < _MIN_SIGMA:
         return raster
-    return _filtered(raster, lambda values: 2 * values - band_filters.gaussian(values, sharpen))
+    return _filtered(raster, lambda values: 2 * values - resampling.gaussian(values, sharpen))
 
 
 @transform(RASTER, after=sharpen, memory=16)
@@ -137,7 +137,7 @@ def _filtered(raster: Raster, change: Callable[[NDArray[Any]], NDArray[Any]]) ->
     """The raster whose bands are changed. A gain map, which would not fit any more, is dropped."""
 
     def convert(frame: Frame) -> Frame:
-        return replace(frame, pixels=band_filters.filter_bands(canvases.continuous(frame).pixels, change))
+        return replace(frame, pixels=resampling.filter_bands(canvases.continuous(frame).pixels, change))
 
     raster = raster.tone_mapped() if raster.gain_map else raster
-    return color_spaces.map_frames(raster, convert)
+    return profiles.map_frames(raster, convert)

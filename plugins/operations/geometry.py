@@ -19,7 +19,7 @@ from engine import (
     transform,
 )
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
-from plugins._color import color_spaces
+from plugins._color import profiles
 from plugins._metadata.exif_data import FLIPS, ROTATIONS
 from plugins._pixels import attention, canvases, pillow, resampling
 from plugins._pixels.sizes import (
@@ -67,7 +67,7 @@ def crop(raster: Raster, *, crop: Crop | None = None, gravity: Gravity = "center
         return canvases.cut(frame, crop_rectangle(crop, frame.full_size or frame.size, focus(frame)))
 
     request = replace(raster.request, placed=by_ratio)
-    return replace(color_spaces.map_frames(raster, cut, part), origin=origin, request=request)
+    return replace(profiles.map_frames(raster, cut, part), origin=origin, request=request)
 
 
 @transform(RASTER, after=crop)
@@ -87,7 +87,7 @@ def flip(raster: Raster, *, flip: Flip | None = None) -> Raster:
 
 
 def _turn(raster: Raster, orientation: int) -> Raster:
-    turned = color_spaces.map_frames(
+    turned = profiles.map_frames(
         raster,
         lambda frame: _transpose(frame, orientation),
         lambda size: size[::-1] if orientation >= 5 else size,
@@ -160,7 +160,7 @@ def resize(
 
 def _resized(raster: Raster, fitted: Callable[[Frame], Frame], new_size: Callable[[Size], Size]) -> Raster:
     """The raster with these changes of its frames and sizes, and with the sample and the origin that it then has."""
-    resized = replace(color_spaces.map_frames(raster, fitted, new_size), request=replace(raster.request, resized=True))
+    resized = replace(profiles.map_frames(raster, fitted, new_size), request=replace(raster.request, resized=True))
     if [*resized.sizes] != [*raster.sizes]:
         resized = replace(resized, sample=raster.sample and canvases.continuous(raster.sample))
     is_unchanged = raster.origin is not None and [raster.origin.size] == [*resized.sizes]

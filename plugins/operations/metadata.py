@@ -6,7 +6,7 @@ from functools import partial
 from engine import RASTER, ImageMetadata, Raster, transform
 from engine.option_types import Dpi, Metadata
 from plugins._metadata import exif_data, writing, xmp_data
-from plugins._metadata.filters import filter_exif, filter_iptc, filter_xmp
+from plugins._metadata.writing import filter_exif, filter_iptc, filter_xmp
 
 
 @transform(RASTER, always=True, memory=0)

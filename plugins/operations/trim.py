@@ -10,7 +10,7 @@ from PIL import Image
 
 from engine import RASTER, DeepPixels, Frame, Raster, lazy_imports, transform
 from engine.option_types import Trim
-from plugins._color import color_spaces
+from plugins._color import profiles
 from plugins._pixels import canvases, resampling
 from plugins._pixels.sizes import Rectangle
 from plugins.operations import animation
@@ -36,13 +36,13 @@ def trim(raster: Raster, *, trim: Trim | None = None) -> Raster:
         return raster
     if raster.count > 1 and not raster.animated:
         (first, *_), raster = raster.read_ahead(1)
-        pages = color_spaces.map_frames(raster, lambda frame: canvases.cut(frame, _content([frame], trim)))
+        pages = profiles.map_frames(raster, lambda frame: canvases.cut(frame, _content([frame], trim)))
         return replace(pages, sizes=[_content([first], trim)[2:]], origin=None)
     frames, raster = raster.read_ahead()
     rectangle = _content(frames, trim)
     origin = raster.origin and raster.origin.cropped(*rectangle)
     del frames
-    cut = color_spaces.map_frames(raster, lambda frame: canvases.cut(frame, rectangle), lambda _: rectangle[2:])
+    cut = profiles.map_frames(raster, lambda frame: canvases.cut(frame, rectangle), lambda _: rectangle[2:])
     return replace(cut, origin=origin)
 
 

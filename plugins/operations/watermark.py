@@ -20,10 +20,9 @@ from engine import (
     color,
     transform,
 )
-from plugins._color import color_spaces
-from plugins._pixels import canvases, overlay, text_mark
-from plugins._pixels.overlay import ImageMark, Layout, Mark
-from plugins._pixels.text_mark import TextMark
+from plugins._color import profiles
+from plugins._pixels import canvases, overlay
+from plugins._pixels.overlay import ImageMark, Layout, Mark, TextMark
 from plugins.operations import effects
 
 _SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
@@ -87,7 +86,7 @@ WatermarkColor: TypeAlias = Annotated[
     ),
 ]
 
-MODULES = (*overlay.MODULES, *text_mark.MODULES)
+MODULES = (*overlay.MODULES, *overlay.MODULES)
 _IMAGE = TargetCapabilities(("RGBA",))
 _KEPT_SIZES = 2  # The mark is kept for so many sizes of frames.
 
@@ -120,14 +119,14 @@ def watermark(
     def prepared(frame: Frame) -> Frame:
         frame = canvases.continuous(frame)
         is_gray = frame.pixels.mode in ("L", "LA")
-        return frame if mark.is_gray or not is_gray else color_spaces.in_color_space(frame, gray=False)
+        return frame if mark.is_gray or not is_gray else profiles.in_color_space(frame, gray=False)
 
     def marked(frame: Frame) -> Frame:
         return overlay.draw_on(prepared(frame), *place(frame.size), watermark_opacity)
 
     raster = raster.tone_mapped()
     sample = raster.sample and prepared(raster.sample)
-    return replace(color_spaces.map_frames(replace(raster, sample=None), marked), sample=sample)
+    return replace(profiles.map_frames(replace(raster, sample=None), marked), sample=sample)
 
 
 def _mark(image: Raster | None, text: str | None, color_name: str) -> Mark | None:

@@ -14,9 +14,9 @@ from plugins.formats.pdf_objects import OBJECTS, page_count
 with lazy_imports():
     import pikepdf
 
-    from plugins._pdf import documents, form_fields, information
+    from plugins._pdf import documents, form_fields
 
-MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.information")
+MODULES = (*pdf_objects.MODULES, "lxml.etree", "plugins._pdf.form_fields", "plugins._pdf.documents")
 TEMPLATE = "documents"
 
 Title = Annotated[str, Field(max_length=1000, description="The title; an empty value removes it.")]
@@ -40,5 +40,5 @@ def metadata(
     if not values:
         raise documents.missing_option(tuple(given))
     form_fields.remove_signatures(document)
-    information.set_information(document, values)
+    documents.set_information(document, values)
     return document

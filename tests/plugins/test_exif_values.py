@@ -6,7 +6,7 @@ import pytest
 
 from engine import FidelityWarning
 from plugins._metadata import exif_data
-from plugins._metadata.filters import filter_exif
+from plugins._metadata.writing import filter_exif
 from tests.support.results.conversions import codes, convert
 from tests.support.samples.exif_blocks import (
     EXPOSURE,

@@ -12,7 +12,7 @@ from PIL import Image
 from engine import FidelityWarning, Frame, ImageMetadata, Raster
 from engine.mupdf import pymupdf
 from engine.registry import load_registry
-from plugins._metadata.filters import filter_exif, filter_xmp
+from plugins._metadata.writing import filter_exif, filter_xmp
 from plugins.operations import geometry
 from plugins.operations.metadata import metadata
 from tests.support.results.conversions import codes, convert, opened

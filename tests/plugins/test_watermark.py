@@ -10,8 +10,7 @@ import pyvips
 from PIL import Image, ImageFont
 
 from engine import CorruptInput, DeepPixels, Frame, InvalidOption, OptionValue
-from plugins._pixels.overlay import ImageMark, Layout
-from plugins._pixels.text_mark import TextMark
+from plugins._pixels.overlay import ImageMark, Layout, TextMark
 from plugins.operations import watermark
 from tests.support.results.conversions import codes, convert, convert_with, opened
 from tests.support.samples.generated import saved

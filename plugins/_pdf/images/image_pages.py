@@ -11,7 +11,7 @@ from PIL import Image
 from engine import FidelityWarning, Frame, Size, color
 from engine.mupdf import pymupdf
 from plugins._jpeg.embedding import PLACEMENTS
-from plugins._pixels import bilevel_coding, pillow, png_encoder
+from plugins._pixels import pillow, png_encoder
 
 _DEFAULT_DPI = 96  # for images without a resolution
 _BANDS = {"1": 1, "L": 1, "RGB": 3, "CMYK": 4}
@@ -69,7 +69,7 @@ def _lossless_stream(image: Image.Image, icc_profile: bytes | None) -> Stream:
 
 
 def _bilevel_stream(image: Image.Image) -> Stream:
-    group4, data = bilevel_coding.compress(image)
+    group4, data = pillow.compress_bilevel(image)
     if group4:
         return group4_stream(data, image.size, black=1)
     return Stream(data, image.size, "1", "FlateDecode", inverted=True)

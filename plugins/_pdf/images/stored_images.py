@@ -15,7 +15,7 @@ from engine.mupdf import pymupdf
 from plugins._jpeg import coding_tables
 from plugins._pdf import flate
 from plugins._pdf.name_trees import as_list
-from plugins._pixels import bilevel_coding, pillow, png_encoder
+from plugins._pixels import pillow, png_encoder
 
 _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _DEVICES = {1: Name.DeviceGray, 3: Name.DeviceRGB, 4: Name.DeviceCMYK}
@@ -218,7 +218,7 @@ def deflated(image: Image.Image, *, fast: bool = False) -> Encoding:
 
 def bilevel(image: Image.Image) -> Encoding:
     """The samples of mode 1 without loss."""
-    is_group4, data = bilevel_coding.compress(image)
+    is_group4, data = pillow.compress_bilevel(image)
     if is_group4:
         return Encoding(data, "CCITTFaxDecode", Dictionary(K=-1, Columns=image.width, Rows=image.height))
     return Encoding(flate.compress(image.tobytes()), "FlateDecode")

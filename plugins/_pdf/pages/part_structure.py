@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pikepdf import Array, Dictionary, Object, Pdf, Stream
 
 from plugins._pdf.name_trees import Id, as_list, make_name_tree, make_number_tree, read_name_tree, read_number_tree
-from plugins._pdf.pages.part_objects import in_part, keep_apart, take
+from plugins._pdf.objects import in_part, keep_apart, take
 
 # Properties that repeat the content of an element; and the ones of its attributes (of tables, of their headings, and
 # user properties) that do.

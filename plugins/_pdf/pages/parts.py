@@ -5,7 +5,7 @@ parts together grows with the pages and objects of the document: what refers to 
 part is compared with the pages of others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, TypeAlias
 
@@ -13,8 +13,15 @@ import pikepdf
 from pikepdf import Array, Dictionary, Name, Object, Pdf, String
 
 from engine import FidelityWarning
-from plugins._pdf.destinations import change_destinations, destination_array, named_destinations, set_named_destinations
-from plugins._pdf.form_fields import remove_xfa
+from plugins._pdf.destinations import (
+    PartOutline,
+    change_destinations,
+    destination_array,
+    named_destinations,
+    set_named_destinations,
+)
+from plugins._pdf.form_fields import PartFields, remove_xfa
+from plugins._pdf.layers import add_layers
 from plugins._pdf.name_trees import (
     Id,
     Ids,
@@ -25,11 +32,7 @@ from plugins._pdf.name_trees import (
     read_name_tree,
     set_page_labels,
 )
-from plugins._pdf.pages.part_articles import PartArticles
-from plugins._pdf.pages.part_fields import PartFields
-from plugins._pdf.pages.part_layers import add_layers
-from plugins._pdf.pages.part_objects import in_part, is_apart, keep_apart, take
-from plugins._pdf.pages.part_outline import PartOutline
+from plugins._pdf.objects import in_part, is_apart, keep_apart, take
 from plugins._pdf.pages.part_structure import PartStructure
 from plugins._pdf.resources import UsedResources
 
@@ -228,3 +231,37 @@ def _own_annotations(part: Pdf, page: Object) -> dict[Id, Object]:
     if "/Annots" in page:
         page.Annots = Array(list(copies.values()))
     return copies
+
+
+class PartArticles:
+    """The articles of a document, and their beads by page."""
+
+    def __init__(self, document: Pdf, numbers: Mapping[Id, int], apart: list[Object]) -> None:
+        self._threads = [thread for thread in as_list(document.Root.get("/Threads")) if isinstance(thread, Dictionary)]
+        self._of_page: dict[int, list[tuple[int, int, Object]]] = {}  # article, position and bead
+        for index, thread in enumerate(self._threads):
+            keep_apart(thread, apart)
+            bead, position = thread.get("/F"), 0
+            while isinstance(bead, Dictionary) and not is_apart(bead):
+                keep_apart(bead, apart)
+                page = bead.get("/P")
+                number = numbers.get(page.objgen) if isinstance(page, Dictionary) else None
+                if number is not None:
+                    self._of_page.setdefault(number, []).append((index, position, bead))
+                bead, position = bead.get("/N"), position + 1
+
+    def add_to(self, part: Pdf, pages: Iterable[int]) -> None:
+        """Adds the articles with beads on these pages."""
+        beads: dict[int, list[tuple[int, Object]]] = {}
+        for number in pages:
+            for index, position, bead in self._of_page.get(number, ()):
+                beads.setdefault(index, []).append((position, take(part, bead)))
+        threads: list[Object] = []
+        for index, found in sorted(beads.items()):
+            chain = [bead for _, bead in sorted(found, key=lambda entry: entry[0])]
+            for previous, bead in zip([chain[-1], *chain], chain, strict=False):
+                previous.N, bead.V = bead, previous
+            threads.append(take(part, self._threads[index]))
+            threads[-1].F = chain[0]
+        if threads:
+            part.Root.Threads = Array(threads)

@@ -1,14 +1,19 @@
-"""Opens PDF files for MuPDF: encrypted and damaged ones, and some of their pages."""
+"""Opens PDF files for MuPDF: encrypted and damaged ones, and some of their pages, with what refers to these."""
 
 from __future__ import annotations
 
+from io import BytesIO
+
+import pikepdf
+
 from engine import CorruptInput, FidelityWarning, PageRanges, TooLarge, UnknownFormat, lazy_imports
+from plugins._pdf.objects import open_pdf
+from plugins._pdf.pages.parts import keep_pages
 
 with lazy_imports():
     from engine.mupdf import pymupdf
-    from plugins._pdf.pages import selection
 
-MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.losses", "plugins._pdf.pages.selection")
+MODULES = ("engine.mupdf", "encodings.raw_unicode_escape", "plugins._pdf.text.texts", "plugins._pdf.pages.reading")
 _TAIL = 4096  # bytes at the end that contain "startxref" in a complete file
 _MAX_REPEATED_PAGES = 10_000
 
@@ -22,7 +27,7 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
     if document.needs_pass and not document.authenticate(password or ""):
         raise encrypted_error(password)
     if _has_repeated_pages(document):
-        document = pymupdf.open(stream=selection.with_distinct_pages(data, password or ""), filetype="pdf")
+        document = pymupdf.open(stream=with_distinct_pages(data, password or ""), filetype="pdf")
     if document.page_count == 0:
         raise CorruptInput("The PDF has no readable page.")
     if document.is_repaired:
@@ -30,7 +35,7 @@ def read_pages(data: bytes, password: str | None = None, pages: str | None = Non
     indexes = PageRanges.parse(pages or "all").indexes(document.page_count)
     if indexes == list(range(document.page_count)):
         return document
-    selected = selection.select_pages(data, password or "", indexes)
+    selected = select_pages(data, password or "", indexes)
     if selected is None:
         document.select(indexes)
         return document
@@ -66,3 +71,27 @@ def encrypted_error(password: str | None) -> UnknownFormat:
     """The error for an encrypted PDF without the right password."""
     problem = "a password is required" if password is None else "the password is incorrect"
     return UnknownFormat(f"The PDF is encrypted; {problem}.", reason="pdf_encrypted")
+
+
+def with_distinct_pages(data: bytes, password: str) -> bytes:
+    """The document with an object for each page, without encryption. A page can be in it several times."""
+    with open_pdf(data, password) as document:
+        len(document.pages)  # replaces repeated pages by copies
+        file = BytesIO()
+        document.save(file, encryption=False)
+    return file.getvalue()
+
+
+def select_pages(data: bytes, password: str, indices: list[int]) -> bytes | None:
+    """The document with the pages at `indices`, which count from 0, in this order.
+
+    None if it is damaged. Issues a warning for links to other pages, and for an XFA form.
+    """
+    try:
+        with open_pdf(data, password) as document:
+            keep_pages(document, indices)
+            file = BytesIO()
+            document.save(file, encryption=document.is_encrypted)
+    except (pikepdf.PdfError, IndexError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return file.getvalue()

@@ -1,4 +1,4 @@
-"""Text of PDF pages in reading order, and as HTML."""
+"""Text of PDF pages in reading order, and as HTML, and warnings of what text and pixels cannot hold."""
 
 from __future__ import annotations
 
@@ -154,3 +154,16 @@ def warn_images(page: pymupdf.Page) -> None:
     """Issues a warning if a page has images, which can show text."""
     if page.get_images() if page.parent.is_pdf else page.get_image_info():
         FidelityWarning.issue("pictures_dropped", "Pictures are not in the result, nor is text that they show.")
+
+
+def warn_losses(page: pymupdf.Page) -> None:
+    """Issues a warning for each kind of content of the page or its document that the result cannot hold."""
+    document = page.parent
+    if document.embfile_count() or next(page.annots(types=[pymupdf.PDF_ANNOT_FILE_ATTACHMENT]), None):
+        FidelityWarning.issue("attachments_dropped", "Files that are attached to the PDF are not in the result.")
+    if page.first_link:
+        FidelityWarning.issue("links_dropped", "Links of the PDF are not in the result.")
+    if page.first_widget:
+        FidelityWarning.issue("forms_dropped", "Form fields are drawn as they are, and cannot be filled in.")
+    if document.metadata["encryption"]:  # needs_pass would lock it again
+        FidelityWarning.issue("encryption_dropped", "The PDF is encrypted; the result is not.")

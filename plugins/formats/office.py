@@ -1,0 +1,152 @@
+"""Files of Office, by LibreOffice: documents of text, spreadsheets, presentations and drawings."""
+
+import csv
+import re
+from collections import Counter
+from io import StringIO
+from itertools import islice
+
+from engine import (
+    AnyConversion,
+    CorruptInput,
+    FileFormat,
+    Signature,
+    TooLarge,
+    any_of,
+    decode_text,
+    ends_with,
+    hookimpl,
+)
+from plugins._office import documents
+from plugins._office.libreoffice import LIBREOFFICE, Filter
+
+DOCX = FileFormat(
+    "docx",
+    media_type="application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    extensions=("docx", "docm", "dotx", "dotm"),
+    sniff=documents.sniff_package("word/document.xml"),
+)
+DOC = FileFormat(
+    "doc", media_type="application/msword", extensions=("doc", "dot"), sniff=documents.sniff_streams("WordDocument")
+)
+ODT = FileFormat(
+    "odt",
+    media_type="application/vnd.oasis.opendocument.text",
+    extensions=("odt", "ott"),
+    sniff=documents.sniff_opendocument("text"),
+)
+RTF = FileFormat(
+    "rtf",
+    media_type="application/rtf",
+    extensions=("rtf",),
+    sniff=Signature((0, rb"{\rtf")),
+    is_complete=ends_with(b"}"),
+)
+XLSX = FileFormat(
+    "xlsx",
+    media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    extensions=("xlsx", "xlsm", "xltx", "xltm"),
+    sniff=documents.sniff_package("xl/workbook.xml"),
+)
+XLS = FileFormat(
+    "xls",
+    media_type="application/vnd.ms-excel",
+    extensions=("xls", "xlt"),
+    sniff=documents.sniff_streams("Workbook", "Book"),
+)
+ODS = FileFormat(
+    "ods",
+    media_type="application/vnd.oasis.opendocument.spreadsheet",
+    extensions=("ods", "ots"),
+    sniff=documents.sniff_opendocument("spreadsheet"),
+)
+CSV = FileFormat("csv", media_type="text/csv", extensions=("csv",), text_extensions=("csv", "tsv"), sniff=any_of())
+PPTX = FileFormat(
+    "pptx",
+    media_type="application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    extensions=("pptx", "pptm", "potx", "ppsx"),
+    sniff=documents.sniff_package("ppt/presentation.xml"),
+)
+PPT = FileFormat(
+    "ppt",
+    media_type="application/vnd.ms-powerpoint",
+    extensions=("ppt", "pot", "pps"),
+    sniff=documents.sniff_streams("PowerPoint Document"),
+)
+ODP = FileFormat(
+    "odp",
+    media_type="application/vnd.oasis.opendocument.presentation",
+    extensions=("odp", "otp"),
+    sniff=documents.sniff_opendocument("presentation"),
+)
+VSDX = FileFormat(
+    "vsdx",
+    media_type="application/vnd.ms-visio.drawing.main+xml",
+    extensions=("vsdx", "vsdm"),
+    sniff=documents.sniff_package("visio/document.xml"),
+)
+_TEXTS = ((DOCX, Filter("MS Word 2007 XML", "docx")), (ODT, Filter("writer8", "odt")))
+_READING = "44,34,76,1"  # separated by commas, quoted, in UTF-8, from the first line
+_WRITING = f"{_READING},,0,false,true"  # values as they are shown
+_SEPARATORS = "\t;|,"  # the first wins among equally frequent ones
+_DECLARED = re.compile(r'"?sep=([^"\r\n])"?\r?\n', re.IGNORECASE)  # the first line, as Excel writes it
+_LINES = 20
+_MAX_LINES = 100_000
+_SHEETS = (
+    (XLSX, Filter("Calc MS Excel 2007 XML", "xlsx")),
+    (ODS, Filter("calc8", "ods")),
+    (CSV, Filter("Text - txt - csv (StarCalc)", "csv", writing=_WRITING, single_sheet=True)),
+)
+_SLIDES = ((PPTX, Filter("Impress MS PowerPoint 2007 XML", "pptx")), (ODP, Filter("impress8", "odp")))
+
+
+def _check_lengths(data: bytes) -> bytes:
+    """The file itself. Raises CorruptInput for binary data that is longer than the file: LibreOffice would hang."""
+    if any(int(length) > len(data) for length in re.findall(rb"\\bin *(\d{1,18})", data)):
+        raise CorruptInput("The file states a wrong length of its binary data.")
+    return data
+
+
+def _separate_by_commas(data: bytes) -> bytes:
+    """The same table in UTF-8, separated by commas."""
+    text = decode_text(data)
+    if text.count("\n") > _MAX_LINES:
+        message = f"The table has more than {_MAX_LINES} lines."
+        raise TooLarge(message, reason="elements", details={"max_lines": _MAX_LINES})
+    if declared := _DECLARED.match(text):
+        separator, text = declared[1], text[declared.end() :]
+    else:
+        separator = max(_SEPARATORS, key=lambda one: _separated_lines(text, one))
+    table = StringIO()
+    csv.writer(table).writerows(csv.reader(StringIO(text, newline=""), delimiter=separator))
+    return table.getvalue().encode()
+
+
+def _separated_lines(text: str, separator: str) -> int:
+    """How many of the first lines the character separates into the same number of cells, at least two."""
+    rows = csv.reader(StringIO(text, newline=""), delimiter=separator)
+    counts = Counter(len(row) for row in islice(rows, _LINES) if len(row) > 1)
+    return max(counts.values(), default=0)
+
+
+@hookimpl
+def conversions() -> list[AnyConversion]:
+    if not LIBREOFFICE.present:
+        return []
+    texts = Filter("writer_pdf_Export")
+    sheets = Filter("calc_pdf_Export")
+    slides = Filter("impress_pdf_Export")
+    from_csv = [(format, filter_._replace(reading=_READING)) for format, filter_ in _SHEETS if format is not CSV]
+    return [
+        *(documents.reader(format, texts) for format in (DOCX, DOC, ODT)),
+        documents.reader(RTF, texts, _check_lengths),
+        *documents.writers((DOCX, DOC, ODT), _TEXTS),
+        *documents.writers((RTF,), _TEXTS, _check_lengths),
+        *(documents.reader(format, sheets) for format in (XLSX, XLS, ODS)),
+        documents.reader(CSV, sheets._replace(reading=_READING), _separate_by_commas),
+        *documents.writers((XLSX, XLS, ODS), _SHEETS),
+        *documents.writers((CSV,), from_csv, _separate_by_commas),
+        *(documents.reader(format, slides) for format in (PPTX, PPT, ODP)),
+        documents.reader(VSDX, Filter("draw_pdf_Export")),
+        *documents.writers((PPTX, PPT, ODP), _SLIDES),
+    ]
