@@ -14,11 +14,12 @@ from typing import Literal, TypeAlias, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from config.errors import PublicError
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
 from storage.tables.totals import Totals
 from storage.tables.usage import OPERATIONS
-from web.api.errors import PublicError, RateLimited
+from web.api.errors import RateLimited
 from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
 

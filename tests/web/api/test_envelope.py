@@ -2,6 +2,7 @@
 
 import pytest
 
+from config.errors import PublicError
 from tests.support.requests import http
 from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import FILE, FORM, form, image, part
@@ -66,7 +67,7 @@ def test_every_code_has_a_status() -> None:
     def codes(kind: type[Exception]) -> set[str]:
         return {kind.__dict__["code"]} if "code" in kind.__dict__ else set()
 
-    kinds: list[type[Exception]] = [errors.ApiError]
+    kinds: list[type[Exception]] = [PublicError]
     for kind in kinds:
         kinds += kind.__subclasses__()
     assert set().union(*map(codes, kinds)) <= set(errors.STATUS)

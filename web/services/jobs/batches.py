@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.errors import PublicError
 from engine.errors import ExecutorUnavailable
 from engine.options import OptionValues
 from engine.registry import Registry
@@ -17,7 +18,7 @@ from storage.tables.batches import Batch
 from storage.tables.files import File, SourceFile
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import ServerInstance
-from web.api.errors import PublicError, RateLimited, error_body, public_error
+from web.api.errors import RateLimited, error_body, public_error
 from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext

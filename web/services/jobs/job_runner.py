@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic, time
 from typing import TypeVar
 
+from config.errors import PublicError
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
 from storage.database import Database, Transaction, unsynced
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
@@ -17,7 +18,7 @@ from storage.tables import accounts, job_runs, usage
 from storage.tables.job_runs import NOTHING, Claim, ClaimedJob, LaneUse
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
-from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
+from web.api.errors import NotReady, RateLimited, ServerError, error_body, public_error
 from web.metrics.jobs import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.admission.admission import Admission
