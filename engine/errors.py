@@ -1,7 +1,5 @@
 """Errors of conversions. Each class carries the code of the public API; HTTP statuses are defined in the web layer.
 
-Every error has the attributes `code`, `reason`, `param`, `retryable`, `retry_after` and `details`.
-
 ConversionError          processing_failed
 ├─ UnknownFormat         invalid_file_type
 ├─ UnsupportedConversion unsupported_conversion
@@ -21,40 +19,25 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+
+from config.errors import PublicError
 
 _MAX_CAUSE = 300  # characters
 
 
-class ConversionError(Exception):
-    """A failed conversion. `str(error)` is a sentence for the client.
+class ConversionError(PublicError):
+    """A failed conversion.
 
-    `reason` narrows the code, `param` names the request field at fault. A `retryable` task may succeed if it is
-    repeated, after `retry_after` seconds if set. `details` holds JSON values without nesting, or lists and dictionaries
-    of them, because worker processes send errors as JSON. `cause` is for logs only: it can quote the file. `seconds` is
-    how long a process ran the task; None if an executor has not measured it.
+    `details` holds JSON values without nesting, or lists and dictionaries of them, because worker processes send
+    errors as JSON. `cause` is for logs only: it can quote the file. `seconds` is how long a process ran the task; None
+    if an executor has not measured it.
     """
 
-    code: ClassVar[str] = "processing_failed"
-    reason: str | None = None  # the reason unless an error is raised with another
-    retryable: ClassVar[bool] = False
-    retry_after: ClassVar[int | None] = None
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: str | None = None,
-        param: str | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(message)
-        if reason:
-            self.reason = reason
-        self.param = param
-        self.details = dict(details or {})
-        self.seconds: float | None = None
-        self._cause: str | None = None
+    message = "The conversion failed."
+    code = "processing_failed"
+    seconds: float | None = None
+    _cause: str | None = None
 
     @property
     def cause(self) -> str | None:
@@ -82,7 +65,7 @@ class ConversionError(Exception):
         error_class = _classes().get(str(values.get("kind")), ConversionError)
         details = values.get("details")
         error = error_class(
-            str(values.get("message") or "The conversion failed."),
+            _text(values.get("message")),
             reason=_text(values.get("reason")),
             param=_text(values.get("param")),
             details=details if isinstance(details, dict) else None,

@@ -1,31 +1,15 @@
 """Errors of the storage package. Each class has its public code; HTTP statuses are assigned in web."""
 
 import errno
-from collections.abc import Mapping
-from typing import Any, ClassVar
+
+from config.errors import PublicError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of an OSError that means that a disk is full."""
 
 
-class StorageError(Exception):
-    """Base class. `str(error)` is a sentence for the client.
-
-    `code` is the public error code, `reason` narrows it, `param` names the request field at fault. `retryable`
-    errors may succeed if the request is repeated, after `retry_after` seconds if set. `details` holds JSON values.
-    `message` is the sentence of an error that needs no other.
-    """
-
-    message: ClassVar[str]
-    code: ClassVar[str] = "server_error"
-    reason: ClassVar[str | None] = None
-    param: ClassVar[str | None] = None
-    retryable: ClassVar[bool] = False
-    retry_after: int | None = None
-
-    def __init__(self, message: str | None = None, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message or self.message)
-        self.details = dict(details or {})
+class StorageError(PublicError):
+    """Base class of the errors of stored data."""
 
 
 class InvalidKey(StorageError):
@@ -44,7 +28,7 @@ class NoCredits(StorageError):
         self.balance = balance
         self.required = required
         details = {"credits_remaining": balance, "credits_required": required}
-        super().__init__("No credits are left for this operation; buy a pack.", details)
+        super().__init__("No credits are left for this operation; buy a pack.", details=details)
 
 
 class NotFound(StorageError):
@@ -81,7 +65,9 @@ class TooManyWebhooks(StorageError):
     reason = "too_many"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The account has {limit} webhooks. Delete one of them first.", {"max_webhooks": limit})
+        super().__init__(
+            f"The account has {limit} webhooks. Delete one of them first.", details={"max_webhooks": limit}
+        )
 
 
 class TooManyRotations(StorageError):
@@ -93,7 +79,9 @@ class TooManyRotations(StorageError):
     retry_after: int
 
     def __init__(self, limit: int, retry_after: int) -> None:
-        super().__init__(f"The secret was replaced {limit} times within 24 hours.", {"retry_after": retry_after})
+        super().__init__(
+            f"The secret was replaced {limit} times within 24 hours.", details={"retry_after": retry_after}
+        )
         self.retry_after = retry_after
 
 
@@ -104,7 +92,7 @@ class TooManyPresets(StorageError):
     reason = "too_many"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The account has {limit} presets. Delete one of them first.", {"max_presets": limit})
+        super().__init__(f"The account has {limit} presets. Delete one of them first.", details={"max_presets": limit})
 
 
 class WebhookDisabled(StorageError):
@@ -131,7 +119,7 @@ class BatchFull(StorageError):
     param = "file"
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"A batch has at most {limit} files.", {"max_files": limit})
+        super().__init__(f"A batch has at most {limit} files.", details={"max_files": limit})
 
 
 class QueueFull(StorageError):
@@ -143,7 +131,7 @@ class QueueFull(StorageError):
     retry_after = 10
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"The account has {limit} jobs that wait or run.", {"retry_after": self.retry_after})
+        super().__init__(f"The account has {limit} jobs that wait or run.", details={"retry_after": self.retry_after})
 
 
 class JobLost(StorageError):

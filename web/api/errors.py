@@ -1,14 +1,11 @@
-"""The API's errors, the HTTP status of every error code, and the JSON envelope of an error.
-
-Errors of the engine and of storage have the same attributes as ApiError: code, reason, param, retryable, details.
-"""
+"""The API's errors, the HTTP status of every error code, and the JSON envelope of an error."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any
 
-from engine.errors import ConversionError
-from storage.errors import DISK_FULL, InvalidKey, StorageError
+from config.errors import PublicError
+from storage.errors import DISK_FULL, InvalidKey
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.values import ErrorBody
 
@@ -16,41 +13,17 @@ STATUS: Mapping[str, int] = MappingProxyType({code: error.status for code, error
 """The HTTP status of each error code."""
 
 
-class ApiError(Exception):
-    """A refused request. `str(error)` is a sentence for the client.
+class ApiError(PublicError):
+    """A refused request. `headers` are sent with the response."""
 
-    `reason` narrows the code, `param` names the invalid field, `details` holds JSON values, `retry_after` is in
-    seconds, `headers` are sent with the response.
-    """
-
-    code: ClassVar[str] = "server_error"
-    retryable: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: str | None = None,
-        param: str | None = None,
-        details: Mapping[str, Any] | None = None,
-        retry_after: int | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.param = param
-        self.details = dict(details or {})
-        self.retry_after = retry_after
-        self.headers = dict(headers or {})
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class KeyNotVerified(ApiError):
     """The API key is valid, but the account's email address is not verified."""
 
     code = "key_not_verified"
-
-    def __init__(self) -> None:
-        super().__init__("The account's email address is not verified. Open the link in the verification email.")
+    message = "The account's email address is not verified. Open the link in the verification email."
 
 
 class IdempotencyConflict(ApiError):
@@ -85,7 +58,8 @@ class MethodNotAllowed(ApiError):
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
         methods = ", ".join(allowed)
-        super().__init__(f"This path supports {methods}.", headers={"Allow": methods})
+        super().__init__(f"This path supports {methods}.")
+        self.headers = {"Allow": methods}
 
 
 class RateLimited(ApiError):
@@ -137,7 +111,8 @@ class RangeNotSatisfiable(ApiError):
 
     def __init__(self, size: int) -> None:
         message = f"The requested range starts after the end of the file, which has {size} bytes."
-        super().__init__(message, details={"size": size}, headers={"Content-Range": f"bytes */{size}"})
+        super().__init__(message, details={"size": size})
+        self.headers = {"Content-Range": f"bytes */{size}"}
 
 
 class RequestTimeout(ApiError):
@@ -150,24 +125,23 @@ class RequestTimeout(ApiError):
 class CheckoutUnavailable(ApiError):
     """The payment provider cannot be reached, or returned an error. No purchase was opened."""
 
+    reason = "checkout_unavailable"
     retryable = True
-
-    def __init__(self) -> None:
-        super().__init__("The payment provider does not respond. Try again later.", reason="checkout_unavailable")
+    message = "The payment provider does not respond. Try again later."
 
 
 class CheckoutNotConfigured(ApiError):
     """No payment provider is configured."""
 
-    def __init__(self) -> None:
-        super().__init__("Credits cannot be bought on this server.", reason="checkout_not_configured")
+    reason = "checkout_not_configured"
+    message = "Credits cannot be bought on this server."
 
 
 class EmailNotConfigured(ApiError):
     """No mail server is configured, and the server is not for use on this machine only."""
 
-    def __init__(self) -> None:
-        super().__init__("This server does not send email, so you cannot register.", reason="email_not_configured")
+    reason = "email_not_configured"
+    message = "This server does not send email, so you cannot register."
 
 
 class NotReady(ApiError):
@@ -180,19 +154,13 @@ class NotReady(ApiError):
 class NoSpace(NotReady):
     """The disk is full."""
 
-    def __init__(self) -> None:
-        super().__init__("The server has no disk space left for files.", reason="disk_full", retry_after=30)
+    reason = "disk_full"
+    retry_after = 30
+    message = "The server has no disk space left for files."
 
 
 class ServerError(ApiError):
     """An unexpected exception. The log has the traceback."""
-
-    def __init__(self) -> None:
-        super().__init__("The server failed to process this request.")
-
-
-PublicError: TypeAlias = ApiError | ConversionError | StorageError
-"""Errors whose message may be sent to the client."""
 
 
 def public_error(error: BaseException | None) -> PublicError:

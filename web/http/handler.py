@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 from tornado.iostream import StreamClosedError
 from tornado.web import Finish, HTTPError, RequestHandler, stream_request_body
 
+from config.errors import PublicError
 from storage.ids import new_id
 from web.api.errors import (
     STATUS,
     InvalidParameter,
     MethodNotAllowed,
     NotFound,
-    PublicError,
     envelope,
     error_headers,
     malformed,

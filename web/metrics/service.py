@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from config.errors import PublicError
 from engine.errors import OutOfMemory, TimedOut, WorkerCrashed
 from engine.plugin_loader import Plugin
 from storage.tables.jobs import QueueState
@@ -21,7 +22,7 @@ from storage.tables.receivers import AttemptResult
 from storage.tables.totals import Totals
 from storage.tables.usage import OPERATIONS
 from storage.tables.webhooks import DisabledReason
-from web.api.errors import PublicError, RateLimited
+from web.api.errors import RateLimited
 from web.api.schemas.service import Cluster
 from web.metrics.conversions import OTHER
 

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from config.errors import PublicError
 from config.pricing import MIB, PACKS, TIERS
-from storage.errors import StorageError
 from storage.field_types import format_timestamp
 from storage.tables import purchases, usage
 from storage.tables.api_keys import IssuedKey
 from storage.tables.purchases import Purchase
-from web.api.errors import ApiError, NotFound
+from web.api.errors import NotFound
 from web.api.field_types import validate
 from web.api.fields import NewKeyFields, Period, PurchaseFields, parse_period
 from web.api.values import API
@@ -198,7 +198,7 @@ async def shown_errors(
     """Responds with the page that `write` makes, which shows the error, and with its status, if a form is refused."""
     try:
         yield
-    except (ApiError, StorageError) as error:
+    except PublicError as error:
         page.set_error(error)
         await write(page, account, error=error)
 

@@ -1,6 +1,7 @@
 """The dashboard's page of jobs: their states, errors and results, with forms to cancel and delete them."""
 
-from web.api.errors import NotFound, PublicError
+from config.errors import PublicError
+from web.api.errors import NotFound
 from web.api.fields import JobListQuery
 from web.api.schemas.jobs import describe_job
 from web.handlers.downloads import send_batch

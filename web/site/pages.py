@@ -12,6 +12,7 @@ from typing import Any, ClassVar, cast
 from tornado.template import Loader
 from tornado.web import HTTPError, StaticFileHandler
 
+from config.errors import PublicError
 from config.pricing import (
     FREE_CREDITS,
     MIB,
@@ -22,7 +23,7 @@ from config.pricing import (
 )
 from storage.errors import InvalidKey
 from storage.tables.email_verification import SIGN_IN_VALIDITY, VALIDITY
-from web.api.errors import ApiError, NotFound, PublicError, public_error
+from web.api.errors import ApiError, NotFound, public_error
 from web.api.field_types import validate
 from web.api.fields import RegistrationFields
 from web.api.operations import Access, Route

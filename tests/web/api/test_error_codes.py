@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from config.errors import PublicError
 from engine.options import unknown_option
 from engine.registry import load_registry
 from tests.support.executors.fake import FailingExecutor
@@ -128,7 +129,7 @@ def test_every_code_has_a_status() -> None:
     def codes(kind: type[Exception]) -> set[str]:
         return {kind.__dict__["code"]} if "code" in kind.__dict__ else set()
 
-    kinds: list[type[Exception]] = [errors.ApiError]
+    kinds: list[type[Exception]] = [PublicError]
     for kind in kinds:
         kinds += kind.__subclasses__()
     assert set().union(*map(codes, kinds)) <= set(errors.STATUS)

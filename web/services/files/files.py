@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from anyascii import anyascii
 
+from config.errors import PublicError
 from engine.errors import UnknownFormat
 from engine.file_names import FILENAME, file_name, safe_stem, visible
 from engine.formats import FileFormat
@@ -23,7 +24,7 @@ from storage.ids import new_id
 from storage.tables import files, jobs, links
 from storage.tables.files import File, SourceFile, StoredResult
 from storage.tables.links import Link
-from web.api.errors import NotFound, PublicError, StorageFull
+from web.api.errors import NotFound, StorageFull
 from web.api.schemas.files import ConversionResult, Failure, StoredFile
 from web.api.values import from_json, to_json, to_json_text
 from web.services.accounts.accounts import Account

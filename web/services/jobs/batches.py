@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from config.errors import PublicError
 from engine.errors import ExecutorUnavailable
 from engine.registry import Registry
 from storage.database import Database, Transaction, reading
@@ -17,7 +18,7 @@ from storage.tables.batches import Batch
 from storage.tables.files import File, SourceFile
 from storage.tables.idempotency import Claim
 from storage.tables.ledger import ServerInstance
-from web.api.errors import PublicError, RateLimited, error_body, public_error
+from web.api.errors import RateLimited, error_body, public_error
 from web.api.schemas.files import AddedFile, BatchFailure, BatchStatus
 from web.api.values import to_json
 from web.metrics.conversions import RequestContext

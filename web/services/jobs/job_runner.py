@@ -12,6 +12,7 @@ from functools import partial
 from time import monotonic, time
 from typing import TypeVar
 
+from config.errors import PublicError
 from engine.errors import ConversionError, ExecutorUnavailable, Killed, WorkerCrashed
 from storage.database import Database, Transaction, unsynced
 from storage.errors import CommitUnknown, DatabaseBusy, JobLost, StorageError, StoreUnavailable
@@ -20,7 +21,7 @@ from storage.tables.job_runs import NOTHING, Claim, ClaimedJob, LaneUse
 from storage.tables.jobs import LaneRecord
 from storage.tables.ledger import Hold, ServerInstance
 from storage.tables.usage import UsageRecord
-from web.api.errors import NotReady, PublicError, RateLimited, ServerError, error_body, public_error
+from web.api.errors import NotReady, RateLimited, ServerError, error_body, public_error
 from web.metrics.service import JobMetrics
 from web.services.accounts.accounts import Account
 from web.services.admission.admission import Admission

@@ -6,11 +6,11 @@ import logging
 import time
 from contextlib import suppress
 
+from config.errors import PublicError
 from engine.options import NO_OPTIONS, OptionValues
 from storage.database import Database
 from storage.tables import request_log
 from storage.tables.request_log import LoggedRequest
-from web.api.errors import PublicError
 from web.metrics.conversions import RequestContext
 from web.metrics.service import HttpMetrics
 from web.services.accounts.accounts import Account
