@@ -188,12 +188,12 @@ def _action(program: bytes, number: int, architecture: int = _ARCHITECTURES[os.u
             case _ if code == _JUMP:
                 position += value
             case _:
-                capabilities = {
+                is_true = {
                     _JUMP_IF_EQUAL: register == value,
                     _JUMP_IF_ABOVE: register > value,
                     _JUMP_IF_AT_LEAST: register >= value,
                 }[code]
-                position += if_true if capabilities else if_false
+                position += if_true if is_true else if_false
 
 
 def test_only_listed_calls_are_allowed() -> None:

@@ -31,8 +31,8 @@ from tests.support.servers.load import (
     kill_with_its_processes,
     repeat,
 )
-from tests.support.servers.nginx_server import NginxServer
 from tests.support.servers.processes import ServerOfProcesses
+from tests.support.servers.proxies import NginxServer
 
 pytestmark = pytest.mark.long
 _COLORS = ((200, 60, 60), (60, 190, 70), (70, 80, 200), (190, 190, 70))  # one for each account

@@ -19,7 +19,7 @@ from tests.support.samples.forms import FORM, TARGET, form, part
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts, image, sqlite_url
-from tests.support.servers.nginx_server import NginxServer
+from tests.support.servers.proxies import NginxServer
 
 pytestmark = pytest.mark.long
 

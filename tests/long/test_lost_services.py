@@ -26,7 +26,7 @@ from tests.support.servers import network
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts
 from tests.support.servers.mixed_load import Answer, MixedClients
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 pytestmark = pytest.mark.long
 

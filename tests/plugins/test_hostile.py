@@ -1,9 +1,7 @@
 """Hostile files: each has an allowed outcome, affects no other job, and leaves no processes or files."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
 from tests.support.samples.hostile import hostile_files
 from tests.support.samples.hostile_documents import SLOW_PAGES
 from tests.support.samples.hostile_outcomes import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome
+from tests.support.servers.receiver import Receiver
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,20 +27,12 @@ _FILES = {hostile.name: hostile for hostile in hostile_files()}
 @pytest.fixture(scope="module")
 def canary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
     """A canary URL and a canary file. Asserts afterwards that neither was accessed."""
-    visitors: list[str] = []
-
-    class Visited(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            visitors.append(self.path)
-
     file = tmp_path_factory.mktemp("canary") / "secret.svg"
     text = '<svg xmlns="http://www.w3.org/2000/svg"><rect id="a" width="9" height="9" fill="#c0ffee"/></svg>'
     file.write_text(text)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Visited) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Canary(f"http://127.0.0.1:{server.server_port}/a.svg", file)
-        server.shutdown()
-    assert not visitors
+    with Receiver() as server:
+        yield Canary(f"{server.url}/a.svg", file)
+        assert not server.connections
     assert file.read_text() == text
 
 

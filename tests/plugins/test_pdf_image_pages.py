@@ -13,8 +13,9 @@ from PIL import Image
 from engine import CorruptInput
 from engine.mupdf import pymupdf
 from plugins._pixels.pillow import apply_orientation
-from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.generated import saved
+from tests.support.results.conversions import codes, convert
+from tests.support.results.conversions import opened as opened_image
+from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_images import jbig2
 from tests.support.samples.profiles import srgb_profile
 from tests.support.samples.rasters import photo
@@ -29,7 +30,7 @@ def _document(*pages: tuple[Image.Image, str]) -> bytes:
     document = pymupdf.open()
     for image, encoder in pages:
         page = document.new_page(width=_SIZE[0], height=_SIZE[1])
-        page.insert_image(page.rect, stream=saved(image, encoder), keep_proportion=False)
+        page.insert_image(page.rect, stream=image_file(image, encoder), keep_proportion=False)
     return bytes(document.tobytes())
 
 
@@ -62,7 +63,7 @@ def _resolution(data: bytes, page: int = 0) -> tuple[int, int]:
 def test_a_page_that_is_one_image(mode: str) -> None:
     image = _PHOTO.convert(mode)
     result = convert(_document((image, "PNG")), "tiff")
-    found = opened(result.data)
+    found = opened_image(result.data)
     assert codes(result) == set()
     assert (found.mode, _resolution(result.data)) == (mode, (300, 300))
     np.testing.assert_array_equal(np.asarray(found), np.asarray(image))
@@ -70,7 +71,7 @@ def test_a_page_that_is_one_image(mode: str) -> None:
 
 def test_cmyk() -> None:
     image = _PHOTO.convert("CMYK")
-    found = opened(convert(_raw(image.tobytes(), 8, Name.DeviceCMYK, _DRAW), "tiff").data)
+    found = opened_image(convert(_raw(image.tobytes(), 8, Name.DeviceCMYK, _DRAW), "tiff").data)
     assert found.mode == "CMYK"
     np.testing.assert_array_equal(np.asarray(found), np.asarray(image))
 
@@ -91,7 +92,7 @@ def test_a_image_that_is_painted_through_a_mask(inverted: bool, color: str) -> N
         del original["/ColorSpace"]
         original.ImageMask, original.Decode = True, Array([1, 0] if inverted else [0, 1])
         document.save(file := BytesIO())
-    found = opened(convert(file.getvalue(), "tiff").data)
+    found = opened_image(convert(file.getvalue(), "tiff").data)
     if color == "0 g":
         np.testing.assert_array_equal(np.asarray(found), np.asarray(image) ^ inverted)
     else:
@@ -102,14 +103,14 @@ def test_a_palette_and_a_profile() -> None:
     palette = bytes(range(0, 240, 5))
     indexes = bytes(index % 16 for index in range(60_000))
     space = Array([Name.Indexed, Name.DeviceRGB, 15, palette])
-    found = opened(convert(_raw(indexes, 8, space, _DRAW), "tiff").data)
+    found = opened_image(convert(_raw(indexes, 8, space, _DRAW), "tiff").data)
     expected = np.frombuffer(palette, np.uint8).reshape(-1, 3)[np.frombuffer(indexes, np.uint8)].reshape(200, 300, 3)
     np.testing.assert_array_equal(np.asarray(found.convert("RGB")), expected)
     document = pikepdf.open(BytesIO(_raw(_PHOTO.tobytes(), 8, Name.DeviceRGB, _DRAW)))
     profile = document.make_stream(_PROFILE, N=3)
     document.pages[0].Resources.XObject.P.ColorSpace = Array([Name.ICCBased, document.make_indirect(profile)])
     document.save(file := BytesIO())
-    found = opened(convert(file.getvalue(), "tiff").data)
+    found = opened_image(convert(file.getvalue(), "tiff").data)
     assert found.info["icc_profile"] == _PROFILE
     np.testing.assert_array_equal(np.asarray(found), np.asarray(_PHOTO))
 
@@ -120,7 +121,7 @@ def test_a_palette_and_a_profile() -> None:
 )
 def test_a_mirrored_image(matrix: str, orientation: int) -> None:
     data = _raw(_PHOTO.tobytes(), 8, Name.DeviceRGB, f"q {matrix} cm /P Do Q")
-    found = np.asarray(opened(convert(data, "tiff").data))
+    found = np.asarray(opened_image(convert(data, "tiff").data))
     np.testing.assert_array_equal(found, apply_orientation(np.asarray(_PHOTO), orientation))
 
 
@@ -130,8 +131,8 @@ def test_a_rotated_page(rotation: int, orientation: int) -> None:
     document[0].set_rotation(rotation)
     data = bytes(document.tobytes())
     upright = apply_orientation(np.asarray(_PHOTO), orientation)
-    np.testing.assert_array_equal(np.asarray(opened(convert(data, "tiff").data)), upright)
-    turned = opened(convert(data, "tiff", rotate=(360 - rotation) % 360).data)
+    np.testing.assert_array_equal(np.asarray(opened_image(convert(data, "tiff").data)), upright)
+    turned = opened_image(convert(data, "tiff", rotate=(360 - rotation) % 360).data)
     np.testing.assert_array_equal(np.asarray(turned), np.asarray(_PHOTO))
 
 
@@ -143,9 +144,9 @@ def test_strips_are_one_image(rows: int) -> None:
     for top in reversed(range(0, 200, rows)):
         strip = _PHOTO.crop((0, top, 300, min(top + rows, 200)))
         area = pymupdf.Rect(0, top * 0.24, 72, (top + strip.height) * 0.24)
-        page.insert_image(area, stream=saved(strip, "PNG"), keep_proportion=False)
+        page.insert_image(area, stream=image_file(strip, "PNG"), keep_proportion=False)
     result = convert(bytes(document.tobytes()), "tiff").data
-    np.testing.assert_array_equal(np.asarray(opened(result)), np.asarray(_PHOTO))
+    np.testing.assert_array_equal(np.asarray(opened_image(result)), np.asarray(_PHOTO))
     assert _resolution(result) == (300, 300)
 
 
@@ -164,7 +165,7 @@ def test_a_tiff_comes_back(tile: tuple[int, int] | None) -> None:
 def test_text_to_search_is_no_drawing() -> None:
     document = pymupdf.open(stream=_document((_PHOTO, "PNG")))
     document[0].insert_text((5, 20), "recognized", fontsize=8, render_mode=3)
-    found = opened(convert(bytes(document.tobytes()), "tiff").data)
+    found = opened_image(convert(bytes(document.tobytes()), "tiff").data)
     np.testing.assert_array_equal(np.asarray(found), np.asarray(_PHOTO))
 
 
@@ -184,7 +185,7 @@ def test_other_pages_are_drawn(content: str) -> None:
     document.pages[0].Resources.ExtGState = Dictionary(T=Dictionary(ca=0.5))
     document.save(file := BytesIO())
     result = convert(file.getvalue(), "tiff").data
-    assert (opened(result).size, _resolution(result)) == ((150, 100), (150, 150))
+    assert (opened_image(result).size, _resolution(result)) == ((150, 100), (150, 150))
 
 
 def test_pages_of_both_kinds() -> None:
@@ -195,10 +196,10 @@ def test_pages_of_both_kinds() -> None:
     with tifffile.TiffFile(BytesIO(result)) as file:
         assert [page.shape for page in file.pages] == [(100, 150, 3), (200, 300), (200, 300, 3)]
     assert [_resolution(result, page) for page in range(3)] == [(150, 150), (300, 300), (300, 300)]
-    assert opened(convert(data, "tiff", pages="2").data).mode == "1"
-    assert opened(convert(data, "tiff", dpi=100).data).size == (100, 67)
-    assert opened(convert(data, "tiff", width=90).data).size == (90, 60)
-    assert opened(convert(data, "png", pages="2").data).size == (150, 100)
+    assert opened_image(convert(data, "tiff", pages="2").data).mode == "1"
+    assert opened_image(convert(data, "tiff", dpi=100).data).size == (100, 67)
+    assert opened_image(convert(data, "tiff", width=90).data).size == (90, 60)
+    assert opened_image(convert(data, "png", pages="2").data).size == (150, 100)
 
 
 def _jbig2_document(data: bytes) -> bytes:
@@ -208,8 +209,8 @@ def _jbig2_document(data: bytes) -> bytes:
 def test_jbig2_is_drawn() -> None:
     image = _PHOTO.convert("L").point(lambda value: 255 * (value > 128)).convert("1")
     data = _jbig2_document(jbig2(image))
-    np.testing.assert_array_equal(np.asarray(opened(convert(data, "tiff").data)), np.asarray(image))
-    drawn = np.asarray(opened(convert(data, "png", width=300).data).convert("L"))
+    np.testing.assert_array_equal(np.asarray(opened_image(convert(data, "tiff").data)), np.asarray(image))
+    drawn = np.asarray(opened_image(convert(data, "png", width=300).data).convert("L"))
     np.testing.assert_array_equal(drawn > 128, np.asarray(image))
 
 

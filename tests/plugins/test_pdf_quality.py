@@ -13,11 +13,11 @@ from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
 from tests.support.results.pdf_checks import drawn_pages
-from tests.support.samples.generated import saved
+from tests.support.samples.generated import saved as encoded
 from tests.support.samples.rasters import photo
 
 _PHOTO = photo((400, 300))
-_CMYK = saved(_PHOTO.convert("CMYK"), "JPEG", quality=95)
+_CMYK = encoded(_PHOTO.convert("CMYK"), "JPEG", quality=95)
 
 
 def _transparent() -> Image.Image:
@@ -48,11 +48,11 @@ def _filters(data: bytes) -> list[str]:
 
 
 _drawn = partial(drawn_pages, scale=1, mode="RGB")
-_PHOTOS = [saved(_PHOTO, "PNG"), saved(_PHOTO.convert("L"), "PNG"), _CMYK, saved(_transparent(), "PNG")]
+_PHOTOS = [encoded(_PHOTO, "PNG"), encoded(_PHOTO.convert("L"), "PNG"), _CMYK, encoded(_transparent(), "PNG")]
 _OTHERS = [
-    saved(_PHOTO.convert("1"), "PNG"),
-    saved(_PHOTO, "JPEG", quality=5),
-    saved(Image.new("RGB", (90, 90)), "PNG"),
+    encoded(_PHOTO.convert("1"), "PNG"),
+    encoded(_PHOTO, "JPEG", quality=5),
+    encoded(Image.new("RGB", (90, 90)), "PNG"),
 ]
 
 
@@ -103,7 +103,7 @@ def test_a_size_limit() -> None:
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
 def test_images_as_pages(mode: str) -> None:
     image = _transparent() if mode == "RGBA" else _PHOTO.convert(mode)
-    data = saved(image, "TIFF" if mode == "CMYK" else "PNG")
+    data = encoded(image, "TIFF" if mode == "CMYK" else "PNG")
     exact, small = convert(data, "pdf"), convert(data, "pdf", quality=50)
     assert codes(exact) == codes(small) == set()
     assert (_filters(exact.data), _filters(small.data)) == (["FlateDecode"], ["DCTDecode"])
@@ -119,7 +119,7 @@ def test_a_quality_that_changes_nothing_is_told() -> None:
     text = pymupdf.open()
     text.new_page().insert_text((50, 50), "text")
     assert codes(convert(bytes(text.tobytes()), "pdf", quality=50)) == {"quality_ignored"}
-    assert codes(convert(saved(_PHOTO.convert("1"), "PNG"), "pdf", quality=50)) == {"quality_ignored"}
+    assert codes(convert(encoded(_PHOTO.convert("1"), "PNG"), "pdf", quality=50)) == {"quality_ignored"}
 
 
 def test_encryption_stays() -> None:
@@ -133,7 +133,7 @@ def test_encryption_stays() -> None:
 
 def test_a_damaged_image_stays() -> None:
     compressed = bytes(imagecodecs.zlib_encode(_PHOTO.tobytes()))
-    with pikepdf.open(BytesIO(_document(saved(_PHOTO, "PNG"), saved(_PHOTO, "PNG")))) as document:
+    with pikepdf.open(BytesIO(_document(encoded(_PHOTO, "PNG"), encoded(_PHOTO, "PNG")))) as document:
         (image,) = document.pages[0].get_images().values()
         image.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
         document.save(file := BytesIO())

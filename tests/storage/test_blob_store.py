@@ -21,7 +21,7 @@ from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import BLOCK
 from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 MIB = 1 << 20
 Open = Callable[..., BlobStore]

@@ -274,10 +274,10 @@ async def run_scripted(
         return target.read()
 
 
-async def until(capabilities: Callable[[], bool], seconds: float = 20) -> None:
-    """Waits until the function `holds` returns True. Raises TimeoutError."""
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Waits until the condition is met. Raises TimeoutError."""
     deadline = asyncio.get_running_loop().time() + seconds
-    while not capabilities():
+    while not condition():
         if asyncio.get_running_loop().time() > deadline:
             raise TimeoutError
         await asyncio.sleep(0.02)

@@ -205,10 +205,10 @@ def parsed(response: bytes) -> httpx.Response:
     return httpx.Response(int(status_line.split()[1]), headers=headers, content=body, extensions={"raw": True})
 
 
-def eventually(capabilities: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
     """Waits for the condition. Returns whether it was met within `seconds`."""
     deadline = time.monotonic() + seconds
-    while not capabilities():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -67,10 +67,10 @@ class WebhookSender:
                 task.cancel()
             await asyncio.gather(*sending, return_exceptions=True)
 
-    async def until(self, capabilities: Callable[[], bool], seconds: float = 20) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 20) -> None:
         """Waits for the condition. Fails if it is not met in time."""
         async with asyncio.timeout(seconds):
-            while not capabilities():  # noqa: ASYNC110, other threads and servers make it true
+            while not condition():  # noqa: ASYNC110, other threads and servers make it true
                 await asyncio.sleep(0.01)
 
     async def until_idle(self) -> None:

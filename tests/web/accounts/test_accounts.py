@@ -20,7 +20,7 @@ from tests.support.requests.account_requests import account_data, bearer, get_ac
 from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import BROWSER_HEADERS, image
 from tests.support.servers.in_process import Running, Servers
-from tests.support.servers.outbox import email_to, emails_to, token_sent_to
+from tests.support.servers.mail_server import email_to, emails_to, token_sent_to
 from web.api.errors import InvalidParameter
 from web.api.fields import parse_period
 from web.services.accounts import usage_report

@@ -23,7 +23,7 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.storage import OWNER, USE, Clock, open_account
 from tests.support.servers.in_process import Servers
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 Stores = Callable[[str], dict[str, Any]]
 JULY = int(datetime(2025, 7, 1, tzinfo=UTC).timestamp())

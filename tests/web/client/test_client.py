@@ -17,7 +17,7 @@ from tests.support.requests.clients import KINDS, calling
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running
-from tests.support.servers.outbox import token_sent_to
+from tests.support.servers.mail_server import token_sent_to
 from web.api.errors import STATUS
 
 _MB = 1 << 20

@@ -15,7 +15,7 @@ from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers
 from tests.support.servers.receiver import Received, Receiver, Send, reply
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 JSON = {"Accept": "application/json"}
 

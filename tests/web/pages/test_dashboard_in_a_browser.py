@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.support.browser import sign_in, violations
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
-from tests.support.servers.outbox import email_to
+from tests.support.servers.mail_server import email_to
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 from tests.support.servers.tcp_proxy import tcp_proxy
 
 _KEYED = {"Idempotency-Key": "a key"}
