@@ -17,17 +17,7 @@ import typer
 from pikepdf import Name
 from PIL import Image
 
-from benchmarks import (
-    cluster,
-    compression,
-    jobs,
-    libraries,
-    pairs,
-    peer_servers,
-    peers,
-    quality,
-    workloads,
-)
+from benchmarks import cluster, compression, jobs, libraries, pairs, peer_servers, peers, quality, workloads
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree

@@ -157,10 +157,7 @@ def test_the_ends_of_jobs_arrive_at_a_webhook(folder: Path, shell: Callable[[str
     with (
         (folder / "received.txt").open("w") as received,
         subprocess.Popen(
-            [sys.executable, "-c", WEBHOOK_SAMPLES["Python"]],
-            env=variables,
-            stdout=received,
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-c", WEBHOOK_SAMPLES["Python"]], env=variables, stdout=received, stderr=subprocess.DEVNULL
         ) as running,
     ):
         for command in others:

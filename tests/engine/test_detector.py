@@ -88,10 +88,7 @@ async def _identified(tested: Detector, content: bytes, filename: str = "") -> F
 
 @pytest.mark.parametrize("deed", ["loop", "wait", "fail", "deceive", "crash"])
 async def test_a_detection_that_fails_three_times_is_switched_off(
-    tested: Detector,
-    deed: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tested: Detector, deed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(detector, "SECONDS", 0.3 if deed == "wait" else 10.0)
     registry, failure = tested.registry, f"plugin hinderance: the detection of {deed} "

@@ -208,12 +208,7 @@ def test_nothing_changes_by_zero(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("pad", "widths"),
-    [
-        ("10", (10, 10, 10, 10)),
-        ("1,2,3,4", (1, 2, 3, 4)),
-        ("10%", (4, 6, 4, 6)),
-        ("50%,5,0, 10%", (20, 5, 0, 6)),
-    ],
+    [("10", (10, 10, 10, 10)), ("1,2,3,4", (1, 2, 3, 4)), ("10%", (4, 6, 4, 6)), ("50%,5,0, 10%", (20, 5, 0, 6))],
 )
 @pytest.mark.parametrize(
     ("mode", "background", "expected"),

@@ -49,14 +49,7 @@ def _avif(points: CodePoints, bits: int = 10, mode: str = "RGB") -> bytes:
     samples = array if bits == 8 else array.astype(np.uint16) << (bits - 8)
     primaries, transfer = points
     encoded = imagecodecs.avif_encode(
-        samples,
-        95,
-        speed=8,
-        bitspersample=bits,
-        pixelformat="yuv444",
-        primaries=primaries,
-        transfer=transfer,
-        matrix=9,
+        samples, 95, speed=8, bitspersample=bits, pixelformat="yuv444", primaries=primaries, transfer=transfer, matrix=9
     )
     return bytes(encoded)
 

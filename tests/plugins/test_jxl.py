@@ -247,11 +247,7 @@ def test_selected_frames_of_an_animation() -> None:
     (second,) = jxl.decode(data, {"pages": "2"}).frames
     third, fourth = jxl.decode(data, {"pages": "3-4"}).frames
 
-    assert [frame.image.getpixel((0, 0)) for frame in (second, third, fourth)] == [
-        (60, 0, 0),
-        (120, 0, 0),
-        (180, 0, 0),
-    ]
+    assert [frame.image.getpixel((0, 0)) for frame in (second, third, fourth)] == [(60, 0, 0), (120, 0, 0), (180, 0, 0)]
     assert codes(convert(data, "jpeg")) == {"frames_dropped"}
     with pytest.raises(ConversionError) as refused:
         convert(data, "png", pages="5")

@@ -50,8 +50,7 @@ def _transformed(
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize(
-    ("name", "mode"),
-    [("srgb", "RGB"), ("p3", "RGB"), ("adobe-rgb", "RGB"), ("fogra39", "CMYK"), ("swop", "CMYK")],
+    ("name", "mode"), [("srgb", "RGB"), ("p3", "RGB"), ("adobe-rgb", "RGB"), ("fogra39", "CMYK"), ("swop", "CMYK")]
 )
 def test_colors_are_those_of_libvips(name: str, mode: str, deep: bool, tmp_path: Path) -> None:
     image, source = photo(), swapped_profile()

@@ -282,10 +282,7 @@ def test_real_psb(path: Path) -> None:
 def test_the_merged_image_is_upright_as_stored(target: str) -> None:
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "Maker"
-    resources = {
-        psd_files.EXIF: exif.tobytes().removeprefix(b"Exif\0\0"),
-        psd_files.XMP: b'<x tiff:Orientation="6"/>',
-    }
+    resources = {psd_files.EXIF: exif.tobytes().removeprefix(b"Exif\0\0"), psd_files.XMP: b'<x tiff:Orientation="6"/>'}
     data = build(planes(np.asarray(photo((60, 40)))), RGB, resources=resources)
 
     result = convert(data, target).data

@@ -336,10 +336,7 @@ def test_counters_begin_while_rows_change(empty_url: str, open_earlier: OpenEarl
     opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(totals.read) is None
     with ThreadPoolExecutor(4) as threads:
-        changes = [
-            threads.submit(change, earlier, 2, earlier=True),
-            threads.submit(change, opened, 3),
-        ]
+        changes = [threads.submit(change, earlier, 2, earlier=True), threads.submit(change, opened, 3)]
         begun = [threads.submit(read_totals, opened) for _ in range(2)]
     assert {future.exception() for future in changes} | {future.exception() for future in begun} == {None}
     assert_right(opened)

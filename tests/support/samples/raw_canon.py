@@ -48,10 +48,7 @@ def note(camera: Camera) -> Entry:
     color_data = [0] * color_data_length
     color_data[gains_at : gains_at + 4] = GAINS_RGGB
     color_data[black_at : black_at + 4] = [camera.black] * 4
-    directory = [
-        longs(MakerTag.CANON_MODEL_ID, model_id),
-        shorts(MakerTag.CANON_COLOR_DATA, *color_data),
-    ]
+    directory = [longs(MakerTag.CANON_MODEL_ID, model_id), shorts(MakerTag.CANON_COLOR_DATA, *color_data)]
     return replace(sub_ifd(Base.MakerNote, directory), type=7, count=len(ifd(directory, 0, LITTLE)))
 
 

@@ -187,10 +187,7 @@ def dng(camera: Camera, shot: Shot) -> bytes:
 def orf(camera: Camera, shot: Shot) -> bytes:
     """Olympus: the sensor in the first directory, the preview and the white balance in the maker note."""
     jpeg = preview_jpeg(shot)
-    settings = [
-        longs(MakerTag.OLYMPUS_PREVIEW_LENGTH, len(jpeg)),
-        pointer(MakerTag.OLYMPUS_PREVIEW_OFFSET, jpeg),
-    ]
+    settings = [longs(MakerTag.OLYMPUS_PREVIEW_LENGTH, len(jpeg)), pointer(MakerTag.OLYMPUS_PREVIEW_OFFSET, jpeg)]
     processing = [shorts(MakerTag.OLYMPUS_GAINS_RED_BLUE, RED_GAIN // 4, BLUE_GAIN // 4)]
     note_header = b"OLYMPUS\0II\x03\0"
     note_directory = [

@@ -58,15 +58,7 @@ class NginxServer(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return [
-            _program("nginx"),
-            "-p",
-            str(self._folder),
-            "-e",
-            "error.log",
-            "-c",
-            "nginx.conf",
-        ]
+        return [_program("nginx"), "-p", str(self._folder), "-e", "error.log", "-c", "nginx.conf"]
 
     def start(self) -> None:
         make_certificate(self._folder, "localhost")

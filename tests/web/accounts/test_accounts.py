@@ -52,9 +52,7 @@ def test_register_and_verify(server: Running) -> None:
     assert shown.status_code == 200
     assert shown.headers["Cache-Control"] == "no-store"
     key = shown.json()["data"]
-    assert set(key) == {
-        *("api_key", "key_id", "key_prefix", "email", "name", "tier", "credits_remaining", "message"),
-    }
+    assert set(key) == {*("api_key", "key_id", "key_prefix", "email", "name", "tier", "credits_remaining", "message")}
     assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key["api_key"])
     assert key["api_key"].startswith(key["key_prefix"])
     assert (key["name"], key["tier"], key["credits_remaining"]) == ("Ann's app", "free", 50)
@@ -112,10 +110,7 @@ def test_unknown_tokens(server: Running) -> None:
 
 @pytest.mark.parametrize(
     ("body", "param"),
-    [
-        ({"email": "nobody", "name": "Application"}, "email"),
-        ({"email": "a@example.test", "name": "a\u0007b"}, "name"),
-    ],
+    [({"email": "nobody", "name": "Application"}, "email"), ({"email": "a@example.test", "name": "a\u0007b"}, "name")],
 )
 def test_invalid_fields(server: Running, body: dict[str, Any], param: str) -> None:
     problem(register(server, **body), 400, "invalid_parameter", param=param)

@@ -67,7 +67,7 @@ DOCUMENT: dict[str, Any] = {
                         "required": True,
                         "description": "The file.",
                         "schema": {"type": "string"},
-                    },
+                    }
                 ],
                 "responses": {
                     "200": {
@@ -91,7 +91,7 @@ DOCUMENT: dict[str, Any] = {
                     },
                     "404": {"$ref": "#/components/responses/NotFound"},
                 },
-            },
+            }
         },
     },
 }

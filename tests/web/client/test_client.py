@@ -161,11 +161,7 @@ def test_convert_many_refuses_conflicting_results(client: Any, folder: Path) -> 
 
 
 def test_the_target_is_checked_before_the_request(client: Any, folder: Path) -> None:
-    for to, error in (
-        ("page.pdf", FileExistsError),
-        ("missing/a.webp", FileNotFoundError),
-        (".", IsADirectoryError),
-    ):
+    for to, error in (("page.pdf", FileExistsError), ("missing/a.webp", FileNotFoundError), (".", IsADirectoryError)):
         with pytest.raises(error):
             client.convert(folder / "photo.heic", "webp", to=folder / to)
 

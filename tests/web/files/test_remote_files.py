@@ -96,9 +96,7 @@ def test_tools_fetch_one_file_or_several(server: Running, place: Receiver) -> No
     rotated = send(server, "/pdf/rotate", url=urls[0], angle="90")
     assert rotated.headers["Content-Type"] == "application/pdf"
     stamped = server.request(
-        "POST",
-        "/pdf/watermark",
-        files={"url": (None, urls[0]), "stamp": ("stamp.png", image("PNG"))},
+        "POST", "/pdf/watermark", files={"url": (None, urls[0]), "stamp": ("stamp.png", image("PNG"))}
     )
     assert stamped.status_code == 200
     problem(send(server, "/pdf/merge", urls=urls[:1]), 400, "invalid_parameter", param="urls", reason="out_of_range")

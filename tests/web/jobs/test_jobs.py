@@ -244,11 +244,7 @@ def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
     site.server.database.run_blocking(wait_more, MAX_UNFINISHED - 1)
     try:
         response = site.send(
-            "POST",
-            "/convert",
-            files={"file": ("a.jpg", image())},
-            data={"output_format": "png"},
-            headers=ASYNC,
+            "POST", "/convert", files={"file": ("a.jpg", image())}, data={"output_format": "png"}, headers=ASYNC
         )
     finally:
         site.server.database.run_blocking(wait_more, 1 - MAX_UNFINISHED)

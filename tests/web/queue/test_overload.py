@@ -37,10 +37,7 @@ def small_queue() -> Iterator[None]:
 def crowded(servers: Servers, tmp_path_factory: pytest.TempPathFactory, small_queue: None) -> Iterator[Crowded]:
     """A server, and the connections of its queued requests."""
     data, executor = tmp_path_factory.mktemp("data"), EndlessExecutor()
-    with (
-        servers.running(data, executor=executor, workers=1, rate_limit_paid=_LIMIT) as server,
-        ExitStack() as waiting,
-    ):
+    with servers.running(data, executor=executor, workers=1, rate_limit_paid=_LIMIT) as server, ExitStack() as waiting:
         yield server, waiting, executor
 
 

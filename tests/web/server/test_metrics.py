@@ -135,10 +135,7 @@ def test_an_invalid_file(scraped: Scraped, content: bytes, source: str, code: st
 def test_a_replay_is_not_counted_as_a_conversion(scraped: Scraped) -> None:
     headers = {"Idempotency-Key": "twice"}
     assert scraped.server.convert(sample("png"), "gif", headers=headers).status_code == 200
-    with (
-        scraped.rising("convertd_idempotent_replays_total"),
-        scraped.rising("convertd_conversions_total", by=0),
-    ):
+    with scraped.rising("convertd_idempotent_replays_total"), scraped.rising("convertd_conversions_total", by=0):
         response = scraped.server.convert(sample("png"), "gif", headers=headers)
     assert response.headers["Idempotency-Replayed"] == "true"
 

@@ -158,11 +158,7 @@ async def test_what_is_sent(receiver: Receiver) -> None:
     assert (
         (first.method, first.path, first.body)
         == ("PUT", "/a%20b?c=%2F", b"abc")
-        == (
-            second.method,
-            second.path,
-            second.body,
-        )
+        == (second.method, second.path, second.body)
     )
     assert first.headers["host"] == f"127.0.0.1:{receiver.port}"
     assert (first.headers["x-own"], first.headers["accept-encoding"]) == ("1", "identity")
