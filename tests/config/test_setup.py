@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -69,15 +70,8 @@ def _environment(folder: Path) -> dict[str, str]:
 def _set_up(folder: Path, *arguments: str) -> str:
     """Runs the script without a terminal. Returns its output."""
     command = ["sh", "config/setup.sh", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environment(folder),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": True}
+    done = subprocess.run(command, cwd=folder, env=_environment(folder), **options)
     return done.stdout
 
 

@@ -108,9 +108,7 @@ async def test_a_detection_that_fails_three_times_is_switched_off(
     assert caplog.text.count(failure) == 3
 
 
-async def test_a_process_reads_many_files_and_is_never_one_of_an_account(
-    tested: Detector, executor: ObservedExecutor
-) -> None:
+async def test_a_process_reads_many_files_and_is_of_no_account(tested: Detector, executor: ObservedExecutor) -> None:
     await _identified(tested, sample("tiff"))
     used = idle_workers(executor, "")
 

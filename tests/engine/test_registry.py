@@ -233,9 +233,7 @@ def test_the_search_for_options_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("shortest", [1, 4])
-def test_detection_goes_on_without_a_format_whose_detection_fails(
-    shortest: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_detection_goes_on_without_formats_that_fail(shortest: int, caplog: pytest.LogCaptureFixture) -> None:
     def sniff(content: Content) -> int:
         if len(content) >= shortest:
             raise IndexError("out of range")
@@ -300,13 +298,8 @@ _HOOK = "@hookimpl\ndef conversions(): return {}\n"
 
 
 def test_a_hook_replaces_the_values_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    modules = {
-        "empty": _HOOK.format("[]"),
-        "nothing": _HOOK.format(None),
-        "one": _HOOK.format("[decode]"),
-        "values": "",
-    }
-    for name, hook in modules.items():
+    names = {"empty": _HOOK.format("[]"), "nothing": _HOOK.format(None), "one": _HOOK.format("[decode]"), "values": ""}
+    for name, hook in names.items():
         (tmp_path / f"{name}.py").write_text(_DECODER + hook)
     (tmp_path / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path.parent)

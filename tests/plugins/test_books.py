@@ -53,10 +53,8 @@ def test_text_of_a_book_is_in_its_order(name: str) -> None:
     text = convert(sample(name), "txt").data.decode()
 
     expected = [line for title in books.CHAPTERS for line in (title, f"The text of the {title.lower()}.")]
-    assert [line for line in text.replace("\f", "").split("\n\n") if line.strip() != "next"] == [
-        *expected[:-1],
-        f"{expected[-1]}\n",
-    ]
+    lines = [line for line in text.replace("\f", "").split("\n\n") if line.strip() != "next"]
+    assert lines == [*expected[:-1], f"{expected[-1]}\n"]
 
 
 def test_links_in_a_book_lead_to_its_pages() -> None:

@@ -223,12 +223,8 @@ def test_many_frames_are_counted_and_not_decoded() -> None:
         _REGISTRY.plan([_REGISTRY.formats["gif"]], "webp").steps[-1](raster)
 
     assert raised.value.reason == "frames"
-    assert raised.value.details == {
-        "max_frames": MAX_FRAMES,
-        "frames": 501,
-        "max_total_pixels": MAX_TOTAL_PIXELS,
-        "total_pixels": 501 * 16,
-    }
+    expected = {"max_frames": MAX_FRAMES, "frames": 501, "total_pixels": 501 * 16}
+    assert raised.value.details == {**expected, "max_total_pixels": MAX_TOTAL_PIXELS}
     assert not decoded
 
 

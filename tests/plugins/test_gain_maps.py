@@ -109,9 +109,7 @@ def test_gain_maps_are_kept(target: str, mode: str) -> None:
         ({"width": 32, "height": 32, "fit": "cover", "quality": 70}, "right", (32, 32)),
     ],
 )
-def test_gain_maps_are_changed_as_the_image(
-    target: str, options: dict[str, OptionValue], edge: str, size: tuple[int, int]
-) -> None:
+def test_changes_of_gain_maps(target: str, options: dict[str, OptionValue], edge: str, size: tuple[int, int]) -> None:
     result = convert(_file(), target, **options)
 
     assert codes(result) == set()

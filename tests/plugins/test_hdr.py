@@ -136,11 +136,9 @@ def test_a_browser_shows_the_kept_colors(screenshots: Screenshots) -> None:
         ("avif", {}, 4),
     ]
     sources = [_SOURCES[source](points) for source, points in product(("png", "avif"), (_PQ, _HLG, _P3_PQ))]
-    results = [
-        convert(data, target, flip="vertical", **options).data for data in sources for target, options, _ in cases
-    ]
+    made = [convert(data, target, flip="vertical", **options).data for data in sources for target, options, _ in cases]
 
-    shown = screenshots(*sources, *results)
+    shown = screenshots(*sources, *made)
 
     pairs = zip(product(shown[: len(sources)], cases), shown[len(sources) :], strict=True)
     for (expected, (target, options, tolerance)), seen in pairs:

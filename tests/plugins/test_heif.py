@@ -257,11 +257,8 @@ def test_samples_scale_to_sixteen_bits_and_back(maximum: int) -> None:
 @pytest.mark.parametrize(("source", "target"), [("heic", "avif"), ("avif", "heic")])
 def test_ten_bits_stay_ten(source: str, target: str) -> None:
     deep = _deep("RGB")
-    data = (
-        _heic("RGB", deep)
-        if source == "heic"
-        else bytes(imagecodecs.avif_encode(deep >> 6, 95, speed=8, bitspersample=10))
-    )
+    avif = imagecodecs.avif_encode(deep >> 6, 95, speed=8, bitspersample=10)
+    data = _heic("RGB", deep) if source == "heic" else bytes(avif)
     registry = load_registry()
 
     result = pipeline.run(registry.plan([registry.formats[source]], target), [data], {"quality": 95})

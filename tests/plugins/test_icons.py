@@ -137,9 +137,7 @@ def test_real_files(path: Path) -> None:
         ((7, 3), "256", {(7, 7)}),
     ],
 )
-def test_the_sizes_that_are_written(
-    name: str, size: tuple[int, int], sizes: str | None, expected: set[tuple[int, int]]
-) -> None:
+def test_written_sizes(name: str, size: tuple[int, int], sizes: str | None, expected: set[tuple[int, int]]) -> None:
     source, options = saved(photo(size), "PNG"), {} if sizes is None else {"sizes": sizes}
 
     result = convert(source, name, **options)

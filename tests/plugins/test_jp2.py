@@ -136,11 +136,9 @@ def test_channels_have_the_order_of_their_definition() -> None:
 
 def test_a_channel_without_meaning_is_no_transparency() -> None:
     samples = noise(4)
-    unspecified = 65535
+    absent = 65535
 
-    data = boxed(
-        codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, unspecified, unspecified))
-    )
+    data = boxed(codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, absent, absent)))
 
     result = convert(data, "png")
     assert codes(result) == {"layers_dropped"}

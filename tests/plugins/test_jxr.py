@@ -39,10 +39,8 @@ def decoded(data: bytes, **options: Any) -> NDArray[Any]:
 def entry(data: bytes, tag: int) -> int:
     """The offset of a tag's entry in the directory."""
     (start,) = struct.unpack_from("<I", data, 4)
-    (count,) = struct.unpack_from("<H", data, start)
-    return next(
-        at for at in range(start + 2, start + 2 + 12 * count, 12) if data[at : at + 2] == struct.pack("<H", tag)
-    )
+    (size,) = struct.unpack_from("<H", data, start)
+    return next(at for at in range(start + 2, start + 2 + 12 * size, 12) if data[at : at + 2] == struct.pack("<H", tag))
 
 
 def with_value(data: bytes, tag: int, value: int) -> bytes:

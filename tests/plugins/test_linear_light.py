@@ -206,9 +206,7 @@ def test_the_display_window_is_the_image() -> None:
 )
 def test_colors_come_before_other_channels(parts: list[dict[str, int]], expected: str) -> None:
     shape = {"RGB": (3, 4, 3)}
-    layers = [
-        {name: np.full(shape.get(name, (3, 4)), value, np.float32) for name, value in part.items()} for part in parts
-    ]
+    layers = [{name: np.full(shape.get(name, (3, 4)), one, np.float32) for name, one in part.items()} for part in parts]
 
     result = convert(exr(*layers), "png", bit_depth=8)
 

@@ -277,10 +277,8 @@ def test_the_resolution_is_that_of_a_page(encoder: str) -> None:
     assert (document[0].rect.width, document[0].rect.height) == pytest.approx((144, 96), abs=0.1)
     if encoder == "JPEG":
         assert document.extract_image(document[0].get_images()[0][0])["ext"] == "jpeg"
-        assert (
-            opened(document.xref_stream_raw(document[0].get_images()[0][0])).tobytes()
-            == opened(_source(encoder)).tobytes()
-        )
+        stored = document.xref_stream_raw(document[0].get_images()[0][0])
+        assert opened(stored).tobytes() == opened(_source(encoder)).tobytes()
 
 
 def test_all_pages_get_it() -> None:
@@ -389,11 +387,9 @@ def test_texts_of_raw_stay_as_they_are(raw: str) -> None:
     model = read_tags(data.replace(b"IIU\0", b"II*\0").replace(b"IIRO", b"II*\0"))[0, 0x0110].data
     text = "©ü".encode().ljust(len(model) - 1, b"x") + b"\0"
 
-    values = {
-        target: _exif_values(convert(data.replace(model, text), target).data) for target in ("jpeg", "tiff", "webp")
-    }
+    values = {name: _exif_values(convert(data.replace(model, text), name).data) for name in ("jpeg", "tiff", "webp")}
 
-    assert {target: found[0, 0x0110][2] for target, found in values.items()} == dict.fromkeys(values, text)
+    assert {name: found[0, 0x0110][2] for name, found in values.items()} == dict.fromkeys(values, text)
 
 
 def _changed(change: int, at: int) -> bytes:

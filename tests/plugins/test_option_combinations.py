@@ -389,10 +389,7 @@ def test_damaged_files(sandbox: Sandbox, name: str) -> None:
 
 def test_options_of_all_steps() -> None:
     """Of plugins that read no format, as those that do are checked with samples."""
-    faults = {
-        plugin.name: testing.check_declarations(Subject(plugin, {}, _REGISTRY))
-        for plugin in _REGISTRY.plugins
-        if not plugin.reads
-    }
+    checked = [Subject(plugin, {}, _REGISTRY) for plugin in _REGISTRY.plugins if not plugin.reads]
+    faults = {subject.plugin.name: testing.check_declarations(subject) for subject in checked}
 
     assert {name: found for name, found in faults.items() if found} == {}

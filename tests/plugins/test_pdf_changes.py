@@ -56,13 +56,8 @@ def test_refused_rotations(options: dict[str, Any]) -> None:
 
 def _full() -> bytes:
     """A document with all that tools keep."""
-    extras = (
-        pdf.outline(("One", 1, True, [])),
-        pdf.named("spot", 1),
-        pdf.link(0, to=1),
-        pdf.field(0, "n", String("v")),
-        pdf.tagged,
-    )
+    marked = pdf.outline(("One", 1, True, []))
+    extras = (marked, pdf.named("spot", 1), pdf.link(0, to=1), pdf.field(0, "n", String("v")), pdf.tagged)
     made = pdf.opened(pdf.document("A", 2, *extras))
     made.attachments["note.txt"] = b"a note"
     layer = made.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
@@ -126,10 +121,8 @@ def test_fields_and_annotations_become_content() -> None:
 
 
 def test_encrypted_forms_are_flattened() -> None:
-    plain = pdf.opened(
-        pdf.document("A", 2, pdf.field(0, "one", String("first")), pdf.field(1, "two", String("second")))
-    )
-    locked = pdf.saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
+    form = pdf.opened(pdf.document("A", 2, pdf.field(0, "one", String("first")), pdf.field(1, "two", String("second"))))
+    locked = pdf.saved(form, encryption=pikepdf.Encryption(user="user", owner="owner"))
 
     flat = run_tool("pdf-flatten", locked, pages="1", password="owner").data
 

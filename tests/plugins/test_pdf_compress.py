@@ -32,6 +32,7 @@ from tests.support.samples.pdf_images import (
 )
 
 _TRUETYPE = ImageFont.load_default(20)
+assert isinstance(_TRUETYPE, ImageFont.FreeTypeFont)
 _FONTS = {"TrueType": bytes(_TRUETYPE.font_bytes), "CFF": bytes(pymupdf.Font("helv").buffer)}
 
 
@@ -71,14 +72,8 @@ def _form(document: Pdf, page: Any, image: Any) -> None:
 
 
 def _pattern(document: Pdf, page: Any, image: Any) -> None:
-    keys: dict[str, Any] = {
-        "PatternType": 1,
-        "PaintType": 1,
-        "TilingType": 1,
-        "XStep": 12,
-        "YStep": 12,
-        "Matrix": [2, 0, 0, 2, 0, 0],
-    }
+    keys: dict[str, Any] = {"PatternType": 1, "PaintType": 1, "TilingType": 1, "XStep": 12, "YStep": 12}
+    keys["Matrix"] = [2, 0, 0, 2, 0, 0]
     page.Resources = Dictionary(Pattern=Dictionary(T=_in_form(document, image, **keys)))
     page.Contents = document.make_stream(b"/Pattern cs /T scn 0 0 96 96 re f")
 
@@ -261,9 +256,6 @@ def test_a_damaged_file_is_not_the_result() -> None:
 
     assert codes(result) == {"repaired"}
     assert len(opened(result.data).pages) == 3
-
-
-assert isinstance(_TRUETYPE, ImageFont.FreeTypeFont)
 
 
 def _document(font: bytes) -> bytes:

@@ -223,10 +223,8 @@ def test_document_entries_are_those_of_the_first_document() -> None:
     assert bool(root.ViewerPreferences.DisplayDocTitle)
     assert root.OpenAction[0].objgen == found.pages[1].obj.objgen
     assert b"xmpmeta" in root.Metadata.read_bytes()
-    assert (int(found.pages[0].obj.Rotate), [int(edge) for edge in found.pages[0].obj.CropBox]) == (
-        90,
-        [10, 10, 100, 100],
-    )
+    page = found.pages[0].obj
+    assert (int(page.Rotate), [int(edge) for edge in page.CropBox]) == (90, [10, 10, 100, 100])
 
 
 @pytest.mark.parametrize("locked", [0, 1])

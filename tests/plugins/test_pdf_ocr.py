@@ -267,20 +267,10 @@ class _Reader(HTMLParser):
 def test_html_has_sections_headings_and_paragraphs() -> None:
     text = convert(_page((50, 50, "TITLE"), (50, 100, "body <b>&amp;</b> text")), "html").data.decode()
 
-    found = _Reader(text)
-    assert [tag for tag, _ in found.elements] == [
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "section",
-        "h1",
-        "p",
-    ]
-    assert found.texts[1:] == [("h1", "TITLE"), ("p", "body <b>&amp;</b> text")]
-    assert found.elements[6][1] == {"id": "page-1"}
+    page = _Reader(text)
+    assert [tag for tag, _ in page.elements] == ["html", "head", "meta", "title", "style", "body", "section", "h1", "p"]
+    assert page.texts[1:] == [("h1", "TITLE"), ("p", "body <b>&amp;</b> text")]
+    assert page.elements[6][1] == {"id": "page-1"}
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def _png(data: bytes) -> NDArray[Any]:
 @pytest.mark.parametrize("saved", [1, 2])
 @pytest.mark.parametrize(("mode", "bands"), [(GRAY, 1), (RGB, 3)])
 @pytest.mark.parametrize("layers", [0, 1])
-def test_saved_channels_are_no_transparency(
+def test_no_saved_channel_is_alpha(
     mode: int, bands: int, saved: int, depth: int, compression: int, layers: int
 ) -> None:
     array = samples(bands + saved, depth)
@@ -88,9 +88,7 @@ def test_saved_channels_leave_other_colors_alone(mode: int, bands: int, saved: i
     ("depth", "marked"), [(8, {"layers": -1}), (16, {"layers": -2}), (16, {"transparency_block": True})]
 )
 @pytest.mark.parametrize(("mode", "bands"), [(GRAY, 1), (RGB, 3)])
-def test_transparency_is_separated_from_white(
-    mode: int, bands: int, depth: int, marked: dict[str, Any], saved: int
-) -> None:
+def test_alpha_is_separated_from_white(mode: int, bands: int, depth: int, marked: dict[str, Any], saved: int) -> None:
     array = samples(bands + 1, depth)
     stored = np.dstack((on_white(array), samples(1, depth)[..., :saved]))
 

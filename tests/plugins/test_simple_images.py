@@ -210,13 +210,9 @@ class TestPcx:
 
     @pytest.mark.parametrize("mode", ["P", "L"])
     def test_a_palette_that_is_cut_off_is_missed(self, mode: str) -> None:
-        data = convert(saved(_image((9, 5), mode), "PNG"), "pcx").data
+        pcx = convert(saved(_image((9, 5), mode), "PNG"), "pcx").data
 
-        assert (outcome(data), outcome(data[:-3]), outcome(data[:-769])) == (
-            "picture",
-            "corrupt_input",
-            "corrupt_input",
-        )
+        assert (outcome(pcx), outcome(pcx[:-3]), outcome(pcx[:-769])) == ("picture", "corrupt_input", "corrupt_input")
 
     def test_black_and_white(self) -> None:
         rows = np.array([[[0b10110000]]], np.uint8)
@@ -280,11 +276,8 @@ class TestXpm:
             "h": "m white",
             "i": "c Green",
         }
-        lines = [
-            '"9 1 9 1 /* no comment */ 0 0"',
-            *(f'"{key}\t{value}"' for key, value in rows.items()),
-            f'"{"".join(rows)}"',
-        ]
+        colors = [f'"{key}\t{value}"' for key, value in rows.items()]
+        lines = ['"9 1 9 1 /* no comment */ 0 0"', *colors, f'"{"".join(rows)}"']
         source = '/* XPM */\nstatic char * x[] = {\n/* "colors" */' + ",\n".join(lines) + "};\n"
 
         found = _rgba(source.encode())[0].tolist()

@@ -30,16 +30,8 @@ def url(new_postgres_url: MakeUrl) -> str:
 
 
 def accept(transaction: Transaction, account: str) -> None:
-    job = NewJob(
-        account,
-        _JOBS,
-        "convert",
-        "png",
-        "webp",
-        "{}",
-        webhook_url=f"https://{random.choice('abc')}.example",
-        lane=_CROWD,
-    )
+    url = f"https://{random.choice('abc')}.example"
+    job = NewJob(account, _JOBS, "convert", "png", "webp", "{}", webhook_url=url, lane=_CROWD)
     ledger.reserve(transaction, account, 1, UNOWNED, FOREVER, *hold_ids(job.id, 1))
     jobs.accept(transaction, job)
 
@@ -92,10 +84,8 @@ async def test_no_transactions_wait_for_each_other(url: str) -> None:
             shuffled = random.sample(claimed, len(claimed))
             await asyncio.gather(end(first, claimed), disturb(second, shuffled), disturb(second, shuffled[::-1]))
         assert not first.read_blocking(ledger_audit.check)
-        ended = [
-            job for account in accounts for job in first.read_blocking(jobs.list_page, account, limit=_JOBS).values
-        ]
-        assert all(job.has_ended for job in ended)
+        done = [job for account in accounts for job in first.read_blocking(jobs.list_page, account, limit=_JOBS).values]
+        assert all(job.has_ended for job in done)
     finally:
         first.close()
         second.close()

@@ -218,9 +218,7 @@ def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database:
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_postgresql_holds_and_charges_credits_in_one_statement_each(
-    database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_postgresql_holds_and_charges_by_one_statement(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     account = open_account(database, 1).id
     caplog.set_level(logging.DEBUG, "peewee")
     hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)

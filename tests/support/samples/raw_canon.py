@@ -133,12 +133,8 @@ def _movie(camera: Camera, shot: Shot, *tracks: tuple[int, int]) -> bytes:
         _box(b"CMT3", maker),
     )
     sensor = _box(b"CMP1", _compression(shot))
-    return _box(
-        _MOVIE,
-        metadata,
-        _track(shot, _box(b"JPEG", bytes(4)), jpeg_size, jpeg_at),
-        _track(shot, sensor, sensor_size, sensor_at),
-    )
+    preview = _track(shot, _box(b"JPEG", bytes(4)), jpeg_size, jpeg_at)
+    return _box(_MOVIE, metadata, preview, _track(shot, sensor, sensor_size, sensor_at))
 
 
 def _color_data(camera: Camera) -> list[Entry]:

@@ -203,11 +203,8 @@ class TestOptions:
             assert _component(component).get("required", []) == required
 
     def test_enumerations_have_names(self) -> None:
-        groups = {
-            name: part["properties"]
-            for name, part in published()["components"]["schemas"].items()
-            if name.endswith("Options")
-        }
+        schemas = published()["components"]["schemas"]
+        groups = {name: part["properties"] for name, part in schemas.items() if name.endswith("Options")}
         assert not any("enum" in option for options in groups.values() for option in options.values())
         fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "MakeAPdfOfImagesOptions")]
         assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "MakeAPdfOfImagesFit")]
@@ -398,7 +395,5 @@ def test_nothing_is_found(
             text=True,
         )
     assert found.returncode == 0, found.stdout + found.stderr
-    operations = sum(
-        verb in item for item in published()["paths"].values() for verb in ("get", "post", "put", "delete")
-    )
-    assert f"Tested: {operations - 1}\n" in found.stdout, found.stdout  # all but the document itself
+    count = sum(verb in item for item in published()["paths"].values() for verb in ("get", "post", "put", "delete"))
+    assert f"Tested: {count - 1}\n" in found.stdout, found.stdout  # all but the document itself

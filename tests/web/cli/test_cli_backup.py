@@ -125,9 +125,7 @@ def test_a_backup_of_another_kind_of_database_is_refused(tmp_path: Path, new_pos
     assert (done.exit_code, done.stderr) == (1, "convertd: The copy is not of PostgreSQL, as the database is.\n")
 
 
-def test_a_database_that_cannot_be_copied_is_reported_in_one_line(
-    tmp_path: Path, new_postgres_url: Callable[[], str]
-) -> None:
+def test_an_uncopyable_database_is_reported_in_one_line(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
     full, empty = ({"database_url": new_postgres_url(), "blob_url": f"file://{tmp_path / name}"} for name in "ab")
     assert invoke(tmp_path, "backup", "copy.tar", **_environment(tmp_path / "old", full)).exit_code == 0
     _spoil(tmp_path / "copy.tar", "database/backfill")

@@ -153,14 +153,9 @@ def test_json(folder: Path) -> None:
 def test_a_dry_run_as_json(folder: Path) -> None:
     done = invoke(folder, "convert", "photo.heic", "a.jpg", "--dry-run", "--width", "20", "--json")
 
-    (file,) = json.loads(done.stdout)["files"]
-    assert (file["status"], file["input_format"], file["output_format"], file["width"]) == (
-        "inspected",
-        "heic",
-        "jpeg",
-        20,
-    )
-    assert (file["options"]["quality"], "bytes_saved" in done.stdout) == (80, True)
+    (one,) = json.loads(done.stdout)["files"]
+    assert (one["status"], one["input_format"], one["output_format"], one["width"]) == ("inspected", "heic", "jpeg", 20)
+    assert (one["options"]["quality"], "bytes_saved" in done.stdout) == (80, True)
     assert not (folder / "a.jpg").exists()
 
 

@@ -160,10 +160,8 @@ class TestLimits:
         problem(refused, 429, "rate_limit_exceeded", reason="trials", retryable=True)
         assert "Register for an API key" in refused.json()["error"]["message"]
         assert refused.json()["error"]["details"]["register_url"] == "/register"
-        assert (
-            f">0 of {TRIALS_PER_ADDRESS} conversions left today<"
-            in http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
-        )
+        page = http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
+        assert f">0 of {TRIALS_PER_ADDRESS} conversions left today<" in page
         assert 0 < int(refused.headers["Retry-After"]) <= 86_400
         assert tried(site, sample("png"), "jpeg", "192.0.2.2").status_code == 200
         assert audited(site).credits_used_total == TRIALS_PER_ADDRESS + 1
@@ -198,9 +196,7 @@ class TestLimits:
         assert audited(site).credits_remaining == 0
 
     @pytest.mark.parametrize(("overruns", "slots"), [(0, TRIAL_TIER.max_concurrent), (3, 1)])
-    def test_slots_and_overruns_count_by_address(
-        self, servers: Servers, data_dir: Path, overruns: int, slots: int
-    ) -> None:
+    def test_slots_and_overruns_by_address(self, servers: Servers, data_dir: Path, overruns: int, slots: int) -> None:
         error = TimedOut("Late.")
         error.seconds = SHORT_DEADLINE
         executor = EndlessExecutor(*[error] * overruns)

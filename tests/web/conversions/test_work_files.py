@@ -248,9 +248,7 @@ async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Pa
             assert fourth.in_memory
 
 
-def test_an_account_may_open_as_many_files_as_it_leaves_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_may_open_as_many_files_as_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _limit: (40, 40))
     work_files = WorkFiles(tmp_path / "jobs")
     opened = []
@@ -329,9 +327,7 @@ def _sound(server: Running) -> bool:
     return not server.database.run_blocking(ledger_audit.check)
 
 
-def test_files_that_cannot_be_stored(
-    servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]
-) -> None:
+def test_unstorable_files(servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]) -> None:
     data_dir.mkdir()
     (data_dir / "blobs").symlink_to(small_disk)
     with servers.running(data_dir) as server:
@@ -353,9 +349,7 @@ def test_files_that_cannot_be_stored(
         assert _sound(server)
 
 
-def test_charges_that_cannot_be_written(
-    servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]
-) -> None:
+def test_unwritable_charges(servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]) -> None:
     with servers.running(data_dir, database_url=f"sqlite:///{small_disk / 'convertd.db'}") as server:
         key, filler = server.account(5), _fill(small_disk)
         form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}

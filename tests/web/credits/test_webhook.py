@@ -236,10 +236,8 @@ def test_repeated_events_are_credited_once(tmp_path: Path, url: str, request: py
         for number in range(rounds):
             with server, ThreadPoolExecutor(_DELIVERIES) as clients:
                 assert all(send(server.api, body).is_success for body in bodies)
-                response = http.post(
-                    f"{server.api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30
-                )
-                body = event("checkout.session.completed", stripe.paid(response.json()["data"]["session_id"]))
+                made = http.post(f"{server.api}/credits/purchase", json={"pack": "starter"}, headers=auth, timeout=30)
+                body = event("checkout.session.completed", stripe.paid(made.json()["data"]["session_id"]))
                 bodies.append(body)
                 deliveries = [clients.submit(send, server.api, body) for _ in range(_DELIVERIES)]
                 assert eventually(lambda at=number: database.run_blocking(_paid) > at)  # type: ignore[misc]
@@ -248,7 +246,7 @@ def test_repeated_events_are_credited_once(tmp_path: Path, url: str, request: py
                 assert statuses <= {200}
         with server, ThreadPoolExecutor(_DELIVERIES) as clients:
             answers = list(clients.map(lambda body: send(server.api, body), bodies * 5))
-            assert {response.status_code for response in answers} == {200}
+            assert {made.status_code for made in answers} == {200}
     database.close()
     credited = -charged(url)
     assert credited == 500 * rounds

@@ -270,9 +270,7 @@ def test_redirects_are_not_followed(server: Running, place: Receiver) -> None:
         assert (inside.connections, credits(server, key)) == (0, 50)
 
 
-def test_a_presigned_url_of_s3(
-    servers: Servers, s3_server: S3Server, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_url_of_s3(servers: Servers, s3_server: S3Server, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
     bucket = S3BlobStore(s3_server.url("exports"))

@@ -62,9 +62,7 @@ def test_nothing_is_said_after_a_cancelled_purchase(page: Page, site: Running) -
     expect(page.locator("#purchases")).to_have_count(0)
 
 
-def test_usage_and_errors_on_the_dashboard(
-    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
-) -> None:
+def test_usage_and_errors(page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]) -> None:
     key = site.account()
     auth = {"Authorization": f"Bearer {key}"}
     for target in ("jpeg", "jpeg", "webp"):

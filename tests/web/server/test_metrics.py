@@ -83,13 +83,8 @@ def test_requests(scraped: Scraped) -> None:
 def test_a_conversion(scraped: Scraped) -> None:
     stages = ("upload", "queue", "decode", "encode", "check", "store")
     with ExitStack() as stack:
-        pair = scraped.rising(
-            "convertd_conversions_total",
-            input_format="png",
-            output_format="webp",
-            engine="in_process",
-            outcome="success",
-        )
+        pngs: dict[str, Any] = {"input_format": "png", "output_format": "webp", "outcome": "success"}
+        pair = scraped.rising("convertd_conversions_total", engine="in_process", **pngs)
         stack.enter_context(pair)
         stack.enter_context(scraped.rising("convertd_credits_charged_total", operation="convert"))
         stack.enter_context(scraped.rising("convertd_worker_peak_rss_bytes_count"))
@@ -362,7 +357,7 @@ def test_redis(servers: Servers, data_dir: Path, tmp_path: Path) -> None:
 
 
 def test_metrics_are_not_for_web_pages(scraped: Scraped) -> None:
-    statuses = {
+    found = {
         host: http.get(scraped.url, headers={"Host": host}).status_code for host in ("evil.example", "localhost:9464")
     }
-    assert statuses == {"evil.example": 403, "localhost:9464": 200}
+    assert found == {"evil.example": 403, "localhost:9464": 200}
