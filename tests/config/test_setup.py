@@ -71,8 +71,7 @@ def _set_up(folder: Path, *arguments: str) -> str:
     """Runs the script without a terminal. Returns its output."""
     command = ["sh", "config/setup.sh", *arguments]
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": True}
-    done = subprocess.run(command, cwd=folder, env=_environment(folder), **options)
-    return done.stdout
+    return str(subprocess.run(command, cwd=folder, env=_environment(folder), **options).stdout)
 
 
 def _set_up_in_terminal(folder: Path, answer: str) -> str:
@@ -133,9 +132,7 @@ def test_sudo_is_used_in_a_terminal_after_a_question(folder: Path, answer: str, 
 
 
 def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
-    output = _set_up_in_terminal(folder, "")
-
-    assert "?" not in output
+    assert "?" not in _set_up_in_terminal(folder, "")
     assert not [line for line in _log(folder) if not line.startswith(("pip", "uv"))]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.sandbox import LAYERS, advise, seccomp
-from tests.support.executors.refusals import EXPECTED_REFUSALS, refused_calls
+from tests.support.executors.refused_calls import EXPECTED_REFUSALS, refused_calls
 from tests.support.samples.pairs import plans_of_all_steps
 
 # Prints the error number of each call, given by its number and arguments.

@@ -13,12 +13,11 @@ from engine import ConversionError
 from engine.registry import load_registry
 from tests.support import sabotages
 from tests.support.command_line import run_command
-from tests.support.executors.refusals import EXPECTED_REFUSALS, refused_calls
+from tests.support.executors.refused_calls import EXPECTED_REFUSALS, refused_calls
 from tests.support.requests import http
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import sample
-from tests.support.samples.hostile import hostile_files
-from tests.support.samples.hostile_outcomes import DONE, Canary, Hostile, Outcome
+from tests.support.samples.hostile import DONE, Canary, Hostile, Outcome, hostile_files
 from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, sqlite_url
 
 pytestmark = pytest.mark.long

@@ -167,9 +167,7 @@ def test_invalid_segments_are_left_out(target: str, code: int, body: bytes) -> N
     source = saved(quadrants(_SIZE), "JPEG")
     segment = bytes((0xFF, code)) + struct.pack(">H", len(body) + 2) + body
 
-    result = convert(source[:2] + segment + source[2:], target)
-
-    assert codes(result) == {"metadata_damaged"}
+    assert codes(convert(source[:2] + segment + source[2:], target)) == {"metadata_damaged"}
 
 
 def _refusal(data: bytes, target: str) -> TooLarge:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
@@ -175,8 +175,7 @@ def test_real_files(path: Path) -> None:
         return
     found = _rgba(data).astype(int)
 
-    expected = np.asarray(opened(data).convert("RGBA"), int)
-    assert np.abs(found - expected).max() <= 1
+    assert np.abs(found - np.asarray(opened(data).convert("RGBA"), int)).max() <= 1
 
 
 def test_broken_files_are_blamed() -> None:

@@ -151,9 +151,7 @@ def test_coefficients_of_a_jpeg_are_not_kept_under_an_effect(target: str) -> Non
 
 @pytest.mark.parametrize("source", ["exr", "hdr"])
 def test_linear_light_stays_linear_in_a_filter(source: str) -> None:
-    result = convert(sample(source), source, blur=1)
-
-    assert not codes(result)
+    assert not codes(convert(sample(source), source, blur=1))
 
 
 def _mask(width: int, height: int, radius: float) -> Any:

@@ -248,8 +248,7 @@ def test_vectors_stay_vectors(source: str, target: str) -> None:
         with pikepdf.open(BytesIO(data)) as document:
             assert not document.pages[0].get_images()
     if target == "eps":
-        page = data.partition(b"%%EndPageSetup")[2]
-        assert len(re.findall(rb" re\s+f", page)) == 4  # the boxes
+        assert len(re.findall(rb" re\s+f", data.partition(b"%%EndPageSetup")[2])) == 4  # the boxes
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])

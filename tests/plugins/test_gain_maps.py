@@ -281,8 +281,7 @@ def test_invalid_numbers_are_told(change: tuple[bytes, bytes]) -> None:
 def test_damaged_gain_maps_are_told() -> None:
     data = _file()
     second = data.rindex(b"\xff\xd8\xff")
-    content = jxl.decode(convert(data, "jxl").data)
-    assert content.gain_map is not None
+    assert jxl.decode(convert(data, "jxl").data).gain_map is not None
 
     header = data.index(b"\xff\xc0", second)
     assert codes(convert(data[:header] + bytes(len(data) - header), "jpeg")) == {"hdr_reduced"}

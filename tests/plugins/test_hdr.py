@@ -195,8 +195,7 @@ def test_options_that_need_srgb_reduce_hdr(options: dict[str, Any]) -> None:
     assert "hdr_reduced" in codes(result)
     assert _described(result.data, "png") is None
     if "background" in options:
-        image = Image.open(BytesIO(result.data)).convert("RGB")
-        assert image.getpixel((0, 0)) == (255, 255, 255)
+        assert Image.open(BytesIO(result.data)).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
 @pytest.mark.parametrize("target", _HOLDING)

@@ -16,9 +16,8 @@ from engine.registry import load_registry
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.samples.corpus import UNSOUND, Entry, load_corpus
 from tests.support.samples.generated import sample, saved
-from tests.support.samples.hostile import hostile_files
+from tests.support.samples.hostile import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome, hostile_files
 from tests.support.samples.hostile_documents import SLOW_PAGES
-from tests.support.samples.hostile_outcomes import ELEMENTS, TIMEOUT, Canary, Hostile, Outcome
 from tests.support.samples.hostile_pdfs import hostile_pdfs
 from tests.support.samples.pairs import pairs_with_samples
 from tests.support.samples.pdf_documents import READING, REGISTRY

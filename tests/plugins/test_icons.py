@@ -14,7 +14,7 @@ from engine.dry_run import dry_run
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 

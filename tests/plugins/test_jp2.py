@@ -13,7 +13,7 @@ from PIL import Image
 
 from engine import ConversionError, CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import boxed, jp2_box, saved
 from tests.support.samples.profiles import srgb_profile
 
@@ -247,7 +247,7 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("jp2", "j2k"), ids=str)
+@pytest.mark.parametrize("path", format_files("jp2", "j2k"), ids=str)
 def test_real_files_have_the_pixels_that_pillow_reads(path: Any) -> None:
     data = path.read_bytes()
     result = convert(data, "png")

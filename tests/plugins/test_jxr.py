@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.profiles import srgb_profile
 
@@ -183,8 +183,8 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("jxr"), ids=str)
-def test_real_files(path: Path) -> None:
+@pytest.mark.parametrize("path", format_files("jxr"), ids=str)
+def test_format_files(path: Path) -> None:
     data = path.read_bytes()
 
     found = decoded(data)

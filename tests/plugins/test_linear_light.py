@@ -15,7 +15,7 @@ from PIL import Image
 
 from engine import CorruptInput, InvalidOption, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import exr, linear, quadrants, saved
 
 _MIDDLE_GRAY = 30235  # 18 % in sRGB, of 65535
@@ -323,8 +323,8 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("exr", "hdr"), ids=str)
-def test_real_files(path: Path) -> None:
+@pytest.mark.parametrize("path", format_files("exr", "hdr"), ids=str)
+def test_format_files(path: Path) -> None:
     data = path.read_bytes()
     result = convert(data, "png", bit_depth=8)
 

@@ -13,7 +13,7 @@ from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.rasters import photo
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from tests.support.results.conversions import run_tool
 from tests.support.results.pdf_checks import drawn_pages
-from tests.support.results.tools import run_tool
 from tests.support.samples import pdf_documents as pdf
 from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import document, opened, page_texts, saved

@@ -205,8 +205,7 @@ def test_transparent_pixels_do_not_bleed_into_others() -> None:
     color.paste("#ffffff", (0, 0, 101, SIDE))
     data = image_document(lambda made: flate(made, color, Name.DeviceRGB, SMask=flate(made, visible, Name.DeviceGray)))
     (image,) = (one for one in images(compress(data, quality=100).data) if "/SMask" in one.entries)
-    pixels = np.asarray(image.image)
-    assert pixels[:, 25].min() > 230
+    assert np.asarray(image.image)[:, 25].min() > 230
 
 
 def test_transparent_colors_stay_exact() -> None:
@@ -394,5 +393,4 @@ def test_a_damaged_image_stays() -> None:
         (image,) = document.pages[0].get_images().values()
         image.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
         document.save(file := BytesIO())
-    data = convert(file.getvalue(), "pdf", quality=50).data
-    assert _filters(data)[0] == "FlateDecode"
+    assert _filters(convert(file.getvalue(), "pdf", quality=50).data)[0] == "FlateDecode"

@@ -16,9 +16,8 @@ from PIL import Image
 from engine import ConversionError, CorruptInput, pipeline
 from engine.mupdf import pymupdf
 from plugins._pixels.pillow import apply_orientation
-from tests.support.results.conversions import codes, convert
+from tests.support.results.conversions import codes, convert, run_tool
 from tests.support.results.conversions import opened as opened_image
-from tests.support.results.tools import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import REGISTRY, document, opened, saved

@@ -11,9 +11,8 @@ from pikepdf import Array, Dictionary, Name, String
 
 from engine import InvalidOption
 from engine.mupdf import pymupdf
-from tests.support.results.conversions import codes, convert
+from tests.support.results.conversions import ToolRun, codes, convert, run_tool
 from tests.support.results.pdf_checks import complaints
-from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import REGISTRY, document, link, opened, page_texts, saved

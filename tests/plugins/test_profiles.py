@@ -72,8 +72,7 @@ def test_intents_are_those_of_libvips(intent: str, tmp_path: Path) -> None:
     result = convert(saved(photo(), "PNG"), "tiff", color_space="cmyk", intent=intent)
 
     samples = np.asarray(opened(result.data)) / 255
-    expected = _transformed(photo(), _SRGB, _INK, tmp_path, intent=intent)
-    assert np.sqrt(((samples - expected) ** 2).mean()) < 0.01
+    assert np.sqrt(((samples - _transformed(photo(), _SRGB, _INK, tmp_path, intent=intent)) ** 2).mean()) < 0.01
     converted = opened(convert(saved(photo(), "PNG"), "tiff", color_space="cmyk").data)
     assert np.abs(samples - np.asarray(converted) / 255).max() > 0.02
 
@@ -356,9 +355,7 @@ def test_a_cmyk_jpeg_is_what_other_readers_read(quality: int) -> None:
 @pytest.mark.parametrize("target", ["png", "webp", "bmp", "gif", "avif"])
 @pytest.mark.parametrize("source", ["jpeg", "tiff", "psd"])
 def test_inks_that_become_rgb_are_told(source: str, target: str) -> None:
-    result = convert(_source(source, None), target)
-
-    assert codes(result) & _COLOR_CODES == {"color_converted"}
+    assert codes(convert(_source(source, None), target)) & _COLOR_CODES == {"color_converted"}
 
 
 def test_lab_that_becomes_rgb_is_told() -> None:

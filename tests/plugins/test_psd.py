@@ -18,7 +18,7 @@ from engine.registry import load_registry
 from tests.support.results import readers
 from tests.support.results.conversions import codes, opened
 from tests.support.samples import psd_files
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.profiles import swapped_profile
 from tests.support.samples.psd_files import (
     CMYK,

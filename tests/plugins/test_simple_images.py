@@ -14,7 +14,7 @@ from engine import CorruptInput
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.rasters import photo
 
@@ -215,9 +215,7 @@ class TestPcx:
         assert (outcome(pcx), outcome(pcx[:-3]), outcome(pcx[:-769])) == ("picture", "corrupt_input", "corrupt_input")
 
     def test_black_and_white(self) -> None:
-        rows = np.array([[[0b10110000]]], np.uint8)
-
-        assert _rgba(_pcx(rows, 1, 4))[0, :, 0].tolist() == [255, 0, 255, 255]
+        assert _rgba(_pcx(np.array([[[0b10110000]]], np.uint8), 1, 4))[0, :, 0].tolist() == [255, 0, 255, 255]
 
     def test_the_resolution_is_kept_both_ways(self) -> None:
         result = convert(saved(quadrants(), "PNG", dpi=(300, 200)), "pcx").data

@@ -208,7 +208,7 @@ def test_images_of_every_kind_are_marks() -> None:
     rectangle = b'<rect width="40" height="40" fill="#00f"/>'
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40">%s</svg>' % rectangle
     for mark in (svg, convert(svg, "pdf").data, convert(svg, "webp").data):
-        options = {"watermark_opacity": 1, "width": 120, "crop": "0,0,200,160"}
+        options: dict[str, Any] = {"watermark_opacity": 1, "width": 120, "crop": "0,0,200,160"}
         seen = opened(convert_with(saved(photo(), "PNG"), "png", {"watermark": mark}, **options).data)
         assert seen.size == (120, 96)
         assert np.abs(np.array(seen.getpixel((110, 85))) - (0, 0, 255)).max() <= 3
@@ -281,8 +281,7 @@ def test_a_text_has_its_color_and_an_outline() -> None:
             watermark_size=80,
             watermark_opacity=1,
         ).data
-        colors = {color for _, color in opened(seen).getcolors(10_000) or ()}
-        assert {color, outline, (128, 128, 128)} <= colors
+        assert {color, outline, (128, 128, 128)} <= {color for _, color in opened(seen).getcolors(10_000) or ()}
 
 
 def test_a_short_text_is_not_drawn_larger_than_the_image() -> None:

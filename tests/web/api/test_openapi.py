@@ -19,7 +19,7 @@ from openapi_spec_validator import validate
 from benchmarks.processes import free_port
 from engine.registry import load_registry
 from tests.support.requests import http
-from tests.support.requests.contract import conforms, published
+from tests.support.requests.checks import conforms, published
 from tests.support.samples.forms import image
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import LenientRateLimiter, Running, Servers

@@ -49,9 +49,7 @@ def client(request: pytest.FixtureRequest, server: Running, proxy: Proxy) -> Ite
 def test_retryable_errors_are_retried_and_charged_once(client: Any, proxy: Proxy, faults: list[Any]) -> None:
     proxy.faults.extend(faults)
 
-    made = client.convert(sample("png"), "gif")
-
-    assert made.content.startswith(b"GIF8")
+    assert client.convert(sample("png"), "gif").content.startswith(b"GIF8")
     assert client.account().credits_remaining == _CREDITS - 1
     assert len(proxy.keys()) == 1
     assert [seen.path for seen in proxy.requests].count("/api/v1/convert") == len(faults) + 1
@@ -111,9 +109,7 @@ def test_downloads_resume(client: Any, proxy: Proxy, tmp_path: Path) -> None:
     proxy.requests.clear()
     proxy.faults.extend([cut, cut])
 
-    got = client.download(whole.file_id, to=tmp_path / "out.bmp")
-
-    assert got.path.read_bytes() == whole.content
+    assert client.download(whole.file_id, to=tmp_path / "out.bmp").path.read_bytes() == whole.content
     starts = [seen.headers.get("range") for seen in proxy.requests]
     assert starts == [None, f"bytes={whole.processed_size // 2}-", f"bytes={whole.processed_size * 3 // 4}-"]
 

@@ -136,8 +136,7 @@ class TestIdentification:
     def test_beginnings(self, site: Running) -> None:
         bmp = saved_image(Image.effect_noise((400, 300), 60), "BMP")
         for content, name in ((bmp, "bmp"), (sample("heic") + bytes(100_000), "heic"), (b"text " * 30_000, "txt")):
-            answer = identified(site, content[:65_536], f"photo.{name}")
-            assert answer.json()["data"] == {"input_format": name}
+            assert identified(site, content[:65_536], f"photo.{name}").json()["data"] == {"input_format": name}
         assert audited(site).credits_used_total == 0
 
     def test_no_format(self, site: Running) -> None:
@@ -221,8 +220,7 @@ class TestAccount:
         assert tried(site, sample("png"), "jpeg").status_code == 200
         fields: dict[str, Any] = {"email": TRIAL_EMAIL, "name": "Mallory"}
         body: dict[str, Any] = {"json": fields} if "api" in path else {"data": fields}
-        response = http.post(site.url + path, headers={"Origin": site.url}, **body)
-        assert response.status_code == 400
+        assert http.post(site.url + path, headers={"Origin": site.url}, **body).status_code == 400
         assert not (site.data_dir / "outbox").exists() or [*(site.data_dir / "outbox").iterdir()] == []
 
     def test_servers_with_one_database_share_the_account(

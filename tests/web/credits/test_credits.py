@@ -211,8 +211,7 @@ def test_payment(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        response = http.post(f"{page}/pay", data={"code": f" {server.checkout_code}\n"})
-        assert response.status_code == 303
+        assert http.post(f"{page}/pay", data={"code": f" {server.checkout_code}\n"}).status_code == 303
         assert account(server, auth) == (2000, "paid")
     assert "is paid" in http.get(page).text
     assert server.database.run_blocking(ledger_audit.check) == ()

@@ -280,8 +280,7 @@ def test_a_batch_is_converted_for_the_credits_there_are(site: Site) -> None:
     codes = [entry["error"]["code"] for entry in results if "error" in entry]
     assert codes == ["not_found", "processing_failed", "no_credits", "no_credits"]
     assert site.credits() == (0, 0)
-    refused = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC)
-    assert refused.status_code == 402
+    assert site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC).status_code == 402
 
 
 def events(site: Site, job: Any) -> Iterator[Any]:

@@ -207,5 +207,4 @@ def test_pages_show_the_examples_of_their_options(server: Running) -> None:
         assert text.count("<summary>Play") == len(films) - len(stills) + bool(films)
     names = {one.image for one in OPTION_EXAMPLES} | {one.image(name) for name, one in SOURCES.items()}
     assert shown == {f"/static/examples/{name}" for name in names}
-    response = http.get(f"{server.url}/static/examples/scene.webp")
-    assert response.headers["Content-Type"] == "image/webp"
+    assert http.get(f"{server.url}/static/examples/scene.webp").headers["Content-Type"] == "image/webp"

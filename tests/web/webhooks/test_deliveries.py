@@ -7,7 +7,6 @@ import json
 import threading
 from collections import Counter
 from email import message_from_bytes, policy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,19 +126,14 @@ async def test_other_responses_are_followed_by_additional_attempts(
 async def test_a_silent_receiver_is_left_in_time(sender: WebhookSender, receiver: Receiver, account: str) -> None:
     receiver.respond = receiver.hang
     sender.deliveries.timeout = 0.1
-    add = partial(sender.database.run_blocking, webhooks.add, account)
-    created = [add(url, EVENTS).webhook.webhook_id for url in (receiver.url, "http://10.0.0.1/")]
+    run = sender.database.run_blocking
+    created = [run(webhooks.add, account, url, EVENTS).webhook.webhook_id for url in (receiver.url, "http://10.0.0.1/")]
     async with sender.running():
         sender.add(account, "http://name.invalid/")
         await sender.until_idle()
-    listed = [
-        sender.database.run_blocking(deliveries.list_attempts, webhook_id, limit=10, cursor=None).values
-        for webhook_id in created
-    ]
-    assert [[(one.status, one.error) for one in attempts] for attempts in listed] == [
-        [(None, "timeout")],
-        [(None, "forbidden_address")],
-    ]
+    listed = [run(deliveries.list_attempts, webhook_id, limit=10, cursor=None).values for webhook_id in created]
+    outcomes = [[(one.status, one.error) for one in attempts] for attempts in listed]
+    assert outcomes == [[(None, "timeout")], [(None, "forbidden_address")]]
     assert 100 <= listed[0][0].milliseconds < 10_000
     assert receiver.connections == 1
 

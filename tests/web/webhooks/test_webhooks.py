@@ -180,8 +180,7 @@ def test_low_credits_are_told(server: Running) -> None:
     with Receiver() as receiver:
         key = server.account(0, purchased=1)
         made = create(server, key, receiver.url)
-        converted = server.convert(image(), headers={"Authorization": f"Bearer {key}"})
-        assert converted.status_code == 200
+        assert server.convert(image(), headers={"Authorization": f"Bearer {key}"}).status_code == 200
         assert eventually(lambda: bool(receiver.requests))
         body = Webhook(made["secret"]).verify(receiver.requests[0].body, dict(receiver.requests[0].headers))
         assert (body["type"], body["data"]) == ("credits.low", {"credits_remaining": 0, "threshold": 1})
