@@ -102,14 +102,12 @@ def test_floats_are_linear_light(kind: Any, shape: tuple[int, ...]) -> None:
     assert not codes(kept)
 
 
-@pytest.mark.parametrize(
-    ("number", "orientation"), [(0, 1), (1, 4), (2, 2), (3, 3), (4, 6), (5, 7), (6, 5), (7, 8), (8, 1)]
-)
-def test_the_transformation_is_applied(number: int, orientation: int) -> None:
+@pytest.mark.parametrize(("number", "exif"), [(0, 1), (1, 4), (2, 2), (3, 3), (4, 6), (5, 7), (6, 5), (7, 8), (8, 1)])
+def test_the_transformation_is_applied(number: int, exif: int) -> None:
     samples = noise(3)
     turns = {1: "a", 2: "a[:, ::-1]", 3: "a[::-1, ::-1]", 4: "a[::-1]", 5: "a.swapaxes(0, 1)", 6: "np.rot90(a, -1)"}
     turns |= {7: "np.rot90(a, -1)[::-1]", 8: "np.rot90(a)"}
-    expected = eval(turns[orientation], {"a": samples, "np": np})
+    expected = eval(turns[exif], {"a": samples, "np": np})
 
     np.testing.assert_array_equal(decoded(with_value(jxr(samples), 0xBC02, number)), expected)
 

@@ -319,13 +319,11 @@ def test_a_palette_and_a_profile() -> None:
     np.testing.assert_array_equal(np.asarray(found), np.asarray(_PAGE_PHOTO))
 
 
-@pytest.mark.parametrize(
-    ("matrix", "orientation"), [("-72 0 0 48 72 0", 2), ("-72 0 0 -48 72 48", 3), ("72 0 0 -48 0 48", 4)]
-)
-def test_a_mirrored_image(matrix: str, orientation: int) -> None:
+@pytest.mark.parametrize(("matrix", "turn"), [("-72 0 0 48 72 0", 2), ("-72 0 0 -48 72 48", 3), ("72 0 0 -48 0 48", 4)])
+def test_a_mirrored_image(matrix: str, turn: int) -> None:
     data = _raw(_PAGE_PHOTO.tobytes(), 8, Name.DeviceRGB, f"q {matrix} cm /P Do Q")
     found = np.asarray(opened_image(convert(data, "tiff").data))
-    np.testing.assert_array_equal(found, apply_orientation(np.asarray(_PAGE_PHOTO), orientation))
+    np.testing.assert_array_equal(found, apply_orientation(np.asarray(_PAGE_PHOTO), turn))
 
 
 @pytest.mark.parametrize(("rotation", "orientation"), [(90, 6), (180, 3), (270, 8)])

@@ -76,11 +76,9 @@ def test_several_output_formats(folder: Path) -> None:
         assert invoke(folder, "convert", *arguments, "--to", "webp", "--to", "png").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "arguments", [("in/a.png", "photo.heic", "all.pdf"), ("in/a.png", "photo.heic", "-o", "all.pdf")]
-)
-def test_several_images_become_one_pdf(folder: Path, arguments: tuple[str, ...]) -> None:
-    done = invoke(folder, "convert", *arguments, "--page-size", "a5")
+@pytest.mark.parametrize("words", [("in/a.png", "photo.heic", "all.pdf"), ("in/a.png", "photo.heic", "-o", "all.pdf")])
+def test_several_images_become_one_pdf(folder: Path, words: tuple[str, ...]) -> None:
+    done = invoke(folder, "convert", *words, "--page-size", "a5")
 
     assert (done.exit_code, done.stderr) == (0, "")
     with pikepdf.open(folder / "all.pdf") as made:
