@@ -214,12 +214,9 @@ async def _refused(executor: LocalExecutor, data: bytes, name: str = "file", tar
 _TEXTS = {"fb2", "html", "md", "mobi", "txt"}
 
 
-async def test_empty(executor: LocalExecutor) -> None:
-    assert await _refused(executor, b"", "photo.jpg") == ("invalid_file_type", "empty_file")
-
-
-async def test_unknown(executor: LocalExecutor) -> None:
-    assert await _refused(executor, b"just text", "photo.jpg") == ("invalid_file_type", "unrecognized")
+@pytest.mark.parametrize(("data", "reason"), [(b"", "empty_file"), (b"just text", "unrecognized")])
+async def test_no_image(executor: LocalExecutor, data: bytes, reason: str) -> None:
+    assert await _refused(executor, data, "photo.jpg") == ("invalid_file_type", reason)
 
 
 @pytest.mark.parametrize("name", sorted({plan.source.name for plan in pairs_with_samples()} - _TEXTS))

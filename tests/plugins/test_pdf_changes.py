@@ -25,25 +25,19 @@ _POSITIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("angle", "pages", "expected"), [(90, "all", [90, 180, 90]), (180, "2-3", [0, 270, 180])])
-def test_the_angle_is_added_to_that_of_the_page(angle: int, pages: str, expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("angle", "pages", "inherited", "expected"),
+    [(90, "all", 0, [90, 180, 90]), (180, "2-3", 0, [0, 270, 180]), (180, "1", 270, [90, 90, 270])],
+)
+def test_the_angle_is_added_to_that_of_the_page(angle: int, pages: str, inherited: int, expected: list[int]) -> None:
     with pdf.opened(pdf.document("A", 3)) as made:
+        made.Root.Pages.Rotate = inherited
         made.pages[1].obj.Rotate = 90
         data = pdf.saved(made)
 
     turned = run_tool("pdf-rotate", data, angle=angle, pages=pages).data
 
     assert [page.get_rotation() for page in pypdfium2.PdfDocument(turned)] == expected
-
-
-def test_an_inherited_rotation_is_added_to() -> None:
-    with pdf.opened(pdf.document("A", 2)) as made:
-        made.Root.Pages.Rotate = 270
-        data = pdf.saved(made)
-
-    turned = run_tool("pdf-rotate", data, angle=180, pages="1").data
-
-    assert [page.get_rotation() for page in pypdfium2.PdfDocument(turned)] == [90, 270]
 
 
 @pytest.mark.parametrize("options", [{"angle": 45}, {"angle": 0}, {}, {"angle": 90, "pages": "3"}])

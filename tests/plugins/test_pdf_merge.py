@@ -73,20 +73,14 @@ def test_links_and_names_refer_to_pages_of_their_own_document() -> None:
     assert [str(name) for name in tree] == ["spot", "spot (2)"]
 
 
-def test_a_destination_with_a_page_number() -> None:
-    by_number = pdf.document("B", 2, pdf.link(0, Dest=Array([1, Name.Fit])))
+def test_links_to_web_pages_and_page_numbers() -> None:
+    web = pdf.link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/")))
+    linking = pdf.document("B", 2, pdf.link(0, Dest=Array([1, Name.Fit])), web)
 
-    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 3), by_number).data)
+    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 3), linking).data)
 
-    assert [one["page"] for one in read[3].get_links()] == [4]
-
-
-def test_links_to_web_pages_are_kept() -> None:
-    web = pdf.document("B", 1, pdf.link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/"))))
-
-    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 1), web).data)
-
-    assert [one["uri"] for one in read[1].get_links()] == ["https://example.com/"]
+    to_page, to_web = read[3].get_links()
+    assert (to_page["page"], to_web["uri"]) == (4, "https://example.com/")
 
 
 def test_fields_of_the_same_name_keep_their_values() -> None:

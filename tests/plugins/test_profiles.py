@@ -194,20 +194,21 @@ def test_a_target_without_profiles_ignores_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "reason"),
     [
-        {"color_space": "gray", "output_profile": "p3"},
-        {"color_space": "srgb", "output_profile": "p3"},
-        {"color_space": "p3", "output_profile": "adobe-rgb"},
-        {"color_space": "cmyk", "output_profile": "srgb"},
-        {"color_space": "gray", "output_profile": "fogra39"},
+        ({"color_space": "gray", "output_profile": "p3"}, "exclusive"),
+        ({"color_space": "srgb", "output_profile": "p3"}, "exclusive"),
+        ({"color_space": "p3", "output_profile": "adobe-rgb"}, "exclusive"),
+        ({"color_space": "cmyk", "output_profile": "srgb"}, "exclusive"),
+        ({"color_space": "gray", "output_profile": "fogra39"}, "exclusive"),
+        ({"output_profile": "file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7"}, "no_file"),
     ],
 )
-def test_profiles_of_another_color_space_are_refused(options: dict[str, OptionValue]) -> None:
+def test_profiles_of_another_color_space_or_file_are_refused(options: dict[str, OptionValue], reason: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         convert(saved(photo(), "PNG"), "tiff", **options)
 
-    assert (caught.value.param, caught.value.reason) == ("output_profile", "exclusive")
+    assert (caught.value.param, caught.value.reason) == ("output_profile", reason)
 
 
 def test_an_intent_without_a_profile_is_told() -> None:
@@ -234,13 +235,6 @@ def test_files_that_are_no_profile_of_results_are_refused() -> None:
         with pytest.raises(CorruptInput) as caught:
             convert_with(saved(photo(), "PNG"), "tiff", {"output_profile": damaged})
         assert (caught.value.param, caught.value.details["index"]) == ("output_profile", 1)
-
-
-def test_a_file_must_be_there() -> None:
-    with pytest.raises(InvalidOption) as caught:
-        convert(saved(photo(), "PNG"), "tiff", output_profile="file_0Ab1Cd2Ef3Gh4Ij5Kl6Mn7")
-
-    assert (caught.value.param, caught.value.reason) == ("output_profile", "no_file")
 
 
 def test_the_header_shows_no_more_than_the_pixels() -> None:

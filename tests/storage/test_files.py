@@ -197,21 +197,13 @@ def test_servers_of_a_database_know_each_others_links(database: Database, file: 
 
 
 @pytest.mark.both_databases
-def test_a_link_expires(database: Database, file: File, clock: Clock) -> None:
-    link = database.read_blocking(links.create, file, 60)
-    assert link.expires_at == int(clock.now) + 60
-    clock.now += 59
-    assert database.read_blocking(links.find, link.token) == file
-    clock.now += 1
-    with pytest.raises(NotFound):
-        database.read_blocking(links.find, link.token)
-
-
-@pytest.mark.both_databases
-def test_a_link_expires_with_its_file(database: Database, file: File, clock: Clock) -> None:
-    link = database.read_blocking(links.create, file, 7 * DAY)
-    assert link.expires_at == file.expires_at
-    clock.now += DAY - 1
+@pytest.mark.parametrize(("seconds", "lifetime"), [(60, 60), (7 * DAY, DAY)], ids=["link", "file"])
+def test_a_link_expires_itself_or_with_its_file(
+    database: Database, file: File, clock: Clock, seconds: int, lifetime: int
+) -> None:
+    link = database.read_blocking(links.create, file, seconds)
+    assert link.expires_at == min(int(clock.now) + seconds, file.expires_at)
+    clock.now += lifetime - 1
     assert database.read_blocking(links.find, link.token) == file
     clock.now += 1
     with pytest.raises(NotFound):

@@ -117,15 +117,11 @@ async def test_smtp(email: Email) -> None:
     assert server.encrypted == [False]
 
 
-async def test_starttls_and_a_password(email: Email, tmp_path: Path) -> None:
-    with MailServer(certificate=make_certificate(tmp_path, "127.0.0.1"), password=True) as server:
-        await send(server.url(user=USER), email)
-    assert server.encrypted == [True]
-
-
-async def test_smtps(email: Email, tmp_path: Path) -> None:
-    with MailServer(certificate=make_certificate(tmp_path, "127.0.0.1"), implicit=True, password=True) as server:
-        await send(server.url("smtps", user=USER), email)
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+async def test_tls_and_a_password(email: Email, tmp_path: Path, scheme: str) -> None:
+    certificate = make_certificate(tmp_path, "127.0.0.1")
+    with MailServer(certificate=certificate, implicit=scheme == "smtps", password=True) as server:
+        await send(server.url(scheme, user=USER), email)
     assert server.encrypted == [True]
 
 

@@ -63,26 +63,23 @@ def test_every_call_has_its_own_idempotency_key(client: Any, proxy: Proxy) -> No
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"),
-    [(_CORRUPT, ProcessingFailed), (responding(302, Location="http://127.0.0.1:1/"), UnexpectedAnswer)],
+    ("fault", "kind", "attempts"),
+    [
+        (_CORRUPT, ProcessingFailed, 1),
+        (responding(302, Location="http://127.0.0.1:1/"), UnexpectedAnswer, 1),
+        (lost, ConnectionFailed, 5),
+        (_CRASHED, ProcessingFailed, 5),
+        (_DOWN, NotReady, 5),
+    ],
 )
-def test_permanent_errors_are_not_retried(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
-    proxy.faults.append(fault)
-
-    with pytest.raises(kind):
-        client.convert(sample("png"), "gif")
-
-    assert len(proxy.requests) == 1
-
-
-@pytest.mark.parametrize(("fault", "kind"), [(lost, ConnectionFailed), (_CRASHED, ProcessingFailed), (_DOWN, NotReady)])
-def test_number_of_attempts_is_limited(client: Any, proxy: Proxy, fault: Any, kind: type[Exception]) -> None:
+def test_number_of_attempts(client: Any, proxy: Proxy, fault: Any, kind: type[Exception], attempts: int) -> None:
+    """One after a permanent error."""
     proxy.faults.extend([fault] * 20)
 
     with pytest.raises(kind):
         client.convert(sample("png"), "gif")
 
-    assert len(proxy.requests) == 5
+    assert len(proxy.requests) == attempts
 
 
 def test_no_retry_if_retry_after_exceeds_the_timeout(client: Any, proxy: Proxy) -> None:
