@@ -57,11 +57,7 @@ def measure(rounds: int, seconds: float) -> list[Report]:
         ]
         local = stack.enter_context(server.running(folder))
         remote = stack.enter_context(server.running(folder, {"CONVERTD_CLUSTER": scheduler.address, **blobs}))
-        parts = {
-            "server": [remote.pid],
-            "scheduler": [scheduler.pid],
-            "workers": [worker.pid for worker in workers],
-        }
+        parts = {"server": [remote.pid], "scheduler": [scheduler.pid], "workers": [worker.pid for worker in workers]}
         runs, cpu = asyncio.run(_measure(folder, local, remote, parts, rounds, seconds))
     return [
         *(table(f"{title} ({rounds} x {seconds:g} s)", found) for title, found in runs.items()),

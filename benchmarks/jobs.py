@@ -90,10 +90,7 @@ def measure(seconds: float) -> list[Report]:
         postgres = stack.enter_context(PostgresServer(binaries, (*_DURABLE, counted)))
         with psycopg.connect(postgres.url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION pg_stat_statements")
-        results = {
-            "SQLite": _measure(folder, seconds, None),
-            "PostgreSQL": _measure(folder, seconds, postgres),
-        }
+        results = {"SQLite": _measure(folder, seconds, None), "PostgreSQL": _measure(folder, seconds, postgres)}
     figures = {name: _figures(result) for name, result in results.items()}
     columns = ("database", *next(iter(figures.values())))
     rows: list[Row] = [(name, *own.values()) for name, own in figures.items()]

@@ -56,8 +56,7 @@ class Environment:
 NODE = Environment("node", ("fastify@5.12.8", "@fastify/multipart@10.1.9", "sharp@0.35.5", "ipx@3.1.1"), uses_npm=True)
 THUMBOR = Environment("thumbor", ("thumbor==7.8.0", "pillow==12.3.0"))
 PYVIPS = Environment(
-    "starlette",
-    ("starlette==1.10.0", "uvicorn[standard]==0.54.0", "python-multipart==0.0.34", "pyvips[binary]==3.2.0"),
+    "starlette", ("starlette==1.10.0", "uvicorn[standard]==0.54.0", "python-multipart==0.0.34", "pyvips[binary]==3.2.0")
 )
 
 

@@ -42,12 +42,7 @@ _MIN_THROUGHPUTS: Mapping[Load, Mapping[str, float]] = {  # by the peer they are
     (PHOTO, 4): _PHOTO_PEERS,
     (PHOTO, 16): _PHOTO_PEERS,
 }
-_MAX_CPU_RATIOS = {
-    libraries.LIBVIPS: 1.25,
-    libraries.RESVG: 1.5,
-    libraries.MUPDF_PAGE: 1.0,
-    libraries.MUPDF_MERGE: 1.2,
-}
+_MAX_CPU_RATIOS = {libraries.LIBVIPS: 1.25, libraries.RESVG: 1.5, libraries.MUPDF_PAGE: 1.0, libraries.MUPDF_MERGE: 1.2}
 # CPU time in addition to the library, in ms
 _MAX_OVERHEADS = dict.fromkeys((libraries.RESVG, libraries.MUPDF_EMBEDDING, libraries.MUPDF_DELETION), 10)
 

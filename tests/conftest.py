@@ -19,8 +19,8 @@ from benchmarks.processes import RedisServer
 from storage.database import Database
 from tests.support.samples.corpus import CORPUS, load_corpus
 from tests.support.samples.databases import new_sqlite_url
-from tests.support.samples.shares import SHARES
-from tests.support.servers.s3_server import S3Server
+from tests.support.samples.pairs import SHARES
+from tests.support.servers.stores import S3Server
 
 MakeUrl = Callable[[], str]
 CopyDatabase = Callable[[], AbstractContextManager[str]]

@@ -54,10 +54,8 @@ def _sources() -> dict[str, str]:
     found = [path for package in _MAY_IMPORT for path in sorted((_ROOT / package).rglob("*.py"))]
     paths = [path for path in found if "build" not in path.parts]  # setuptools copies packages there
     names = (".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths)
-    return {
-        name.replace(f"web.client.{_CLIENT}", _CLIENT): path.read_text()
-        for name, path in zip(names, paths, strict=True)
-    }
+    own = {name: name.replace(f"web.client.{_CLIENT}", _CLIENT) for name in names}
+    return {own[name]: path.read_text() for name, path in zip(own, paths, strict=True)}
 
 
 @cache
@@ -87,11 +85,8 @@ def _imports() -> dict[str, frozenset[str]]:
 
 def _own(packages: set[str]) -> dict[str, set[str]]:
     """The modules of these packages, each with the project's modules that it imports."""
-    return {
-        name: {found for found in imported if found in _sources()}
-        for name, imported in _imports().items()
-        if name.partition(".")[0] in packages
-    }
+    own = {name: imported for name, imported in _imports().items() if name.partition(".")[0] in packages}
+    return {name: {found for found in imported if found in _sources()} for name, imported in own.items()}
 
 
 def _layer(name: str) -> int:
@@ -115,11 +110,8 @@ def test_layers_of_web() -> None:
     """Every module of web has a layer, so that rules for direct imports also hold for indirect ones."""
     arrows = {(name, found) for name, imported in _own({"web"}).items() for found in imported}
 
-    upward = {
-        (name, found)
-        for name, found in arrows
-        if name.startswith("web.") and found.startswith("web.") and _layer(found) > _layer(name)
-    }
+    within = [arrow for arrow in arrows if all(name.startswith("web.") for name in arrow)]
+    upward = {(name, found) for name, found in within if _layer(found) > _layer(name)}
 
     assert upward == set()
 
@@ -174,12 +166,8 @@ def test_no_import_cycles() -> None:
 
 
 def test_no_test_module_is_imported() -> None:
-    importing = {
-        (name, found)
-        for name, imported in _imports().items()
-        for found in imported
-        if found.rpartition(".")[2].startswith("test_")
-    }
+    arrows = [(name, found) for name, imported in _imports().items() for found in imported]
+    importing = {arrow for arrow in arrows if arrow[1].rpartition(".")[2].startswith("test_")}
 
     assert importing == set()
 
@@ -236,12 +224,8 @@ def test_plugins_import_only_the_vocabulary_of_the_engine() -> None:
 
 
 def test_the_client_needs_only_httpx() -> None:
-    imported = {
-        found.partition(".")[0]
-        for name, modules in _imports().items()
-        if name.partition(".")[0] == _CLIENT
-        for found in modules
-    }
+    own = [modules for name, modules in _imports().items() if name.partition(".")[0] == _CLIENT]
+    imported = {found.partition(".")[0] for modules in own for found in modules}
 
     assert imported - sys.stdlib_module_names == {_CLIENT, "httpx"}
 
@@ -254,18 +238,8 @@ def test_image_libraries_in_the_engine(library: str) -> None:
         if name.startswith("engine.") and any(one.partition(".")[0] == library for one in imported)
     }
 
-    modules = {
-        "media",
-        "frames",
-        "verification",
-        "color",
-        "hdr",
-        "linear_light",
-        "mupdf",
-        "executor.preload",
-        "testing",
-    }
-    assert importing <= {f"engine.{name}" for name in modules}
+    names = {"media", "frames", "verification", "color", "hdr", "linear_light", "mupdf", "executor.preload", "testing"}
+    assert importing <= {f"engine.{name}" for name in names}
 
 
 def test_no_test_depends_on_the_day() -> None:

@@ -17,17 +17,7 @@ import typer
 from pikepdf import Name
 from PIL import Image
 
-from benchmarks import (
-    cluster,
-    compression,
-    jobs,
-    libraries,
-    pairs,
-    peer_servers,
-    peers,
-    quality,
-    workloads,
-)
+from benchmarks import cluster, compression, jobs, libraries, pairs, peer_servers, peers, quality, workloads
 from benchmarks.__main__ import publish
 from benchmarks.measure import COLUMNS, Run, cpu_seconds, interleaved, table
 from benchmarks.processes import ServerProcess, child_processes, process_status, process_tree
@@ -85,10 +75,8 @@ def test_peers_that_cannot_be_installed_are_listed(tmp_path: Path) -> None:
     assert all(": [Errno 20] Not a directory" in row["versions"] for row in others)
     (size,) = sizes.as_json()["rows"]
     assert size[peers.CONVERTD] == size[peers.SEVERAL] > 1000
-    assert [row["variant"] for row in load.as_json()["rows"]] == [
-        *(peers.CONVERTD, peers.SEVERAL),
-        libraries.MUPDF_DELETION.title,
-    ]
+    variants = [row["variant"] for row in load.as_json()["rows"]]
+    assert variants == [peers.CONVERTD, peers.SEVERAL, libraries.MUPDF_DELETION.title]
     for row in load.as_json()["rows"]:
         assert row["failed"] == 0
         assert row["CPU ms"] > 0

@@ -56,16 +56,8 @@ def binaries(public: Path) -> Path:
     shutil.copytree(_ROOT, sources[0], ignore=ignored)
     shutil.copytree(Path(__file__).parent / "support" / "foreign_plugin", sources[1], ignore=ignored)
     programs = public / "venv" / "bin"
-    pip: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        programs / "python",
-        "install",
-        "--quiet",
-        "--no-compile",
-    ]
+    python = programs / "python"
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
     subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--ignore-installed", *sources], check=True)
     return programs
 
@@ -93,18 +85,8 @@ def test_the_plugin_converts(binaries: Path, tmp_path: Path) -> None:
 def url(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server with the plugin. Its API key is in the file `key` of its folder."""
     folder = tmp_path_factory.mktemp("server")
-    account: list[str | Path] = [
-        binaries / "convertd",
-        "account",
-        "create",
-        "--email",
-        "a@example.com",
-        "--name",
-        "Ann",
-    ]
-    (binaries / "key").write_text(
-        subprocess.run(account, check=True, capture_output=True, text=True, cwd=folder).stdout
-    )
+    create: list[str | Path] = [binaries / "convertd", "account", "create", "--email", "a@example.com", "--name", "Ann"]
+    (binaries / "key").write_text(subprocess.run(create, check=True, capture_output=True, text=True, cwd=folder).stdout)
     serve = (binaries / "convertd", "serve", "--port", "0")
     with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
         assert server.stderr is not None
@@ -205,11 +187,8 @@ class TestTheToolOfThePlugin:
 
         assert (tool["endpoint"], tool["name"], tool["plugin"]) == ("/api/v1/tools/ff-tiles", "Cut into tiles", "ff")
         assert paths["/tools/ff-tiles"]["post"]["operationId"] == "cutIntoTiles"
-        assert ({*form["properties"]}, "url" in own["properties"], "required" in form) == (
-            {"file", "stamp"},
-            True,
-            False,
-        )
+        assert {*form["properties"]} == {"file", "stamp"}
+        assert ("url" in own["properties"], "required" in form) == (True, False)
         assert options == {"$ref": "#/components/schemas/CutIntoTilesOptions"}
         assert paths["/tools/ff-tiles/json"]["post"]["operationId"] == "cutIntoTilesToJson"
         assert "cutIntoTiles" in http.get(f"{url}/docs/tools").text
@@ -218,18 +197,10 @@ class TestTheToolOfThePlugin:
         (tmp_path / "photo.ff").write_bytes(_FF)
         (tmp_path / "mark.png").write_bytes(_PNG)
         key = (binaries / "key").read_text().strip()
-        command: list[str | Path] = [
-            binaries / "convertd",
-            "ff-tiles",
-            "photo.ff",
-            "--stamp",
-            "mark.png",
-            "--columns",
-            "3",
-        ]
+        run: list[str | Path] = [binaries / "convertd", "ff-tiles", "photo.ff", "--stamp", "mark.png", "--columns", "3"]
         for output, more in (("here.zip", []), ("there.zip", ["--remote", url])):
             environment = {**os.environ, "CONVERTD_API_KEY": key}
-            subprocess.run([*command, "--columns", "3", "-o", output, *more], check=True, cwd=tmp_path, env=environment)
+            subprocess.run([*run, "--columns", "3", "-o", output, *more], check=True, cwd=tmp_path, env=environment)
         with Client(url, key) as client:
             client.tool(
                 "ff-tiles", tmp_path / "photo.ff", stamp=tmp_path / "mark.png", columns=3, to=tmp_path / "c.zip"
@@ -322,9 +293,7 @@ class TestAPackageOfTheCommand:
         assert "tiny: failed" in done.stdout
         assert "hostile files: a damaged tiny file ends with worker_crashed" in done.stdout
 
-    def test_a_plugin_for_another_version_is_named_by_the_doctor(
-        self, binaries: Path, folder: Path, module: Path
-    ) -> None:
+    def test_the_doctor_names_a_plugin_for_another_version(self, binaries: Path, folder: Path, module: Path) -> None:
         module.write_text(module.read_text().replace("PLUGIN_API = 1", "PLUGIN_API = 2"))
 
         done = self._run(binaries, folder, "doctor", "--json")

@@ -105,11 +105,8 @@ def test_keys_are_rotated_credits_given_and_requests_found(folder: Path) -> None
     key = _prepare(f"sqlite:///{folder / 'data' / 'convertd.db'}")
     with log.open("w") as output, _serving(folder, output.fileno(), log) as url:
         response = http.get(f"{url}/api/v1/account", headers={"Authorization": f"Bearer {key}"})
-        environment = {
-            "CONVERTD_API_KEY": key,
-            "REQUEST": response.headers["X-Request-Id"],
-            "PATH": f"{folder}:{os.environ['PATH']}",
-        }
+        request_id = response.headers["X-Request-Id"]
+        environment = {"CONVERTD_API_KEY": key, "REQUEST": request_id, "PATH": f"{folder}:{os.environ['PATH']}"}
         run = _shell(folder, **environment)
 
         assert run(_commands("Add credits")) == f"{_CREDITS + 500}\n"

@@ -84,12 +84,10 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_decisions_are_listed() -> None:
-    listed = [
-        title for row in read("web/decisions/README.md").table("number") for title in re.findall(r"\[(.+)\]", row[1])
-    ]
+    listed = [one for row in read("web/decisions/README.md").table("number") for one in re.findall(r"\[(.+)\]", row[1])]
     titles = [path.read_text().partition("\n")[0] for path in sorted((ROOT / "web" / "decisions").glob("[0-9]*.md"))]
 
-    assert titles == [f"# {number:02} {title}" for number, title in enumerate(listed, 1)]
+    assert titles == [f"# {number:02} {one}" for number, one in enumerate(listed, 1)]
 
 
 def test_the_hooks_before_a_commit_are_local_and_run_what_the_checks_run() -> None:
@@ -157,10 +155,7 @@ def test_the_ends_of_jobs_arrive_at_a_webhook(folder: Path, shell: Callable[[str
     with (
         (folder / "received.txt").open("w") as received,
         subprocess.Popen(
-            [sys.executable, "-c", WEBHOOK_SAMPLES["Python"]],
-            env=variables,
-            stdout=received,
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-c", WEBHOOK_SAMPLES["Python"]], env=variables, stdout=received, stderr=subprocess.DEVNULL
         ) as running,
     ):
         for command in others:

@@ -55,10 +55,7 @@ _CASES: dict[str, tuple[Series, Series]] = {
         {_SUCCESS: _FINE, _FAILED: _TROUBLE},
         {_SUCCESS: _FINE, _FAILED: "0+1x120", _REJECTED: _TROUBLE},
     ),
-    "ConvertdNothingConverted": (
-        {_SUCCESS: "5x120", _FAILED: _TROUBLE},
-        {_SUCCESS: "0+1x120", _FAILED: _TROUBLE},
-    ),
+    "ConvertdNothingConverted": ({_SUCCESS: "5x120", _FAILED: _TROUBLE}, {_SUCCESS: "0+1x120", _FAILED: _TROUBLE}),
     "ConvertdWorkersDie": (
         {'convertd_worker_restarts_total{cause="crash"}': "0+1x120"},
         {
@@ -98,10 +95,7 @@ _CASES: dict[str, tuple[Series, Series]] = {
             'convertd_queue_wait_seconds_bucket{le="+Inf"}': "0+100x120",
         },
     ),
-    "ConvertdJobsLate": (
-        {"convertd_jobs_oldest_seconds": "1000x120"},
-        {"convertd_jobs_oldest_seconds": "800x120"},
-    ),
+    "ConvertdJobsLate": ({"convertd_jobs_oldest_seconds": "1000x120"}, {"convertd_jobs_oldest_seconds": "800x120"}),
     "ConvertdJobsRepeated": (
         {
             'convertd_job_attempts_total{outcome="completed"}': _FINE,
@@ -124,10 +118,7 @@ _CASES: dict[str, tuple[Series, Series]] = {
             "convertd_queue_wait_seconds_count": _FINE,
         },
     ),
-    "ConvertdDiskNearlyFull": (
-        {"convertd_disk_free_bytes": "4e9x120"},
-        {"convertd_disk_free_bytes": "6e9x120"},
-    ),
+    "ConvertdDiskNearlyFull": ({"convertd_disk_free_bytes": "4e9x120"}, {"convertd_disk_free_bytes": "6e9x120"}),
     "ConvertdRedisGone": (
         {"convertd_redis_breaker_open": "1x120"},
         {"convertd_redis_breaker_open": "0x119 1"},  # too short to trigger the alert

@@ -133,23 +133,21 @@ def test_the_cluster_runs_the_image_of_the_server() -> None:
         assert server["environment"].get(name, value) == value
 
 
-@pytest.mark.parametrize(
-    ("name", "process"), [("convertd", "CLIENT"), ("scheduler", "SCHEDULER"), ("worker", "WORKER")]
-)
-def test_each_process_of_the_cluster_has_its_certificate_only(name: str, process: str) -> None:
+@pytest.mark.parametrize(("name", "part"), [("convertd", "CLIENT"), ("scheduler", "SCHEDULER"), ("worker", "WORKER")])
+def test_each_process_of_the_cluster_has_its_certificate_only(name: str, part: str) -> None:
     (mount,) = [volume for volume in _SERVICES[name]["volumes"] if isinstance(volume, dict)]
     certificates = _SERVICES["certificates"]
     (created,) = certificates["volumes"]
 
     assert created == f"{mount['source']}:{certificates['command'][-1]}"
     assert certificates["command"][:-1] == ["cluster", "certificates"]
-    assert mount["volume"] == {"subpath": "server" if process == "CLIENT" else process.lower()}
+    assert mount["volume"] == {"subpath": "server" if part == "CLIENT" else part.lower()}
     assert mount["read_only"]
     assert {key: value for key, value in _SERVICES[name]["environment"].items() if "COMM" in key} == {
         "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true",
         "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": f"{mount['target']}/ca.pem",
-        f"DASK_DISTRIBUTED__COMM__TLS__{process}__CERT": f"{mount['target']}/certificate.pem",
-        f"DASK_DISTRIBUTED__COMM__TLS__{process}__KEY": f"{mount['target']}/key.pem",
+        f"DASK_DISTRIBUTED__COMM__TLS__{part}__CERT": f"{mount['target']}/certificate.pem",
+        f"DASK_DISTRIBUTED__COMM__TLS__{part}__KEY": f"{mount['target']}/key.pem",
     }
 
 

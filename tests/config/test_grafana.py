@@ -43,9 +43,7 @@ def test_panels_are_complete() -> None:
 
 
 def test_panels_without_a_time_axis_have_thresholds() -> None:
-    panels = {
-        panel["title"]: panel["fieldConfig"]["defaults"] for panel in _PANELS if panel["type"] in {"stat", "bargauge"}
-    }
+    panels = {one["title"]: one["fieldConfig"]["defaults"] for one in _PANELS if one["type"] in {"stat", "bargauge"}}
 
     for defaults in panels.values():  # Grafana's own default shows values from 80 in red
         assert defaults["thresholds"]["steps"][0]["value"] is None

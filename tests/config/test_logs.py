@@ -207,9 +207,7 @@ for thread in threads:
     assert len(ended.stderr.splitlines()) == 2000
 
 
-def test_closing_stops_waiting_for_a_blocked_reader(
-    pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_does_not_await_a_blocked_reader(pipe: tuple[TextIO, TextIO], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("config.logs.FLUSH_TIMEOUT", 0.1)
     log, handler = logger(pipe[0])
     log.info("x" * 1_000_000)

@@ -136,10 +136,8 @@ async def _crowd(api: str, key: str) -> list[int]:
 
 
 def test_metrics_are_valid_for_prometheus(watched: MonitoredServer) -> None:
-    for exposition in watched.expositions:
-        done = subprocess.run(
-            ["promtool", "check", "metrics"], input=exposition, capture_output=True, text=True, check=False
-        )
+    for text in watched.expositions:
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
 
         assert (done.returncode, done.stderr) == (0, "")
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -69,16 +70,8 @@ def _environment(folder: Path) -> dict[str, str]:
 def _set_up(folder: Path, *arguments: str) -> str:
     """Runs the script without a terminal. Returns its output."""
     command = ["sh", "config/setup.sh", *arguments]
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=_environment(folder),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": True}
+    return str(subprocess.run(command, cwd=folder, env=_environment(folder), **options).stdout)
 
 
 def _set_up_in_terminal(folder: Path, answer: str) -> str:
@@ -139,9 +132,7 @@ def test_sudo_is_used_in_a_terminal_after_a_question(folder: Path, answer: str, 
 
 
 def test_nothing_is_asked_if_nothing_is_missing(folder: Path) -> None:
-    output = _set_up_in_terminal(folder, "")
-
-    assert "?" not in output
+    assert "?" not in _set_up_in_terminal(folder, "")
     assert not [line for line in _log(folder) if not line.startswith(("pip", "uv"))]
 
 

@@ -88,10 +88,7 @@ async def _identified(tested: Detector, content: bytes, filename: str = "") -> F
 
 @pytest.mark.parametrize("deed", ["loop", "wait", "fail", "deceive", "crash"])
 async def test_a_detection_that_fails_three_times_is_switched_off(
-    tested: Detector,
-    deed: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tested: Detector, deed: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(detector, "SECONDS", 0.3 if deed == "wait" else 10.0)
     registry, failure = tested.registry, f"plugin hinderance: the detection of {deed} "
@@ -111,9 +108,7 @@ async def test_a_detection_that_fails_three_times_is_switched_off(
     assert caplog.text.count(failure) == 3
 
 
-async def test_a_process_reads_many_files_and_is_never_one_of_an_account(
-    tested: Detector, executor: ObservedExecutor
-) -> None:
+async def test_a_process_reads_many_files_and_is_of_no_account(tested: Detector, executor: ObservedExecutor) -> None:
     await _identified(tested, sample("tiff"))
     used = idle_workers(executor, "")
 

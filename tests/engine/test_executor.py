@@ -126,9 +126,7 @@ async def test_the_deadline_kills(executor: LocalExecutor, tmp_path: Path, deed:
 
 
 @pytest.mark.parametrize("deed", ["compute", "compute_in_child"])
-async def test_the_cpu_time_of_a_job_is_limited_and_reported(
-    executor: LocalExecutor, tmp_path: Path, deed: str
-) -> None:
+async def test_the_cpu_time_of_a_job_is_limited_and_told(executor: LocalExecutor, tmp_path: Path, deed: str) -> None:
     """That of the processes that it starts, too, also of those that have ended."""
     programs = deed == "compute_in_child"
 
@@ -218,10 +216,7 @@ async def test_good_jobs_succeed_beside_bad_ones(executor: LocalExecutor, tmp_pa
     deeds = ["crash", "hang", "eat", "exit"] * 2
     limits = TaskLimits(seconds=1, memory=512 << 20)
     bad = [asyncio.create_task(_failure(executor, trouble_job(tmp_path, deed), limits)) for deed in deeds]
-    good = [
-        run_files(executor, FileJob(Task(("png",), "jpeg"), [source], tmp_path / f"{number}.jpg"))
-        for number in range(12)
-    ]
+    good = [run_files(executor, FileJob(Task(("png",), "jpeg"), [source], tmp_path / f"{n}.jpg")) for n in range(12)]
 
     assert len(await asyncio.gather(*good)) == 12
     assert len(await asyncio.gather(*bad)) == len(deeds)

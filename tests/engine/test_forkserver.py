@@ -174,9 +174,7 @@ async def test_a_job_that_is_killed_with_its_fork_server_is_not_the_cause(tmp_pa
             await asyncio.wait_for(running, 10)
 
 
-async def test_closing_does_not_replace_a_fork_server_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_closing_does_not_replace_a_hanging_fork_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with misbehaving(1) as executor:
         _stop_forkserver(executor)
         await run_deed(executor, tmp_path, account="a")
@@ -204,9 +202,7 @@ async def test_closing_ends_running_jobs(tmp_path: Path) -> None:
     assert executor.forkserver.pid is None
 
 
-async def test_a_fork_server_that_never_started_removes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fork_server_never_started_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
 

@@ -229,13 +229,8 @@ def test_the_schema_accepts_what_validation_accepts() -> None:
     schema = options_schema(options)
     validator = jsonschema_rs.Draft202012Validator(schema)
 
-    assert schema["properties"]["level"] == {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 9,
-        "description": "A level.",
-        "default": 5,
-    }
+    level = {"type": "integer", "minimum": 1, "maximum": 9, "description": "A level.", "default": 5}
+    assert schema["properties"]["level"] == level
     assert validator.is_valid({"level": 9, "mode": "fast", "background": "#fff"})
     for wrong in ({}, {"level": 10}, {"level": 5, "mode": "slow"}, {"level": 5, "color": 1}):
         assert not validator.is_valid(wrong)

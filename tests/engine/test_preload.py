@@ -34,10 +34,9 @@ from tests.support.executors.isolated import (
     run_files,
 )
 from tests.support.samples.generated import quadrants, sample, saved
-from tests.support.samples.pairs import pairs_with_samples
+from tests.support.samples.pairs import number_of_share, pairs_with_samples
 from tests.support.samples.pdf_documents import document
 from tests.support.samples.raw_samples import CAMERAS
-from tests.support.samples.shares import number_of_share
 
 _REGISTRY = load_registry()
 _TEMPLATES = [

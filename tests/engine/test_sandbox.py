@@ -226,9 +226,7 @@ async def test_a_job_with_a_program_cannot_start_others(started: Starter, tmp_pa
     assert not await _succeeds(await started("all"), tmp_path, own)
 
 
-async def test_programs_started_by_the_loader_stay_in_the_sandbox(
-    started: Starter, tmp_path: Path, aims: dict[str, str]
-) -> None:
+async def test_programs_of_the_loader_stay_sandboxed(started: Starter, tmp_path: Path, aims: dict[str, str]) -> None:
     """Jobs need the loader to start programs. What they start through it has the job's restrictions."""
     command = f"load {_PROGRAM} -q -dBATCH -dNODISPLAY -dNOSAFER -c"
     deeds = (f"{command} ({aims['read']})(r)file quit", f"{command} ({aims['write']})(w)file quit")
@@ -241,9 +239,7 @@ async def test_programs_started_by_the_loader_stay_in_the_sandbox(
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
-async def test_a_job_cannot_read_secrets_of_the_server(
-    started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
-) -> None:
+async def test_jobs_cannot_read_secrets(started: Starter, tmp_path: Path, aims: dict[str, str], layers: str) -> None:
     assert not await _succeeds(await started(layers), tmp_path, f"remember {aims['remember']}")
 
 
@@ -254,9 +250,7 @@ async def test_a_job_inherits_no_open_folder(started: Starter, tmp_path: Path, l
 
 
 @pytest.mark.parametrize("layers", ["none", "all"])
-async def test_no_file_exceeds_the_size_limit(
-    started: Starter, tmp_path: Path, aims: dict[str, str], layers: str
-) -> None:
+async def test_no_file_exceeds_the_limit(started: Starter, tmp_path: Path, aims: dict[str, str], layers: str) -> None:
     executor, deed = await started(layers), f"fill {aims['fill']}"
 
     assert await _succeeds(executor, tmp_path, deed)
@@ -336,9 +330,7 @@ def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_the_folder_of_a_job_is_removed_with_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path
-) -> None:
+async def test_the_folder_goes_with_its_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, searchable: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(searchable))
     monkeypatch.syspath_prepend(MISBEHAVING)
     executor = ObservedExecutor(1)

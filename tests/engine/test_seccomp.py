@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.sandbox import LAYERS, advise, seccomp
-from tests.support.executors.refusals import EXPECTED_REFUSALS, refused_calls
+from tests.support.executors.refused_calls import EXPECTED_REFUSALS, refused_calls
 from tests.support.samples.pairs import plans_of_all_steps
 
 # Prints the error number of each call, given by its number and arguments.
@@ -105,16 +105,12 @@ def test_calls_that_are_not_listed_fail_as_on_a_kernel_without_them() -> None:
     assert _errors(*((number, _NOWHERE) for number in numbers)) == [errno.ENOSYS] * len(numbers)
 
 
-def test_ignored_calls_return_success() -> None:
-    numbers = _numbers(*seccomp.IGNORED, "utimensat")
+def test_ignored_calls_return_success_and_unsupported_ones_fail_as_on_a_simple_file_system() -> None:
+    ignored = _numbers(*seccomp.IGNORED, "utimensat")
+    unsupported = _numbers(*seccomp.UNSUPPORTED)
 
-    assert _errors(*((number, _NOWHERE, _NOWHERE, _NOWHERE) for number in numbers)) == [None] * len(numbers)
-
-
-def test_unsupported_calls_fail_as_on_a_simple_file_system() -> None:
-    numbers = _numbers(*seccomp.UNSUPPORTED)
-
-    assert _errors(*((number, _NOWHERE) for number in numbers)) == [errno.EOPNOTSUPP] * len(numbers)
+    assert _errors(*((number, _NOWHERE, _NOWHERE, _NOWHERE) for number in ignored)) == [None] * len(ignored)
+    assert _errors(*((number, _NOWHERE) for number in unsupported)) == [errno.EOPNOTSUPP] * len(unsupported)
 
 
 def test_some_calls_are_refused_by_their_arguments() -> None:
@@ -188,12 +184,12 @@ def _action(program: bytes, number: int, architecture: int = _ARCHITECTURES[os.u
             case _ if code == _JUMP:
                 position += value
             case _:
-                holds = {
+                is_true = {
                     _JUMP_IF_EQUAL: register == value,
                     _JUMP_IF_ABOVE: register > value,
                     _JUMP_IF_AT_LEAST: register >= value,
                 }[code]
-                position += if_true if holds else if_false
+                position += if_true if is_true else if_false
 
 
 def test_only_listed_calls_are_allowed() -> None:
@@ -291,10 +287,5 @@ def test_landlock_can_be_switched_off(tmp_path: Path) -> None:
 def test_only_missing_layers_have_advice(tmp_path: Path) -> None:
     assert advise([], tmp_path) == {}
     assert advise(["rlimits", "no sockets"], tmp_path) == {}
-    assert advise(sorted(LAYERS), tmp_path).keys() == {
-        "network_namespace",
-        "few_threads",
-        "own_user",
-        "landlock",
-        "seccomp",
-    }
+    advised = advise(sorted(LAYERS), tmp_path).keys()
+    assert advised == {"network_namespace", "few_threads", "own_user", "landlock", "seccomp"}

@@ -66,9 +66,7 @@ def _run(
         ([{"clean": True}, {}, {"width": 1}], ["width 0, clean True", "width 0, clean False"]),
     ],
 )
-def test_an_input_is_decoded_once_for_the_same_options(
-    options: list[OptionValues], decoded: list[str], tmp_path: Path
-) -> None:
+def test_the_same_options_decode_an_input_once(options: list[OptionValues], decoded: list[str], tmp_path: Path) -> None:
     found: list[str] = []
     outputs = [TaskOutput(("film",), one, "") for one in options]
     result, data = _run(_scanner(found), "scan", b"SCAN", outputs, tmp_path)
@@ -96,12 +94,10 @@ def test_an_input_is_decoded_once_for_the_same_options(
 )
 def test_results_are_those_of_single_jobs(source: str, outputs: list[tuple[str, OptionValues]], tmp_path: Path) -> None:
     data = _input(source)
-    result, archive = _run(
-        _REGISTRY, source, data, [TaskOutput((name,), given, "") for name, given in outputs], tmp_path
-    )
+    result, files = _run(_REGISTRY, source, data, [TaskOutput((name,), given, "") for name, given in outputs], tmp_path)
     for part, (name, given) in zip(result.outcome.outputs or (), outputs, strict=True):
         alone, file = _run(_REGISTRY, source, data, [TaskOutput((name,), given)], tmp_path)
-        assert _without_dates(archive[part.offset :][: part.processed_size]) == _without_dates(file)
+        assert _without_dates(files[part.offset :][: part.processed_size]) == _without_dates(file)
         assert part.warnings == alone.outcome.warnings
         assert (part.width, part.height, part.pages) == (alone.outcome.width, alone.outcome.height, alone.outcome.pages)
         assert (part.container, part.file_count) == (alone.outcome.container, alone.outcome.file_count)

@@ -280,9 +280,7 @@ def _subject(registry: Registry, folder: Path, name: str) -> Subject:
 
 @pytest.mark.parametrize("check", testing.CHECKS)
 @pytest.mark.parametrize("name", ["good", "ff"])
-def test_the_plugins_of_the_template_and_the_documentation_pass(
-    registry: Registry, folder: Path, name: str, check: str
-) -> None:
+def test_plugins_of_the_template_and_the_docs_pass(registry: Registry, folder: Path, name: str, check: str) -> None:
     assert testing.CHECKS[check](_subject(registry, folder, name)) == []
 
 

@@ -86,9 +86,7 @@ def pack(payloads: list[list[bytes]], *, upper: Literal["a", "b"] = "a") -> Tool
     if upper == "b":
         return ToolResult(payloads[0])
     formats = (None, _NOTE, _BARE)
-    files = (
-        (str(number), EncodedFile(lines[0], pages=2, format=formats[number])) for number, lines in enumerate(payloads)
-    )
+    files = ((str(index), EncodedFile(text[0], pages=2, format=formats[index])) for index, text in enumerate(payloads))
     return ToolResult(files=files)
 
 

@@ -132,9 +132,7 @@ def test_no_option_loses_structure_that_another_path_keeps() -> None:
     result = _run(_BOOK, _BOOK, size=7)
 
     assert result.data == b"book text"
-    assert [(warning.code, "size" in warning.message) for warning in result.outcome.warnings] == [
-        ("option_ignored", True)
-    ]
+    assert [(one.code, "size" in one.message) for one in result.outcome.warnings] == [("option_ignored", True)]
     assert _REGISTRY.plan([_BOOK], _PRINT, options={"size": 7}).losses == ("structure",)
 
 
@@ -146,13 +144,8 @@ def test_an_option_is_left_to_the_first_format_that_has_it() -> None:
 def test_the_options_of_a_plan() -> None:
     options = _REGISTRY.plan([_SCAN], _PRINT, options={"size": 7}).options
 
-    assert {name: option.default for name, option in options.items()} == {
-        "size": None,
-        "turns": 0,
-        "fit": "inside",
-        "level": 5,
-        "filename": None,
-    }
+    defaults = {name: option.default for name, option in options.items()}
+    assert defaults == {"size": None, "turns": 0, "fit": "inside", "level": 5, "filename": None}
     assert _REGISTRY.plan([_SCAN], _PRINT).options.keys() == {"filename"}
     assert _REGISTRY.pair_options(_REGISTRY.plan([_SCAN], _PRINT)).keys() == options.keys()
 
@@ -200,12 +193,9 @@ def test_plugins_that_disagree_on_an_option() -> None:
 
     refused, accepted = (Registry([_PLUGIN, _plugin_with(step)]) for step in (sharpen, soften))
 
-    assert [plugin.error for plugin in refused.plugins] == [
-        None,
-        "another plugin declares the option level differently",
-    ]
+    assert [one.error for one in refused.plugins] == [None, "another plugin declares the option level differently"]
     assert "sharpen" not in str(refused.plan([_SCAN], _PRINT, options={"level": 3}))
-    assert [plugin.error for plugin in accepted.plugins] == [None, None]
+    assert [one.error for one in accepted.plugins] == [None, None]
     assert (_REGISTRY.options["level"].default, accepted.options["level"].default) == (5, None)
 
 

@@ -99,7 +99,7 @@ async def test_a_reply_that_is_too_long_becomes_an_error(executor: ObservedExecu
         *("raise", "crash", "exit"),
     ],
 )
-async def test_a_job_that_fails_or_changes_its_process_ends_it(
+async def test_failing_or_changing_jobs_end_their_process(
     executor: ObservedExecutor, tmp_path: Path, deed: str
 ) -> None:
     before = await run_deed(executor, tmp_path)
@@ -309,9 +309,7 @@ async def test_a_large_image_leaves_its_worker_small(tmp_path: Path) -> None:
     assert pids[0] == pids[1]
 
 
-async def test_a_long_job_gets_a_low_priority_and_is_the_last_of_its_worker(
-    executor: ObservedExecutor, tmp_path: Path
-) -> None:
+async def test_a_long_job_has_low_priority_and_ends_its_worker(executor: ObservedExecutor, tmp_path: Path) -> None:
     (worker,) = await run_deed(executor, tmp_path)
 
     running = asyncio.create_task(run_deed(executor, tmp_path, "compute 1"))

@@ -31,8 +31,8 @@ from tests.support.servers.load import (
     kill_with_its_processes,
     repeat,
 )
-from tests.support.servers.nginx_server import NginxServer
 from tests.support.servers.processes import ServerOfProcesses
+from tests.support.servers.proxies import NginxServer
 
 pytestmark = pytest.mark.long
 _COLORS = ((200, 60, 60), (60, 190, 70), (70, 80, 200), (190, 190, 70))  # one for each account
@@ -188,9 +188,7 @@ def _answers(connection: socket.socket) -> bool:
     return parsed(read_response(connection)).status_code == 200
 
 
-def test_processes_are_killed_under_load(
-    redis_server: RedisServer, postgres: str, tmp_path: Path, seconds: float
-) -> None:
+def test_killed_processes_under_load(redis_server: RedisServer, postgres: str, tmp_path: Path, seconds: float) -> None:
     """Every six seconds, one of three processes is killed while clients convert with idempotency keys.
 
     Each request succeeds within 60 s and is charged once; connections to other processes stay; a new process serves

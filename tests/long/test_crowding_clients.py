@@ -19,7 +19,7 @@ from tests.support.samples.forms import FORM, TARGET, form, part
 from tests.support.samples.generated import saved
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import assert_no_work_files, charged, create_accounts, image, sqlite_url
-from tests.support.servers.nginx_server import NginxServer
+from tests.support.servers.proxies import NginxServer
 
 pytestmark = pytest.mark.long
 
@@ -40,7 +40,7 @@ def test_half_sent_bodies_do_not_keep_others_out(tmp_path: Path, seconds: float,
     """
     keys = create_accounts(sqlite_url(tmp_path), 2)
     with ConvertdServer(tmp_path) as server:
-        attack = _half_sent_bodies(server.port, _half_sent(path, keys[0]))
+        attack = _half_bodies(server.port, _half_sent(path, keys[0]))
         statuses = asyncio.run(_beside(attack, _conversions(server.api, keys[1]), seconds))
         assert_no_work_files(server)
     assert {*statuses} == {200}
@@ -53,7 +53,7 @@ def test_half_sent_bodies_end_at_nginx(tmp_path: Path, seconds: float) -> None:
     with ConvertdServer(tmp_path, {"CONVERTD_TRUSTED_PROXIES": "127.0.0.1"}) as server:
         (tmp_path / "nginx").mkdir()
         with NginxServer(tmp_path / "nginx", server.port) as nginx:
-            attack = _half_sent_bodies(nginx.port, _half_sent("/api/v1/convert", keys[0]), nginx.trust)
+            attack = _half_bodies(nginx.port, _half_sent("/api/v1/convert", keys[0]), nginx.trust)
             conversions = _conversions(f"{nginx.url}/api/v1", keys[1], nginx.trust)
             statuses = asyncio.run(_beside(attack, conversions, seconds))
     assert {*statuses} == {200}
@@ -162,9 +162,7 @@ async def _blocks(reader: asyncio.StreamReader, pause: float = 0) -> AsyncIterat
         await asyncio.sleep(pause)
 
 
-def _half_sent_bodies(
-    port: int, request: bytes, trust: ssl.SSLContext | None = None
-) -> list[Coroutine[Any, Any, None]]:
+def _half_bodies(port: int, request: bytes, trust: ssl.SSLContext | None = None) -> list[Coroutine[Any, Any, None]]:
     async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(request)
         async for _block in _blocks(reader):

@@ -17,7 +17,7 @@ from benchmarks.postgres import PostgresServer, find_binaries
 from benchmarks.workloads import TINY
 from storage.database import Database
 from storage.tables import ledger_audit
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 pytestmark = pytest.mark.long
 

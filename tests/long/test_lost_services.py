@@ -1,8 +1,9 @@
-"""A service that a server needs stands still, is killed or is cut off while clients send requests of all kinds."""
+"""A service that a server needs stands still, is killed or is cut off, and the server is killed, while clients send."""
 
 import asyncio
+import random
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,11 @@ from tests.support.requests import http
 from tests.support.samples.forms import FORM, part
 from tests.support.servers import network
 from tests.support.servers.in_process import eventually
-from tests.support.servers.load import assert_no_work_files, charged, create_accounts
+from tests.support.servers.load import Clients, assert_no_work_files, charged, create_accounts, repeat, sqlite_url
 from tests.support.servers.mixed_load import Answer, MixedClients
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 pytestmark = pytest.mark.long
-
 _BEFORE, _OUTAGE, _AFTER = 3.0, 15.0, 5.0  # seconds
 _LIMIT, _CLUSTER_LIMIT = 10.0, 15.0  # seconds until an answer
 _STOP_LIMIT, _CLUSTER_STOP_LIMIT = 46.0, 40.0  # seconds from SIGTERM to the end
@@ -39,6 +39,8 @@ _READY_TIMEOUT = 60.0  # seconds
 _RELEASE_TIMEOUT = 30.0  # seconds until nothing is held, when all services respond
 _BLOCK, _INTERVAL, _SIZE = 2000, 0.1, 900_000  # bytes, seconds and bytes of an upload that outlasts a shutdown
 _FAULTS = ("stopped", "killed", "cut off")
+_KILL_INTERVAL = 2.0  # seconds
+_HOLD_TIMEOUT = 240  # seconds after which credits are released that could not be released at once
 
 
 @dataclass(frozen=True)
@@ -203,3 +205,44 @@ async def _upload_slowly(port: int, key: str) -> None:
             writer.write(content[start : start + _BLOCK])
             await writer.drain()
             await asyncio.sleep(_INTERVAL)
+
+
+async def _convert_during(clients: Clients, seconds: float, action: Callable[[], object]) -> None:
+    """Converts while the action repeats."""
+    await clients.convert_while(asyncio.create_task(repeat(int(seconds / _KILL_INTERVAL), _KILL_INTERVAL, action)))
+
+
+def test_the_processes_of_a_server_are_killed(tmp_path: Path, seconds: float) -> None:
+    """For a minute, one of the fork server, its workers and their jobs is killed every two seconds.
+
+    Every conversion succeeds after at most seven attempts, and is charged once.
+    """
+    (key,) = create_accounts(sqlite_url(tmp_path), 1)
+    with ConvertdServer(tmp_path) as server:
+        clients = Clients(server.api, key)
+
+        def kill_process() -> None:
+            if processes := process_tree(server.pid)[1:]:
+                send_signal(random.choice(processes), signal.SIGKILL)
+
+        asyncio.run(_convert_during(clients, seconds, kill_process))
+        assert_no_work_files(server)
+    assert set(clients.statuses) <= {200, 429, 500, 503}
+    assert clients.most_attempts <= 7
+    assert clients.wrong_results == 0
+    assert charged(sqlite_url(tmp_path)) == clients.succeeded > 0
+
+
+def test_postgresql_restarts(tmp_path: Path, seconds: float) -> None:
+    """For a minute, PostgreSQL restarts every two seconds. Every conversion succeeds in the end and is charged once."""
+    binaries = find_binaries()
+    assert binaries is not None, "PostgreSQL is not installed here"
+    with PostgresServer(binaries) as postgres:
+        (key,) = create_accounts(postgres.url, 1)
+        with ConvertdServer(tmp_path, {"CONVERTD_DATABASE_URL": postgres.url}) as server:
+            clients = Clients(server.api, key)
+            asyncio.run(_convert_during(clients, seconds, postgres.restart))
+            assert_no_work_files(server)
+            spent = charged(postgres.url, _HOLD_TIMEOUT)
+    assert clients.wrong_results == 0
+    assert spent == clients.succeeded > 0

@@ -1,23 +1,27 @@
-"""E-books, comics, XPS and plain text as documents."""
+"""E-books, comics, XPS, plain text and DjVu as documents."""
 
+import subprocess
 from collections.abc import Callable
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from PIL import Image
 
-from engine import ConversionError, InvalidOption, TooLarge, UnknownFormat, pipeline
+from engine import ConversionError, CorruptInput, InvalidOption, TooLarge, UnknownFormat, pipeline
 from engine.executor import LocalExecutor, Task
 from engine.mupdf import pymupdf
 from engine.options import OptionValue
 from engine.registry import load_registry
 from engine.verification import verify
+from plugins.formats.djvu import DJVULIBRE
 from tests.support.executors.isolated import FileJob, run_files
+from tests.support.results import readers
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples import books
-from tests.support.samples.generated import quadrants, sample, saved
+from tests.support.samples.generated import COLORS, SIZE, quadrants, sample, saved
 
 _REGISTRY = load_registry()
 _BOOKS = ("epub", "fb2", "mobi")
@@ -49,10 +53,8 @@ def test_text_of_a_book_is_in_its_order(name: str) -> None:
     text = convert(sample(name), "txt").data.decode()
 
     expected = [line for title in books.CHAPTERS for line in (title, f"The text of the {title.lower()}.")]
-    assert [line for line in text.replace("\f", "").split("\n\n") if line.strip() != "next"] == [
-        *expected[:-1],
-        f"{expected[-1]}\n",
-    ]
+    lines = [line for line in text.replace("\f", "").split("\n\n") if line.strip() != "next"]
+    assert lines == [*expected[:-1], f"{expected[-1]}\n"]
 
 
 def test_links_in_a_book_lead_to_its_pages() -> None:
@@ -255,3 +257,47 @@ def test_a_comic_is_drawn_as_its_images_are() -> None:
     assert drawn.convert("RGB").tobytes() == Image.open(BytesIO(sample("png"))).convert("RGB").tobytes()
     with pytest.raises(ConversionError):
         convert(sample("cbz"), "png", pages="2")
+
+
+@pytest.fixture
+def djvu(tmp_path: Path) -> Path:
+    """A file with two pages of 72 dpi: the quadrants, and the quadrants upside down."""
+    paths = []
+    for number, image in enumerate((quadrants(), quadrants().rotate(180))):
+        image.save(tmp_path / f"{number}.ppm")
+        paths.append(tmp_path / f"{number}.djvu")
+        subprocess.run(["c44", "-dpi", "72", tmp_path / f"{number}.ppm", paths[-1]], check=True)
+    subprocess.run(["djvm", "-c", tmp_path / "all.djvu", *paths], check=True)
+    return tmp_path / "all.djvu"
+
+
+@pytest.mark.skipif(not DJVULIBRE.present, reason="DjVuLibre is not installed")
+@pytest.mark.asyncio(loop_scope="session")
+async def test_all_pages_are_read(executor: LocalExecutor, djvu: Path, tmp_path: Path) -> None:
+    plan = load_registry().plan([load_registry().identify(djvu)], "pdf")
+    result = tmp_path / "result.pdf"
+
+    await run_files(executor, FileJob(Task.of(plan), [djvu], result))
+
+    reading = readers.read("pdf", result.read_bytes())
+    assert (reading.size, reading.count) == (SIZE, 2)
+    assert reading.pixels[30, 42].tolist() == pytest.approx(COLORS[0], abs=12)
+    assert reading.pixels[90, 126].tolist() == pytest.approx(COLORS[3], abs=12)
+
+
+@pytest.mark.skipif(not DJVULIBRE.present, reason="DjVuLibre is not installed")
+def test_a_page_is_selected(djvu: Path) -> None:
+    page = pypdfium2.PdfDocument(convert(djvu.read_bytes(), "pdf", pages="2").data)
+
+    assert len(page) == 1
+    assert page[0].render(scale=1).to_pil().convert("RGB").getpixel((42, 30)) == pytest.approx(COLORS[3], abs=12)
+
+
+@pytest.mark.skipif(not DJVULIBRE.present, reason="DjVuLibre is not installed")
+@pytest.mark.parametrize(("share", "filled"), [(0.3, False), (0.99, False), (0.5, True)])
+def test_a_damaged_file_is_refused(djvu: Path, share: float, filled: bool) -> None:
+    data = djvu.read_bytes()
+    end = int(len(data) * share)
+
+    with pytest.raises(CorruptInput):
+        convert(data[:end] + bytes((len(data) - end) * filled), "png")

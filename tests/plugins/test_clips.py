@@ -190,6 +190,4 @@ def test_the_content_tells_the_container(data: bytes, expected: str) -> None:
 
 @pytest.mark.parametrize("data", [b"\0\0\0\x14ftypM4A \0\0\0\0isom", b"\x1a\x45\xdf\xa3\x93\x42\x82\x88matroska"])
 def test_sound_and_other_containers_are_no_clips(data: bytes) -> None:
-    found = [fmt.name for fmt in _REGISTRY.formats.values() if fmt.sniff(data)]
-
-    assert found == []
+    assert [fmt.name for fmt in _REGISTRY.formats.values() if fmt.sniff(data)] == []

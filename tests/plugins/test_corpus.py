@@ -15,7 +15,7 @@ from plugins.formats.pdf import DPI
 from tests.support.executors.isolated import FileJob, run_files
 from tests.support.results import readers
 from tests.support.samples.corpus import Entry, load_corpus
-from tests.support.samples.shares import share
+from tests.support.samples.pairs import share
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -75,12 +75,8 @@ def test_a_jpeg_is_decoded_at_the_scale_that_is_needed() -> None:
     rasters = [decode(data, {"width": width}) for width in (90, 200, 401, 1600)]
 
     assert [raster.sizes for raster in rasters] == [[(1600, 1200)]] * 4
-    assert [raster.drawn_sizes or raster.sizes for raster in rasters] == [
-        [(200, 150)],
-        [(400, 300)],
-        [(1600, 1200)],
-        [(1600, 1200)],
-    ]
+    sizes = [raster.drawn_sizes or raster.sizes for raster in rasters]
+    assert sizes == [[(200, 150)], [(400, 300)], [(1600, 1200)], [(1600, 1200)]]
 
 
 @pytest.mark.parametrize("source", ["pdf", "svg", "eps"])
@@ -98,9 +94,7 @@ def test_a_jpeg_is_decoded_at_the_scale_that_is_needed() -> None:
         ({"crop": "10,20,30,40"}, (30, 40)),
     ],
 )
-def test_vectors_are_drawn_at_the_requested_size(
-    source: str, options: dict[str, str | int], size: tuple[int, int]
-) -> None:
+def test_vectors_have_the_requested_size(source: str, options: dict[str, str | int], size: tuple[int, int]) -> None:
     image = opened(_convert(sample(source), "png", **options).data).convert("RGB")
 
     assert image.size == size
@@ -227,11 +221,8 @@ def test_metadata_of_documents_is_filtered() -> None:
             text = metadata.read_bytes() if metadata is not None else b""
         return b"GPSLatitude" in text, b"A title" in text, b"pdfaid" in text
 
-    assert [result(choice) for choice in ("all", "safe", "none")] == [
-        (True, True, True),
-        (False, True, True),
-        (False, False, False),
-    ]
+    results = [result(choice) for choice in ("all", "safe", "none")]
+    assert results == [(True, True, True), (False, True, True), (False, False, False)]
 
 
 def test_segments_of_a_jpeg() -> None:

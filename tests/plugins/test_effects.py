@@ -151,9 +151,7 @@ def test_coefficients_of_a_jpeg_are_not_kept_under_an_effect(target: str) -> Non
 
 @pytest.mark.parametrize("source", ["exr", "hdr"])
 def test_linear_light_stays_linear_in_a_filter(source: str) -> None:
-    result = convert(sample(source), source, blur=1)
-
-    assert not codes(result)
+    assert not codes(convert(sample(source), source, blur=1))
 
 
 def _mask(width: int, height: int, radius: float) -> Any:
@@ -208,12 +206,7 @@ def test_nothing_changes_by_zero(options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("pad", "widths"),
-    [
-        ("10", (10, 10, 10, 10)),
-        ("1,2,3,4", (1, 2, 3, 4)),
-        ("10%", (4, 6, 4, 6)),
-        ("50%,5,0, 10%", (20, 5, 0, 6)),
-    ],
+    [("10", (10, 10, 10, 10)), ("1,2,3,4", (1, 2, 3, 4)), ("10%", (4, 6, 4, 6)), ("50%,5,0, 10%", (20, 5, 0, 6))],
 )
 @pytest.mark.parametrize(
     ("mode", "background", "expected"),

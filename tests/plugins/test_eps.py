@@ -49,11 +49,8 @@ def _binary(program: bytes) -> bytes:
     """A binary file with a preview before the program."""
     preview = b"II*\0" + bytes(60)
     start = 30 + len(preview)
-    return (
-        struct.pack("<4s6IH", b"\xc5\xd0\xd3\xc6", start, len(program), 0, 0, 30, len(preview), 0xFFFF)
-        + preview
-        + program
-    )
+    header = struct.pack("<4s6IH", b"\xc5\xd0\xd3\xc6", start, len(program), 0, 0, 30, len(preview), 0xFFFF)
+    return header + preview + program
 
 
 _DEFERRED = _program(b"%%BoundingBox: (atend)\n", _BOX)
@@ -147,9 +144,7 @@ _CROP = (30, 40, 250, 300)
         pytest.param(None, (-50, 100), 2, marks=pytest.mark.long),
     ],
 )
-def test_rotation_and_crop_box_are_applied(
-    rotation: int, crop: tuple[int, ...] | None, origin: tuple[int, int], unit: int
-) -> None:
+def test_rotation_and_crop_box(rotation: int, crop: tuple[int, ...] | None, origin: tuple[int, int], unit: int) -> None:
     x, y = origin
 
     def change(document: pikepdf.Pdf) -> None:

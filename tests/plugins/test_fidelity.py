@@ -215,9 +215,7 @@ def test_a_palette_with_partial_alpha_converts(target: str) -> None:
         assert np.abs(seen[..., :3] - (expected[..., :3] * alpha + 255 * (1 - alpha))).mean() < 4
     elif target == "gif":
         np.testing.assert_array_equal(seen[..., 3] > 0, expected[..., 3] >= 128)
-        np.testing.assert_array_equal(
-            seen[seen[..., 3] > 0], [[*color[:3], 255] for color in expected[seen[..., 3] > 0]]
-        )
+        np.testing.assert_array_equal(seen[seen[..., 3] > 0], [[*one[:3], 255] for one in expected[seen[..., 3] > 0]])
     else:
         assert np.abs(seen[..., 3] - expected[..., 3]).max() == 0
 
@@ -250,8 +248,7 @@ def test_vectors_stay_vectors(source: str, target: str) -> None:
         with pikepdf.open(BytesIO(data)) as document:
             assert not document.pages[0].get_images()
     if target == "eps":
-        page = data.partition(b"%%EndPageSetup")[2]
-        assert len(re.findall(rb" re\s+f", page)) == 4  # the boxes
+        assert len(re.findall(rb" re\s+f", data.partition(b"%%EndPageSetup")[2])) == 4  # the boxes
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])

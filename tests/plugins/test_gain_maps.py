@@ -109,9 +109,7 @@ def test_gain_maps_are_kept(target: str, mode: str) -> None:
         ({"width": 32, "height": 32, "fit": "cover", "quality": 70}, "right", (32, 32)),
     ],
 )
-def test_gain_maps_are_changed_as_the_image(
-    target: str, options: dict[str, OptionValue], edge: str, size: tuple[int, int]
-) -> None:
+def test_changes_of_gain_maps(target: str, options: dict[str, OptionValue], edge: str, size: tuple[int, int]) -> None:
     result = convert(_file(), target, **options)
 
     assert codes(result) == set()
@@ -202,37 +200,25 @@ def test_apple_gain_maps_get_their_headroom() -> None:
 
 
 @pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
-def test_gain_maps_of_iphones_in_heic(target: str) -> None:
-    image = Image.new("RGB", _SIZE, (120, 120, 120))
-    source = with_gain_map_of_iphone(image, _gain_map_of(image).frame.image, "4.0")
-
-    result = convert(source, target)
-
-    assert codes(result) == set()
-    back = result.data if target == "jpeg" else convert(result.data, "jpeg").data
-    assert _brightened(back) == "right"
-    assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
-    assert codes(convert(source, "png")) == {"hdr_reduced"}
-    assert codes(convert(source, "png", hdr="drop")) == set()
-    without = with_gain_map_of_iphone(image, _gain_map_of(image).frame.image, "none")
-    assert codes(convert(without, target)) == {"hdr_reduced"}
-
-
-@pytest.mark.parametrize("target", ["jpeg", "jxl", "avif"])
-def test_tone_mapped_items_of_heic(target: str) -> None:
+@pytest.mark.parametrize("kind", ["of iPhones", "tone-mapped item"])
+def test_gain_maps_in_heic(kind: str, target: str) -> None:
     image = Image.new("RGB", _SIZE, (120, 120, 120))
     gain_map = _gain_map_of(image)
-    source = with_tone_mapped_item(image, gain_map.frame.image, gain_maps.to_iso(gain_map))
+    if kind == "of iPhones":
+        source, without = (with_gain_map_of_iphone(image, gain_map.frame.image, stops) for stops in ("4.0", "none"))
+    else:
+        described = (gain_maps.to_iso(gain_map), b"")
+        source, without = (with_tone_mapped_item(image, gain_map.frame.image, data) for data in described)
 
     result = convert(source, target)
 
     assert codes(result) == set()
     back = result.data if target == "jpeg" else convert(result.data, "jpeg").data
+    assert kind != "of iPhones" or _brightened(back) == "right"
     assert _light(back) == pytest.approx(_light(_file()), abs=0.15)
     assert codes(convert(source, "png")) == {"hdr_reduced"}
     assert codes(convert(source, "png", hdr="drop")) == set()
-    broken = with_tone_mapped_item(image, gain_map.frame.image, b"")
-    assert codes(convert(broken, target)) == {"hdr_reduced"}
+    assert codes(convert(without, target)) == {"hdr_reduced"}
 
 
 def test_avif_with_metadata_and_gain_map() -> None:
@@ -283,8 +269,7 @@ def test_invalid_numbers_are_told(change: tuple[bytes, bytes]) -> None:
 def test_damaged_gain_maps_are_told() -> None:
     data = _file()
     second = data.rindex(b"\xff\xd8\xff")
-    content = jxl.decode(convert(data, "jxl").data)
-    assert content.gain_map is not None
+    assert jxl.decode(convert(data, "jxl").data).gain_map is not None
 
     header = data.index(b"\xff\xc0", second)
     assert codes(convert(data[:header] + bytes(len(data) - header), "jpeg")) == {"hdr_reduced"}

@@ -49,14 +49,7 @@ def _avif(points: CodePoints, bits: int = 10, mode: str = "RGB") -> bytes:
     samples = array if bits == 8 else array.astype(np.uint16) << (bits - 8)
     primaries, transfer = points
     encoded = imagecodecs.avif_encode(
-        samples,
-        95,
-        speed=8,
-        bitspersample=bits,
-        pixelformat="yuv444",
-        primaries=primaries,
-        transfer=transfer,
-        matrix=9,
+        samples, 95, speed=8, bitspersample=bits, pixelformat="yuv444", primaries=primaries, transfer=transfer, matrix=9
     )
     return bytes(encoded)
 
@@ -143,11 +136,9 @@ def test_a_browser_shows_the_kept_colors(screenshots: Screenshots) -> None:
         ("avif", {}, 4),
     ]
     sources = [_SOURCES[source](points) for source, points in product(("png", "avif"), (_PQ, _HLG, _P3_PQ))]
-    results = [
-        convert(data, target, flip="vertical", **options).data for data in sources for target, options, _ in cases
-    ]
+    made = [convert(data, target, flip="vertical", **options).data for data in sources for target, options, _ in cases]
 
-    shown = screenshots(*sources, *results)
+    shown = screenshots(*sources, *made)
 
     pairs = zip(product(shown[: len(sources)], cases), shown[len(sources) :], strict=True)
     for (expected, (target, options, tolerance)), seen in pairs:
@@ -204,8 +195,7 @@ def test_options_that_need_srgb_reduce_hdr(options: dict[str, Any]) -> None:
     assert "hdr_reduced" in codes(result)
     assert _described(result.data, "png") is None
     if "background" in options:
-        image = Image.open(BytesIO(result.data)).convert("RGB")
-        assert image.getpixel((0, 0)) == (255, 255, 255)
+        assert Image.open(BytesIO(result.data)).convert("RGB").getpixel((0, 0)) == (255, 255, 255)
 
 
 @pytest.mark.parametrize("target", _HOLDING)

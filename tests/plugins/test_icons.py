@@ -14,7 +14,7 @@ from engine.dry_run import dry_run
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
@@ -137,9 +137,7 @@ def test_real_files(path: Path) -> None:
         ((7, 3), "256", {(7, 7)}),
     ],
 )
-def test_the_sizes_that_are_written(
-    name: str, size: tuple[int, int], sizes: str | None, expected: set[tuple[int, int]]
-) -> None:
+def test_written_sizes(name: str, size: tuple[int, int], sizes: str | None, expected: set[tuple[int, int]]) -> None:
     source, options = saved(photo(size), "PNG"), {} if sizes is None else {"sizes": sizes}
 
     result = convert(source, name, **options)

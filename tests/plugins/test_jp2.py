@@ -13,7 +13,7 @@ from PIL import Image
 
 from engine import ConversionError, CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import boxed, jp2_box, saved
 from tests.support.samples.profiles import srgb_profile
 
@@ -136,11 +136,9 @@ def test_channels_have_the_order_of_their_definition() -> None:
 
 def test_a_channel_without_meaning_is_no_transparency() -> None:
     samples = noise(4)
-    unspecified = 65535
+    absent = 65535
 
-    data = boxed(
-        codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, unspecified, unspecified))
-    )
+    data = boxed(codestream(samples), additional=definition((0, 0, 1), (1, 0, 2), (2, 0, 3), (3, absent, absent)))
 
     result = convert(data, "png")
     assert codes(result) == {"layers_dropped"}
@@ -249,7 +247,7 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("jp2", "j2k"), ids=str)
+@pytest.mark.parametrize("path", format_files("jp2", "j2k"), ids=str)
 def test_real_files_have_the_pixels_that_pillow_reads(path: Any) -> None:
     data = path.read_bytes()
     result = convert(data, "png")

@@ -301,22 +301,20 @@ def test_inks_of_other_files_stay(encoder: str) -> None:
     assert np.abs(_pixels(result.data) - _pixels(data)).mean() < 4
 
 
-@pytest.mark.parametrize(
-    "options", [{"rotate": 90}, {"rotate": 180, "flip": "vertical"}, {"flip": "horizontal"}], ids=str
-)
+@pytest.mark.parametrize("edit", [{"rotate": 90}, {"rotate": 180, "flip": "vertical"}, {"flip": "horizontal"}], ids=str)
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_a_pdf_shows_the_unchanged_jpeg_turned(options: dict[str, OptionValue], orientation: int) -> None:
+def test_a_pdf_shows_the_unchanged_jpeg_turned(edit: dict[str, OptionValue], orientation: int) -> None:
     tags = Image.Exif()
     tags[ExifTags.Base.Orientation] = orientation
     data = _jpeg(exif=tags.tobytes(), dpi=(72, 36))
 
-    result = convert(data, "pdf", **options).data
+    result = convert(data, "pdf", **edit).data
 
     with pikepdf.open(BytesIO(result)) as document:
         (image,) = document.pages[0].get_images().values()
         assert _image(image.read_raw_bytes()) == _image(data)
     shown = readers.read("pdf", result)
-    turned = convert(data, "png", **options).data
+    turned = convert(data, "png", **edit).data
     assert shown.size == tuple(round(side / dpi * 72) for side, dpi in zip(*_size_and_dpi(turned), strict=True))
     expected = opened(turned).resize((shown.pixels.shape[1], shown.pixels.shape[0]), Image.Resampling.BOX)
     assert np.abs(np.asarray(expected, int) - shown.pixels).mean() < 6

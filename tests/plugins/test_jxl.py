@@ -221,16 +221,14 @@ def test_floats_above_white_are_linear_light(tmp_path: Path, kind: str, bands: i
 @pytest.mark.parametrize("loop", [0, 1, 5])
 def test_animations_keep_frames_timing_and_loops(loop: int, tmp_path: Path) -> None:
     frames = [photo((30, 20), "RGBA").rotate(90 * index) for index in range(4)]
-    durations = [30, 170, 40, 1000]
-    source = saved(
-        frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=durations, loop=loop, lossless=True
-    )
+    times = [30, 170, 40, 1000]
+    source = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=times, loop=loop, lossless=True)
 
     data = convert(source, "jxl", lossless=True).data
 
     back = jxl.decode(data)
     assert (back.count, back.animated, back.loop_count) == (4, True, loop)
-    for frame, drawn, duration in zip(back.frames, frames, durations, strict=True):
+    for frame, drawn, duration in zip(back.frames, frames, times, strict=True):
         assert frame.duration == duration
         assert np.array_equal(np.asarray(frame.image)[..., 3], np.asarray(drawn)[..., 3])
     animation = opened(decode_jxl(data, "apng"))
@@ -247,11 +245,7 @@ def test_selected_frames_of_an_animation() -> None:
     (second,) = jxl.decode(data, {"pages": "2"}).frames
     third, fourth = jxl.decode(data, {"pages": "3-4"}).frames
 
-    assert [frame.image.getpixel((0, 0)) for frame in (second, third, fourth)] == [
-        (60, 0, 0),
-        (120, 0, 0),
-        (180, 0, 0),
-    ]
+    assert [frame.image.getpixel((0, 0)) for frame in (second, third, fourth)] == [(60, 0, 0), (120, 0, 0), (180, 0, 0)]
     assert codes(convert(data, "jpeg")) == {"frames_dropped"}
     with pytest.raises(ConversionError) as refused:
         convert(data, "png", pages="5")

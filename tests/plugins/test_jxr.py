@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine import CorruptInput, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, saved
 from tests.support.samples.profiles import srgb_profile
 
@@ -39,10 +39,8 @@ def decoded(data: bytes, **options: Any) -> NDArray[Any]:
 def entry(data: bytes, tag: int) -> int:
     """The offset of a tag's entry in the directory."""
     (start,) = struct.unpack_from("<I", data, 4)
-    (count,) = struct.unpack_from("<H", data, start)
-    return next(
-        at for at in range(start + 2, start + 2 + 12 * count, 12) if data[at : at + 2] == struct.pack("<H", tag)
-    )
+    (size,) = struct.unpack_from("<H", data, start)
+    return next(at for at in range(start + 2, start + 2 + 12 * size, 12) if data[at : at + 2] == struct.pack("<H", tag))
 
 
 def with_value(data: bytes, tag: int, value: int) -> bytes:
@@ -104,14 +102,12 @@ def test_floats_are_linear_light(kind: Any, shape: tuple[int, ...]) -> None:
     assert not codes(kept)
 
 
-@pytest.mark.parametrize(
-    ("number", "orientation"), [(0, 1), (1, 4), (2, 2), (3, 3), (4, 6), (5, 7), (6, 5), (7, 8), (8, 1)]
-)
-def test_the_transformation_is_applied(number: int, orientation: int) -> None:
+@pytest.mark.parametrize(("number", "exif"), [(0, 1), (1, 4), (2, 2), (3, 3), (4, 6), (5, 7), (6, 5), (7, 8), (8, 1)])
+def test_the_transformation_is_applied(number: int, exif: int) -> None:
     samples = noise(3)
     turns = {1: "a", 2: "a[:, ::-1]", 3: "a[::-1, ::-1]", 4: "a[::-1]", 5: "a.swapaxes(0, 1)", 6: "np.rot90(a, -1)"}
     turns |= {7: "np.rot90(a, -1)[::-1]", 8: "np.rot90(a)"}
-    expected = eval(turns[orientation], {"a": samples, "np": np})
+    expected = eval(turns[exif], {"a": samples, "np": np})
 
     np.testing.assert_array_equal(decoded(with_value(jxr(samples), 0xBC02, number)), expected)
 
@@ -185,8 +181,8 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("jxr"), ids=str)
-def test_real_files(path: Path) -> None:
+@pytest.mark.parametrize("path", format_files("jxr"), ids=str)
+def test_format_files(path: Path) -> None:
     data = path.read_bytes()
 
     found = decoded(data)

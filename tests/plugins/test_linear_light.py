@@ -15,7 +15,7 @@ from PIL import Image
 
 from engine import CorruptInput, InvalidOption, TooLarge
 from tests.support.results.conversions import codes, convert, opened
-from tests.support.samples.formats import real_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import exr, linear, quadrants, saved
 
 _MIDDLE_GRAY = 30235  # 18 % in sRGB, of 65535
@@ -206,9 +206,7 @@ def test_the_display_window_is_the_image() -> None:
 )
 def test_colors_come_before_other_channels(parts: list[dict[str, int]], expected: str) -> None:
     shape = {"RGB": (3, 4, 3)}
-    layers = [
-        {name: np.full(shape.get(name, (3, 4)), value, np.float32) for name, value in part.items()} for part in parts
-    ]
+    layers = [{name: np.full(shape.get(name, (3, 4)), one, np.float32) for name, one in part.items()} for part in parts]
 
     result = convert(exr(*layers), "png", bit_depth=8)
 
@@ -325,8 +323,8 @@ def test_broken_files_are_refused(what: str, data: bytes) -> None:
         convert(data, "png")
 
 
-@pytest.mark.parametrize("path", real_files("exr", "hdr"), ids=str)
-def test_real_files(path: Path) -> None:
+@pytest.mark.parametrize("path", format_files("exr", "hdr"), ids=str)
+def test_format_files(path: Path) -> None:
     data = path.read_bytes()
     result = convert(data, "png", bit_depth=8)
 

@@ -13,7 +13,7 @@ from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.rasters import photo
 
@@ -70,13 +70,11 @@ def test_bitmaps_of_any_width(width: int, body: str) -> None:
     np.testing.assert_array_equal(np.asarray(opened(convert(data, "png").data).convert("L")), (1 - black) * 255)
 
 
-@pytest.mark.parametrize(
-    ("target", "mode"), [("pgm", "L"), ("ppm", "RGB"), ("pam", "LA"), ("pam", "RGBA"), ("pbm", "1")]
-)
-def test_netpbm_reads_what_is_written(target: str, mode: str) -> None:
+@pytest.mark.parametrize(("kind", "mode"), [("pgm", "L"), ("ppm", "RGB"), ("pam", "LA"), ("pam", "RGBA"), ("pbm", "1")])
+def test_netpbm_reads_what_is_written(kind: str, mode: str) -> None:
     image = photo((37, 23)).convert("L").convert("1") if mode == "1" else photo((37, 23), mode)
 
-    result = convert(saved(image, "PNG"), target)
+    result = convert(saved(image, "PNG"), kind)
 
     assert codes(result) == set()
     read = opened(_run("pamtopng", data=result.data))

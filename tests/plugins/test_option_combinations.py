@@ -2,9 +2,12 @@
 
 The model works on arrays of the whole image in floating point, with libvips for filters, one option after the other
 in the documented order.
+
+The options at their limits work too, and the built-in plugins pass the checks of `engine.testing`.
 """
 
 import random
+from collections.abc import Iterator
 from itertools import product
 from math import ceil, floor, sqrt
 from typing import Any
@@ -15,9 +18,11 @@ import pyvips
 from numpy.typing import NDArray
 from PIL import Image
 
-from engine import OptionValue
+from engine import InvalidOption, Option, OptionValue, testing
+from engine.registry import load_registry
+from engine.testing import Sandbox, Subject
 from tests.support.results.conversions import convert, convert_with, opened
-from tests.support.samples.generated import saved
+from tests.support.samples.generated import sample, saved
 from tests.support.samples.rasters import photo
 
 _SIZE = (180, 130)
@@ -28,6 +33,27 @@ _FROM_SRGB = {  # light, as published for these primaries
     "p3": [[0.8225, 0.1774, 0], [0.0332, 0.9669, 0], [0.0171, 0.0724, 0.9108]],
     "adobe-rgb": [[0.7152, 0.2848, 0], [0, 1, 0], [0, 0.0412, 0.9588]],
 }
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "background": ("#000000", "#ffffffff", "#00000000"),
+    "crop": ("1:9999", "9999:1", "0,0,1,1", "29,19,1,1", "0%,0%,100%,100%"),
+    "filename": ("{width}",),
+    "frames": ("every:2", "every:999"),
+    "gravity": ("0,0", "1,1", "attention"),
+    "output_profile": ("srgb", "fogra39"),
+    "pad": ("0", "0%", "999%", "99999", "1,0,0,0"),
+    "pages": ("1", "all"),
+    "radius": ("0", "0%", "0.0001%", "999%", "99999"),
+    "scale": ("1%", "1000%"),
+    "watermark_color": ("black", "#00000000"),
+    "watermark_position": ("0,0", "1,1", "tile"),
+    "watermark_text": (".", "M" * 200),
+}
+_FILES = {"watermark"}  # options that are files only
+_NEEDED: dict[str, dict[str, OptionValue]] = {"gravity": {"crop": "1:1"}, "dpr": {"width": 10}, "dither": {"colors": 4}}
+_REGISTRY = load_registry()
+# A file of Office takes a second: its plugins have tests of their own.
+_PLUGINS = [one for one in _REGISTRY.plugins if (one.reads or one.writes) and not one.name.startswith("office")]
+_READING = [plugin for plugin in _PLUGINS if plugin.reads]
 
 
 def _choices(chance: random.Random) -> dict[str, OptionValue]:
@@ -302,3 +328,66 @@ def test_the_model_knows_other_sizes() -> None:
     assert opened(convert(data, "png", crop="16:9").data).size == _Model(samples, {"crop": "16:9"}).size == (180, 101)
     assert _Model(samples, {"crop": "1:2", "pad": "7"}).size != _Model(samples, {"crop": "1:2"}).size
     assert ceil(_Model(samples, {"trim": 5}).size[0]) == 150
+
+
+"""Extreme values of options that are texts."""
+
+
+"""What an option has an effect with."""
+
+
+def _values(option: Option) -> Iterator[OptionValue]:
+    schema = option.schema
+    yield from schema.get("enum", [schema["const"]] if "const" in schema else [])
+    yield from (schema[limit] for limit in ("minimum", "maximum") if limit in schema)
+    yield from (True, False) if schema["type"] == "boolean" else ()
+    yield from _TEXTS.get(option.name, ())
+
+
+@pytest.mark.parametrize(("size", "target", "wrong"), [((30, 20), "webp", {"pad"}), ((1, 1), "png", {"crop", "pad"})])
+def test_options_work_at_their_limits(size: tuple[int, int], target: str, wrong: set[str]) -> None:
+    registry, data = load_registry(), saved(photo(size), "PNG")
+    plan = registry.plan([registry.formats["png"]], target, options={})
+    refused = set()
+    for name, option in plan.options.items():
+        values = list(_values(option))
+        assert values or name in _FILES
+        of_watermark = name.startswith("watermark_") and name != "watermark_text"
+        needed = {"watermark_text": "A"} if of_watermark else _NEEDED.get(name, {})
+        for value in values:
+            try:
+                convert(data, target, **{name: value}, **needed)
+            except InvalidOption as error:
+                refused.add((name, error.param, error.reason))
+    assert refused == {(name, name, "out_of_range") for name in wrong}
+
+
+def _subject(name: str) -> Subject:
+    plugin = next(plugin for plugin in _PLUGINS if plugin.name == name)
+    return Subject(plugin, {fmt.name: [sample(fmt.name)] for fmt in plugin.reads}, _REGISTRY)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with testing.running_sandbox(_REGISTRY.modules) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", [plugin.name for plugin in _PLUGINS])
+def test_declarations_detection_and_round_trips(name: str) -> None:
+    subject = _subject(name)
+
+    assert {title: check(subject) for title, check in testing.CHECKS.items()} == {title: [] for title in testing.CHECKS}
+
+
+@pytest.mark.parametrize("name", [plugin.name for plugin in _READING])
+def test_damaged_files(sandbox: Sandbox, name: str) -> None:
+    assert testing.check_hostile_files(_subject(name), sandbox, count=1) == []
+
+
+def test_options_of_all_steps() -> None:
+    """Of plugins that read no format, as those that do are checked with samples."""
+    checked = [Subject(plugin, {}, _REGISTRY) for plugin in _REGISTRY.plugins if not plugin.reads]
+    faults = {subject.plugin.name: testing.check_declarations(subject) for subject in checked}
+
+    assert {name: found for name, found in faults.items() if found} == {}

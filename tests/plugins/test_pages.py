@@ -104,11 +104,7 @@ def test_pages_in_another_order_keep_what_refers_to_them() -> None:
     assert kept.needs_pass
     assert kept.authenticate("secret")
     assert [page.get_text().strip() for page in kept] == ["page 4", "page 3", "page 1"]
-    assert {(title, page) for _, title, page in kept.get_toc()} >= {
-        ("chapter 4", 1),
-        ("chapter 3", 2),
-        ("chapter 1", 3),
-    }
+    assert {(name, page) for _, name, page in kept.get_toc()} >= {("chapter 4", 1), ("chapter 3", 2), ("chapter 1", 3)}
     assert [page.get_label() for page in kept] == ["P-10", "P-9", "P-7"]
     assert [link["page"] for link in kept[2].get_links()] == [1]
     assert [annotation.info["content"] for annotation in kept[1].annots()] == ["a note"]
@@ -193,11 +189,8 @@ def test_a_page_that_the_file_does_not_have(data: bytes, target: str, pages: str
 def test_several_pages_of_a_tiff_are_one_zip(target: str, tmp_path: Path) -> None:
     result, path = _convert(_tiff(), target, "2-4", tmp_path)
 
-    assert (result.outcome.container, result.outcome.file_count, result.outcome.processed_size) == (
-        "zip",
-        3,
-        path.stat().st_size,
-    )
+    outcome = result.outcome
+    assert (outcome.container, outcome.file_count, outcome.processed_size) == ("zip", 3, path.stat().st_size)
     extension = _REGISTRY.formats[target].extensions[0]
     with ZipFile(path) as archive:
         assert archive.namelist() == [f"photo-0{number}.{extension}" for number in (1, 2, 3)]

@@ -12,8 +12,8 @@ from PIL import Image
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from tests.support.results.conversions import run_tool
 from tests.support.results.pdf_checks import drawn_pages
-from tests.support.results.tools import run_tool
 from tests.support.samples import pdf_documents as pdf
 from tests.support.samples.generated import saved as image_file
 from tests.support.samples.pdf_documents import document, opened, page_texts, saved
@@ -25,25 +25,19 @@ _POSITIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("angle", "pages", "expected"), [(90, "all", [90, 180, 90]), (180, "2-3", [0, 270, 180])])
-def test_the_angle_is_added_to_that_of_the_page(angle: int, pages: str, expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("angle", "pages", "inherited", "expected"),
+    [(90, "all", 0, [90, 180, 90]), (180, "2-3", 0, [0, 270, 180]), (180, "1", 270, [90, 90, 270])],
+)
+def test_the_angle_is_added_to_that_of_the_page(angle: int, pages: str, inherited: int, expected: list[int]) -> None:
     with pdf.opened(pdf.document("A", 3)) as made:
+        made.Root.Pages.Rotate = inherited
         made.pages[1].obj.Rotate = 90
         data = pdf.saved(made)
 
     turned = run_tool("pdf-rotate", data, angle=angle, pages=pages).data
 
     assert [page.get_rotation() for page in pypdfium2.PdfDocument(turned)] == expected
-
-
-def test_an_inherited_rotation_is_added_to() -> None:
-    with pdf.opened(pdf.document("A", 2)) as made:
-        made.Root.Pages.Rotate = 270
-        data = pdf.saved(made)
-
-    turned = run_tool("pdf-rotate", data, angle=180, pages="1").data
-
-    assert [page.get_rotation() for page in pypdfium2.PdfDocument(turned)] == [90, 270]
 
 
 @pytest.mark.parametrize("options", [{"angle": 45}, {"angle": 0}, {}, {"angle": 90, "pages": "3"}])
@@ -56,13 +50,8 @@ def test_refused_rotations(options: dict[str, Any]) -> None:
 
 def _full() -> bytes:
     """A document with all that tools keep."""
-    extras = (
-        pdf.outline(("One", 1, True, [])),
-        pdf.named("spot", 1),
-        pdf.link(0, to=1),
-        pdf.field(0, "n", String("v")),
-        pdf.tagged,
-    )
+    marked = pdf.outline(("One", 1, True, []))
+    extras = (marked, pdf.named("spot", 1), pdf.link(0, to=1), pdf.field(0, "n", String("v")), pdf.tagged)
     made = pdf.opened(pdf.document("A", 2, *extras))
     made.attachments["note.txt"] = b"a note"
     layer = made.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
@@ -126,10 +115,8 @@ def test_fields_and_annotations_become_content() -> None:
 
 
 def test_encrypted_forms_are_flattened() -> None:
-    plain = pdf.opened(
-        pdf.document("A", 2, pdf.field(0, "one", String("first")), pdf.field(1, "two", String("second")))
-    )
-    locked = pdf.saved(plain, encryption=pikepdf.Encryption(user="user", owner="owner"))
+    form = pdf.opened(pdf.document("A", 2, pdf.field(0, "one", String("first")), pdf.field(1, "two", String("second"))))
+    locked = pdf.saved(form, encryption=pikepdf.Encryption(user="user", owner="owner"))
 
     flat = run_tool("pdf-flatten", locked, pages="1", password="owner").data
 

@@ -1,15 +1,22 @@
-"""The tool pdf-compress on images of all kinds: they are reduced, look the same, and damaged ones stay."""
+"""Images in PDFs of all kinds: pdf-compress and the options `quality` and `max_bytes` reduce them alone."""
 
 import zlib
 from collections.abc import Callable
+from functools import partial
+from io import BytesIO
 from typing import Any
 
+import imagecodecs
 import numpy as np
+import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 from PIL import Image, ImageCms
 
-from tests.support.results.conversions import codes
+from engine import ConversionError
+from engine.mupdf import pymupdf
+from tests.support.results.conversions import codes, convert
+from tests.support.results.pdf_checks import drawn_pages
 from tests.support.samples.generated import saved as encoded
 from tests.support.samples.pdf_documents import compress, saved
 from tests.support.samples.pdf_images import (
@@ -28,6 +35,10 @@ from tests.support.samples.pdf_images import (
     jbig2,
     plain,
 )
+from tests.support.samples.rasters import photo
+
+_PHOTO = photo((400, 300))
+_CMYK = encoded(_PHOTO.convert("CMYK"), "JPEG", quality=95)
 
 
 def _icc(document: Pdf, profile: str) -> Array:
@@ -72,8 +83,13 @@ def _jbig2(document: Pdf) -> Stream:
 
 
 _SPOT = b"{ dup 0.3 mul exch 0.9 mul 0 0 }"
+
+
 _DEEP = b"".join(bytes((level, 7)) for level in GRAY.tobytes())
+
+
 _HALF = Image.linear_gradient("L").resize((SIDE, SIDE))
+
 
 # Each image with the bits per sample and the color space of the result.
 _KINDS: dict[str, tuple[Callable[[Pdf], Stream], int, str]] = {
@@ -168,11 +184,7 @@ def _with_mask(mask: Callable[[Pdf], Stream], key: str) -> Callable[[Pdf], Strea
 _MASKS: dict[str, tuple[Callable[[Pdf], Stream], int, int]] = {
     "soft": (_with_mask(lambda made: flate(made, _HALF, Name.DeviceGray), "SMask"), 50, 50),
     "stencil": (_with_mask(lambda made: flate(made, BILEVEL, None, 1, ImageMask=True), "Mask"), 50, 100),
-    "matte": (
-        _with_mask(lambda made: flate(made, _HALF, Name.DeviceGray, Matte=[0, 0, 0]), "SMask"),
-        SIDE,
-        SIDE,
-    ),
+    "matte": (_with_mask(lambda made: flate(made, _HALF, Name.DeviceGray, Matte=[0, 0, 0]), "SMask"), SIDE, SIDE),
 }
 
 
@@ -193,8 +205,7 @@ def test_transparent_pixels_do_not_bleed_into_others() -> None:
     color.paste("#ffffff", (0, 0, 101, SIDE))
     data = image_document(lambda made: flate(made, color, Name.DeviceRGB, SMask=flate(made, visible, Name.DeviceGray)))
     (image,) = (one for one in images(compress(data, quality=100).data) if "/SMask" in one.entries)
-    pixels = np.asarray(image.image)
-    assert pixels[:, 25].min() > 230
+    assert np.asarray(image.image)[:, 25].min() > 230
 
 
 def test_transparent_colors_stay_exact() -> None:
@@ -259,3 +270,127 @@ def test_a_broken_mask_does_not_matter() -> None:
 
     data = image_document(make)
     assert np.abs(drawn(compress(data).data) - drawn(data)).mean() < 2.5
+
+
+def _transparent() -> Image.Image:
+    image = _PHOTO.copy()
+    image.putalpha(Image.linear_gradient("L").resize(image.size))
+    return image
+
+
+def _document(*images: bytes, **saving: object) -> bytes:
+    """A page for each image, with text on it."""
+    document = pymupdf.open()
+    for number, image in enumerate(images, 1):
+        page = document.new_page(width=200, height=150)
+        page.insert_image(page.rect, stream=image)
+        page.insert_text((10, 20), f"page {number}")
+    return bytes(document.tobytes(garbage=3, deflate=True, **saving))
+
+
+def _images(data: bytes) -> list[tuple[str, bytes]]:
+    """The filter and the compressed data of each image."""
+    document = pymupdf.open(stream=data)
+    found = [image for page in document for image in page.get_images()]
+    return [(image[8], bytes(document.xref_stream_raw(image[0]))) for image in found]
+
+
+def _filters(data: bytes) -> list[str]:
+    return [name for name, _ in _images(data)]
+
+
+_drawn = partial(drawn_pages, scale=1, mode="RGB")
+
+
+_PHOTOS = [encoded(_PHOTO, "PNG"), encoded(_PHOTO.convert("L"), "PNG"), _CMYK, encoded(_transparent(), "PNG")]
+
+
+_OTHERS = [
+    encoded(_PHOTO.convert("1"), "PNG"),
+    encoded(_PHOTO, "JPEG", quality=5),
+    encoded(Image.new("RGB", (90, 90)), "PNG"),
+]
+
+
+def test_images_of_a_document_become_jpeg() -> None:
+    data = _document(*_PHOTOS, *_OTHERS)
+    result = convert(data, "pdf", quality=60)
+    assert codes(result) == set()
+    assert _filters(result.data) == ["DCTDecode"] * 4 + ["FlateDecode", "DCTDecode", "FlateDecode"]
+    assert len(result.data) < len(data) / 3
+    for found, expected in zip(_drawn(result.data), _drawn(data), strict=True):
+        assert np.abs(found - expected).mean() < 8
+    texts = [page.get_text().strip() for page in pymupdf.open(stream=result.data)]
+    assert texts == [f"page {number}" for number in range(1, 8)]
+
+
+def test_other_images_keep_their_pixels() -> None:
+    data = _document(*_OTHERS)
+    result = convert(data, "pdf", quality=60).data
+    assert all(np.array_equal(*pair) for pair in zip(_drawn(result), _drawn(data), strict=True))
+
+
+def test_without_a_quality_no_image_changes() -> None:
+    data = _document(*_PHOTOS)
+    assert _images(convert(data, "pdf").data) == _images(data)
+
+
+def test_a_higher_quality_is_larger() -> None:
+    data = _document(*_PHOTOS)
+    sizes = [len(convert(data, "pdf", quality=quality).data) for quality in (10, 50, 90)]
+    assert sizes[0] < sizes[1] < sizes[2]
+
+
+def test_a_size_limit() -> None:
+    data = _document(*_PHOTOS)
+    whole = convert(data, "pdf", max_bytes=len(data) + 1000)
+    assert (whole.outcome.quality_used, _images(whole.data)) == (None, _images(data))
+    limit = len(data) // 5
+    found = convert(data, "pdf", max_bytes=limit)
+    quality = found.outcome.quality_used
+    assert quality is not None
+    assert len(found.data) <= limit < len(convert(data, "pdf", quality=quality + 1).data)
+    assert _images(found.data) == _images(convert(data, "pdf", quality=quality).data)
+    with pytest.raises(ConversionError) as caught:
+        convert(data, "pdf", max_bytes=1000)
+    assert caught.value.reason == "target_unreachable"
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
+def test_images_as_pages(mode: str) -> None:
+    image = _transparent() if mode == "RGBA" else _PHOTO.convert(mode)
+    data = encoded(image, "TIFF" if mode == "CMYK" else "PNG")
+    exact, small = convert(data, "pdf"), convert(data, "pdf", quality=50)
+    assert codes(exact) == codes(small) == set()
+    assert (_filters(exact.data), _filters(small.data)) == (["FlateDecode"], ["DCTDecode"])
+    (found,), (expected,) = _drawn(small.data), _drawn(exact.data)
+    assert np.abs(found - expected).mean() < 8
+    limited = convert(data, "pdf", max_bytes=len(exact.data) // 4)
+    assert len(limited.data) <= len(exact.data) // 4
+    assert convert(data, "pdf", max_bytes=len(exact.data)).data[:9] == exact.data[:9]
+    assert _filters(convert(data, "pdf", max_bytes=len(exact.data) + 100).data) == ["FlateDecode"]
+
+
+def test_a_quality_that_changes_nothing_is_told() -> None:
+    text = pymupdf.open()
+    text.new_page().insert_text((50, 50), "text")
+    assert codes(convert(bytes(text.tobytes()), "pdf", quality=50)) == {"quality_ignored"}
+    assert codes(convert(encoded(_PHOTO.convert("1"), "PNG"), "pdf", quality=50)) == {"quality_ignored"}
+
+
+def test_encryption_stays() -> None:
+    encryption = {"encryption": pymupdf.PDF_ENCRYPT_AES_256, "owner_pw": "owner", "user_pw": "secret"}
+    result = convert(_document(*_PHOTOS, **encryption), "pdf", quality=50, password="secret")
+    document = pymupdf.open(stream=result.data)
+    assert document.needs_pass
+    assert document.authenticate("secret")
+    assert document[0].get_images()[0][8] == "DCTDecode"
+
+
+def test_a_damaged_image_stays() -> None:
+    compressed = bytes(imagecodecs.zlib_encode(_PHOTO.tobytes()))
+    with pikepdf.open(BytesIO(_document(encoded(_PHOTO, "PNG"), encoded(_PHOTO, "PNG")))) as document:
+        (image,) = document.pages[0].get_images().values()
+        image.write(compressed[: len(compressed) // 2], filter=pikepdf.Name.FlateDecode)
+        document.save(file := BytesIO())
+    assert _filters(convert(file.getvalue(), "pdf", quality=50).data)[0] == "FlateDecode"

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.compression import similarity
 from engine.mupdf import pymupdf
+from tests.support.results.conversions import run_tool
 from tests.support.results.pdf_checks import complaints, drawn_pages
-from tests.support.results.tools import run_tool
 from tests.support.samples.corpus import Entry, load_corpus
 from tests.support.samples.pdf_documents import delete, merge, opened
 

@@ -9,8 +9,7 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
-from tests.support.results.conversions import convert
-from tests.support.results.tools import run_tool
+from tests.support.results.conversions import convert, run_tool
 from tests.support.samples.pdf_contents import KINDS, contents
 from tests.support.samples.pdf_documents import (
     Extra,

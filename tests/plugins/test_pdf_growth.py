@@ -9,7 +9,7 @@ import pytest
 from pikepdf import Array, Dictionary, Name, ObjectStreamMode, Pdf, String
 
 from engine.pipeline import PipelineResult
-from tests.support.results.tools import run_tool
+from tests.support.results.conversions import run_tool
 from tests.support.samples.pdf_documents import at, compress, delete, merge, outline, saved, tagged
 from tests.support.samples.pdf_images import GRAY, add_page, flate
 

@@ -73,20 +73,14 @@ def test_links_and_names_refer_to_pages_of_their_own_document() -> None:
     assert [str(name) for name in tree] == ["spot", "spot (2)"]
 
 
-def test_a_destination_with_a_page_number() -> None:
-    by_number = pdf.document("B", 2, pdf.link(0, Dest=Array([1, Name.Fit])))
+def test_links_to_web_pages_and_page_numbers() -> None:
+    web = pdf.link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/")))
+    linking = pdf.document("B", 2, pdf.link(0, Dest=Array([1, Name.Fit])), web)
 
-    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 3), by_number).data)
+    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 3), linking).data)
 
-    assert [one["page"] for one in read[3].get_links()] == [4]
-
-
-def test_links_to_web_pages_are_kept() -> None:
-    web = pdf.document("B", 1, pdf.link(0, A=Dictionary(S=Name.URI, URI=String("https://example.com/"))))
-
-    read = pymupdf.open("pdf", pdf.merge(pdf.document("A", 1), web).data)
-
-    assert [one["uri"] for one in read[1].get_links()] == ["https://example.com/"]
+    to_page, to_web = read[3].get_links()
+    assert (to_page["page"], to_web["uri"]) == (4, "https://example.com/")
 
 
 def test_fields_of_the_same_name_keep_their_values() -> None:
@@ -223,10 +217,8 @@ def test_document_entries_are_those_of_the_first_document() -> None:
     assert bool(root.ViewerPreferences.DisplayDocTitle)
     assert root.OpenAction[0].objgen == found.pages[1].obj.objgen
     assert b"xmpmeta" in root.Metadata.read_bytes()
-    assert (int(found.pages[0].obj.Rotate), [int(edge) for edge in found.pages[0].obj.CropBox]) == (
-        90,
-        [10, 10, 100, 100],
-    )
+    page = found.pages[0].obj
+    assert (int(page.Rotate), [int(edge) for edge in page.CropBox]) == (90, [10, 10, 100, 100])
 
 
 @pytest.mark.parametrize("locked", [0, 1])

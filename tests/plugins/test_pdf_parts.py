@@ -10,7 +10,7 @@ from pikepdf import Array, Dictionary, Name, Pdf, String
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
-from tests.support.results.tools import ToolRun, run_tool
+from tests.support.results.conversions import ToolRun, run_tool
 from tests.support.samples.pdf_documents import (
     annotate,
     at,

@@ -6,8 +6,8 @@ import pytest
 
 from engine import ConversionError
 from engine.mupdf import pymupdf
+from tests.support.results.conversions import ToolRun, run_tool
 from tests.support.results.pdf_checks import complaints
-from tests.support.results.tools import ToolRun, run_tool
 from tests.support.samples.pdf_documents import READING, REGISTRY, opened, saved
 from tests.support.samples.tool_requests import ToolRequest, tool_requests
 

@@ -141,9 +141,7 @@ def test_xmp_of_cr3_is_kept() -> None:
     uuid = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
     box = struct.pack(">I4s", 24 + len(xmp), b"uuid") + uuid + xmp
 
-    result = convert(sample("cr3") + box, "jpeg", raw_mode="preview", metadata="all")
-
-    assert xmp in result.data
+    assert xmp in convert(sample("cr3") + box, "jpeg", raw_mode="preview", metadata="all").data
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -378,6 +376,4 @@ def test_half_the_size_is_the_same_image(name: str) -> None:
 
 
 def test_options_have_no_effect_on_previews() -> None:
-    result = convert(sample("arw"), "jpeg", raw_mode="preview", exposure=1.0)
-
-    assert codes(result) == {"option_ignored"}
+    assert codes(convert(sample("arw"), "jpeg", raw_mode="preview", exposure=1.0)) == {"option_ignored"}

@@ -79,9 +79,7 @@ def test_the_transparent_gray_of_png_is_transparent(depth: int) -> None:
 
 
 def test_gray_with_more_levels_than_its_source_has_8_bits() -> None:
-    result = convert(_png(2, _GRAY), "png", width=10)
-
-    assert tuple(result.data[24:26]) == (8, _GRAY)
+    assert tuple(convert(_png(2, _GRAY), "png", width=10).data[24:26]) == (8, _GRAY)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "CMYK"])

@@ -14,7 +14,7 @@ from engine import CorruptInput
 from engine.registry import load_registry
 from tests.support.results.conversions import codes, convert, opened
 from tests.support.samples.broken import BLAMED, broken, outcome
-from tests.support.samples.format_files import format_files
+from tests.support.samples.corpus import format_files
 from tests.support.samples.generated import quadrants, sample, saved
 from tests.support.samples.rasters import photo
 
@@ -210,18 +210,12 @@ class TestPcx:
 
     @pytest.mark.parametrize("mode", ["P", "L"])
     def test_a_palette_that_is_cut_off_is_missed(self, mode: str) -> None:
-        data = convert(saved(_image((9, 5), mode), "PNG"), "pcx").data
+        pcx = convert(saved(_image((9, 5), mode), "PNG"), "pcx").data
 
-        assert (outcome(data), outcome(data[:-3]), outcome(data[:-769])) == (
-            "picture",
-            "corrupt_input",
-            "corrupt_input",
-        )
+        assert (outcome(pcx), outcome(pcx[:-3]), outcome(pcx[:-769])) == ("picture", "corrupt_input", "corrupt_input")
 
     def test_black_and_white(self) -> None:
-        rows = np.array([[[0b10110000]]], np.uint8)
-
-        assert _rgba(_pcx(rows, 1, 4))[0, :, 0].tolist() == [255, 0, 255, 255]
+        assert _rgba(_pcx(np.array([[[0b10110000]]], np.uint8), 1, 4))[0, :, 0].tolist() == [255, 0, 255, 255]
 
     def test_the_resolution_is_kept_both_ways(self) -> None:
         result = convert(saved(quadrants(), "PNG", dpi=(300, 200)), "pcx").data
@@ -280,11 +274,8 @@ class TestXpm:
             "h": "m white",
             "i": "c Green",
         }
-        lines = [
-            '"9 1 9 1 /* no comment */ 0 0"',
-            *(f'"{key}\t{value}"' for key, value in rows.items()),
-            f'"{"".join(rows)}"',
-        ]
+        colors = [f'"{key}\t{value}"' for key, value in rows.items()]
+        lines = ['"9 1 9 1 /* no comment */ 0 0"', *colors, f'"{"".join(rows)}"']
         source = '/* XPM */\nstatic char * x[] = {\n/* "colors" */' + ",\n".join(lines) + "};\n"
 
         found = _rgba(source.encode())[0].tolist()

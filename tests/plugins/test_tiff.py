@@ -82,14 +82,8 @@ def test_lab(kind: str, bits: int, target: str) -> None:
 @pytest.mark.parametrize("bits", [8, 16])
 def test_lossless_jpeg_tiles(bits: int, target: str) -> None:
     samples = _GRAY if bits == 8 else _GRAY.astype(np.uint16) * 257
-    data = _written(
-        samples,
-        photometric="minisblack",
-        compression="jpeg",
-        compressionargs={"lossless": True},
-        bitspersample=bits,
-        tile=(64, 64),
-    )
+    jpeg: dict[str, Any] = {"compression": "jpeg", "compressionargs": {"lossless": True}}
+    data = _written(samples, photometric="minisblack", bitspersample=bits, tile=(64, 64), **jpeg)
 
     result = _convert(data, target)
 

@@ -145,12 +145,10 @@ def test_every_mode_has_the_color_of_the_mark(mode: str, kept: str, deep: bool) 
     if deep and mode in ("1", "P"):
         return
     image = Image.new("RGB", _SIZE, "white").convert(mode)
-    seen = _drawn(
-        DeepPixels.from_image(image) if deep else image, Image.new("RGBA", (9, 9), "red"), watermark_opacity=1
-    )
+    ink = _drawn(DeepPixels.from_image(image) if deep else image, Image.new("RGBA", (9, 9), "red"), watermark_opacity=1)
 
-    assert (seen.pixels.mode, isinstance(seen.pixels, DeepPixels)) == (kept, deep)
-    original = seen.image.convert("RGB")
+    assert (ink.pixels.mode, isinstance(ink.pixels, DeepPixels)) == (kept, deep)
+    original = ink.image.convert("RGB")
     assert np.abs(np.array(original.getpixel((220, 140))) - (255, 0, 0)).max() <= 2
     assert original.getpixel((10, 10)) == (255, 255, 255)
 
@@ -182,11 +180,8 @@ def test_each_frame_of_an_animation_is_marked(target: str) -> None:
     frames = [Image.new("RGB", (60, 40), (60 * index, 0, 0)) for index in range(3)]
     data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
 
-    result: Any = opened(
-        convert_with(
-            data, target, {"watermark": saved(Image.new("RGB", (9, 9), "blue"), "PNG")}, watermark_opacity=1
-        ).data
-    )
+    mark = saved(Image.new("RGB", (9, 9), "blue"), "PNG")
+    result: Any = opened(convert_with(data, target, {"watermark": mark}, watermark_opacity=1).data)
 
     assert result.n_frames == 3
     for index in range(3):
@@ -212,11 +207,8 @@ def test_images_of_every_kind_are_marks() -> None:
     rectangle = b'<rect width="40" height="40" fill="#00f"/>'
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40">%s</svg>' % rectangle
     for mark in (svg, convert(svg, "pdf").data, convert(svg, "webp").data):
-        seen = opened(
-            convert_with(
-                saved(photo(), "PNG"), "png", {"watermark": mark}, watermark_opacity=1, width=120, crop="0,0,200,160"
-            ).data
-        )
+        options: dict[str, Any] = {"watermark_opacity": 1, "width": 120, "crop": "0,0,200,160"}
+        seen = opened(convert_with(saved(photo(), "PNG"), "png", {"watermark": mark}, **options).data)
         assert seen.size == (120, 96)
         assert np.abs(np.array(seen.getpixel((110, 85))) - (0, 0, 255)).max() <= 3
 
@@ -288,8 +280,7 @@ def test_a_text_has_its_color_and_an_outline() -> None:
             watermark_size=80,
             watermark_opacity=1,
         ).data
-        colors = {color for _, color in opened(seen).getcolors(10_000) or ()}
-        assert {color, outline, (128, 128, 128)} <= colors
+        assert {color, outline, (128, 128, 128)} <= {color for _, color in opened(seen).getcolors(10_000) or ()}
 
 
 def test_a_short_text_is_not_drawn_larger_than_the_image() -> None:

@@ -21,7 +21,7 @@ from storage.blobs.url_transfers import UrlTransfers
 from storage.descriptors import BLOCK
 from storage.errors import NotFound, StoreUnavailable
 from storage.ids import new_id
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 MIB = 1 << 20
 Open = Callable[..., BlobStore]
@@ -298,9 +298,7 @@ async def test_an_unusable_folder_is_unavailable(tmp_path: Path, outages: Callab
 
 
 @pytest.mark.parametrize("durable", [True, False])
-async def test_durable_blobs_are_flushed_to_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
-) -> None:
+async def test_durable_blobs_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
     blobs = open_blob_store(None, tmp_path / "blobs", durable=durable)
     flushed: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda file: flushed.append(Path(f"/proc/self/fd/{file}").readlink().name))

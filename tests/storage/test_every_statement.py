@@ -341,9 +341,7 @@ def test_no_table_is_scanned(database: Database, caplog: pytest.LogCaptureFixtur
             thread = database.run_blocking(run, call)  # servers of other tests run statements in other threads
         records = [record for record in caplog.records if record.thread == thread]
         statements: list[Any] = [record.msg for record in records if record.name == "peewee"]
-        queries = [
-            statement for statement in statements if statement[0].startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))
-        ]
+        queries = [one for one in statements if one[0].startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))]
         assert queries
         found[name] = database.run_blocking(scans, queries)
     assert not any(found.values()), found

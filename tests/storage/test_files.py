@@ -42,12 +42,10 @@ def test_an_upload_is_pending(database: Database, account: str, clock: Clock) ->
 def test_processing_defers_the_expiry(database: Database, account: str, clock: Clock) -> None:
     file = add(database, account)
     clock.now += 1000
-    processed = process(database, account, file.file_id)
+    done = process(database, account, file.file_id)
     now = int(clock.now)
-    assert processed == replace(
-        file, result="blob_1", outcome=CONVERTED.outcome, processed_at=now, expires_at=now + DAY
-    )
-    assert get(database, file) == processed
+    assert done == replace(file, result="blob_1", outcome=CONVERTED.outcome, processed_at=now, expires_at=now + DAY)
+    assert get(database, file) == done
 
 
 def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, account: str) -> None:
@@ -61,13 +59,11 @@ def test_a_failure_is_kept_until_a_conversion_succeeds(database: Database, accou
 
 def test_a_repeated_conversion_creates_a_file(database: Database, account: str) -> None:
     first = process(database, account, add(database, account).file_id)
-    second = process(database, account, first.file_id, "blob_2")
+    again = process(database, account, first.file_id, "blob_2")
     assert get(database, first) == first
-    assert get(database, second) == second
-    assert second == replace(
-        first, file_id=second.file_id, source_file_id=first.file_id, result="blob_2", batch_id=None
-    )
-    assert second.file_id != first.file_id
+    assert get(database, again) == again
+    assert again == replace(first, file_id=again.file_id, source_file_id=first.file_id, result="blob_2", batch_id=None)
+    assert again.file_id != first.file_id
 
 
 def test_a_file_converted_in_one_request_is_processed(database: Database, account: str) -> None:
@@ -191,9 +187,7 @@ def file(database: Database) -> File:
 
 
 @pytest.mark.both_databases
-def test_servers_of_a_database_know_the_links_of_each_other(
-    database: Database, file: File, url: str, clock: Clock
-) -> None:
+def test_servers_of_a_database_know_each_others_links(database: Database, file: File, url: str, clock: Clock) -> None:
     link = database.run_blocking(links.create, file, 60)
     other = Database(url, clock=clock)
     try:
@@ -203,21 +197,13 @@ def test_servers_of_a_database_know_the_links_of_each_other(
 
 
 @pytest.mark.both_databases
-def test_a_link_expires(database: Database, file: File, clock: Clock) -> None:
-    link = database.run_blocking(links.create, file, 60)
-    assert link.expires_at == int(clock.now) + 60
-    clock.now += 59
-    assert database.run_blocking(links.find, link.token) == file
-    clock.now += 1
-    with pytest.raises(NotFound):
-        database.run_blocking(links.find, link.token)
-
-
-@pytest.mark.both_databases
-def test_a_link_expires_with_its_file(database: Database, file: File, clock: Clock) -> None:
-    link = database.run_blocking(links.create, file, 7 * DAY)
-    assert link.expires_at == file.expires_at
-    clock.now += DAY - 1
+@pytest.mark.parametrize(("seconds", "lifetime"), [(60, 60), (7 * DAY, DAY)], ids=["link", "file"])
+def test_a_link_expires_itself_or_with_its_file(
+    database: Database, file: File, clock: Clock, seconds: int, lifetime: int
+) -> None:
+    link = database.run_blocking(links.create, file, seconds)
+    assert link.expires_at == min(int(clock.now) + seconds, file.expires_at)
+    clock.now += lifetime - 1
     assert database.run_blocking(links.find, link.token) == file
     clock.now += 1
     with pytest.raises(NotFound):
@@ -247,11 +233,8 @@ def test_a_new_key_ends_all_links(database: Database, file: File) -> None:
 def test_the_key_is_random(database: Database, tmp_path: Path) -> None:
     other = Database(f"sqlite:///{tmp_path / 'other.db'}")
     try:
-        keys = {
-            row.value
-            for one in (database, other)
-            for row in one.run_blocking(lambda t: t.all(models.SigningKey.select()))
-        }
+        rows = [one.run_blocking(lambda t: t.all(models.SigningKey.select())) for one in (database, other)]
+        keys = {row.value for own in rows for row in own}
     finally:
         other.close()
     assert [len(bytes.fromhex(key)) for key in keys] == [32, 32]

@@ -98,8 +98,7 @@ async def test_functions_that_wait_share_a_transaction(database: Database, url: 
 
 async def test_a_large_group_needs_several_transactions(database: Database, url: str, account: str) -> None:
     results = await run_together(database, url, account, [grant(account, number) for number in range(50)])
-    sizes = Counter(results).values()
-    assert [*sizes] == [1, 16, 16, 16, 1]
+    assert [*Counter(results).values()] == [1, 16, 16, 16, 1]
     assert database.run_blocking(ledger.balance, account) == 50
 
 

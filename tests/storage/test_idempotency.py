@@ -122,16 +122,12 @@ async def test_one_of_many_concurrent_attempts_runs(database: Database, account:
         assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
 
 
-async def test_one_of_many_concurrent_attempts_takes_over_a_lapsed_key(
-    database: Database, account: str, clock: Clock
-) -> None:
+async def test_one_of_many_attempts_takes_over_a_lapsed_key(database: Database, account: str, clock: Clock) -> None:
     for _ in range(20):
         await database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
         clock.now += 60
-        attempts = (
-            database.run(idempotency.begin, idempotency.new_claim(account, "/p", "k", OWNER), "f", 60)
-            for _ in range(20)
-        )
+        claim = partial(idempotency.new_claim, account, "/p", "k", OWNER)
+        attempts = (database.run(idempotency.begin, claim(), "f", 60) for _ in range(20))
         outcome = await asyncio.gather(*attempts)
         assert sorted(type(one).__name__ for one in outcome) == ["Claim", *["InProgress"] * 19]
         clock.now += 60

@@ -85,8 +85,8 @@ async def test_no_transactions_wait_for_each_other(url: str) -> None:
             shuffled = random.sample(claimed, len(claimed))
             await asyncio.gather(end(first, claimed), disturb(second, shuffled), disturb(second, shuffled[::-1]))
         assert not first.run_blocking(ledger_audit.check)
-        ended = [job for account in accounts for job in first.run_blocking(jobs.list_page, account, limit=_JOBS).values]
-        assert all(job.has_ended for job in ended)
+        done = [job for account in accounts for job in first.run_blocking(jobs.list_page, account, limit=_JOBS).values]
+        assert all(job.has_ended for job in done)
     finally:
         first.close()
         second.close()

@@ -82,9 +82,7 @@ class Charging:
 
 @pytest.mark.long
 @pytest.mark.both_databases
-def test_no_charge_waits_for_a_migration(
-    empty_url: str, open_earlier: OpenEarlier, clock: Clock, tmp_path: Path
-) -> None:
+def test_no_charge_awaits_a_migration(empty_url: str, open_earlier: OpenEarlier, clock: Clock, tmp_path: Path) -> None:
     clock.now = time()
     earlier = open_earlier(5)
     fill(earlier, empty_url.partition(":")[0], clock)

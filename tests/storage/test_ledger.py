@@ -218,9 +218,7 @@ def test_a_hold_that_the_previous_release_has_ended_is_not_ended_again(database:
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
-def test_postgresql_holds_and_charges_credits_in_one_statement_each(
-    database: Database, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_postgresql_holds_and_charges_by_one_statement(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     account = open_account(database, 1).id
     caplog.set_level(logging.DEBUG, "peewee")
     hold = database.run_blocking(ledger.reserve, account, 1, OWNER, 60)
@@ -336,10 +334,7 @@ def test_counters_begin_while_rows_change(empty_url: str, open_earlier: OpenEarl
     opened = Database(empty_url, clock=clock)
     assert opened.run_blocking(totals.read) is None
     with ThreadPoolExecutor(4) as threads:
-        changes = [
-            threads.submit(change, earlier, 2, earlier=True),
-            threads.submit(change, opened, 3),
-        ]
+        changes = [threads.submit(change, earlier, 2, earlier=True), threads.submit(change, opened, 3)]
         begun = [threads.submit(read_totals, opened) for _ in range(2)]
     assert {future.exception() for future in changes} | {future.exception() for future in begun} == {None}
     assert_right(opened)

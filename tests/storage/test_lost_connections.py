@@ -100,9 +100,7 @@ def test_a_transaction_is_not_retried_after_a_lost_commit(postgres: str, databas
     assert (len(runs), balance_of(database, account.id)) == (1, 0)
 
 
-def test_an_unreachable_database_is_busy(
-    postgres: str, database: Database, url: str, outages: Callable[[], int]
-) -> None:
+def test_a_lost_database_is_busy(postgres: str, database: Database, url: str, outages: Callable[[], int]) -> None:
     account = open_account(database, 3)
     runs = []
 
@@ -240,9 +238,7 @@ def _responds(database: Database) -> bool:
     return False
 
 
-async def test_after_a_timeout_transactions_have_less_time_until_one_succeeds(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_transactions_have_less_time_until_one_succeeds(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "RETRY_TIMEOUT", 0.1)
     database = Database(url, timeout=0.8)
 

@@ -137,9 +137,7 @@ def test_usage_of_an_earlier_release_is_summed_per_day_while_it_still_runs(
     opened.close()
 
 
-def test_results_of_an_earlier_release_count_towards_the_quota(
-    empty_url: str, open_earlier: OpenEarlier, clock: Clock
-) -> None:
+def test_earlier_results_count_towards_the_quota(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> None:
     earlier = open_earlier(6)
     account = open_earlier_account(earlier, 7)
     row = {"id": "file_1", "account": account, "original_name": "a.png", "extension": "png", "input_format": "png"}
@@ -171,15 +169,10 @@ def upgraded(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterato
     earlier = open_earlier(5)
     account = open_earlier_account(earlier, 1000)
     other = open_earlier_account(earlier, 1)
-    values: dict[str, Any] = {
-        "account": account,
-        "operation": "convert",
-        "input_format": "png",
-        "output_format": "webp",
-    }
-    values |= {"bytes_in": 10, "bytes_out": 5, "success": False, "credits": 0}
-    rows = [values | {"at": int(clock.now) - number * DAY // 4} for number in range(1200)]
-    rows += [values | {"account": other, "at": number * DAY} for number in (100, 101, 102)]  # at midnight
+    row: dict[str, Any] = {"account": account, "operation": "convert", "input_format": "png", "output_format": "webp"}
+    row |= {"bytes_in": 10, "bytes_out": 5, "success": False, "credits": 0}
+    rows = [row | {"at": int(clock.now) - number * DAY // 4} for number in range(1200)]
+    rows += [row | {"account": other, "at": number * DAY} for number in (100, 101, 102)]  # at midnight
     earlier.run_blocking(Transaction.insert, models.Usage.insert_many(rows))
     opened = Database(empty_url, clock=clock)
     yield earlier, opened
@@ -194,9 +187,7 @@ def all_rows(database: Database, table: type[Any]) -> list[Any]:
     return database.run_blocking(Transaction.all, table.select())
 
 
-def test_usage_is_summed_in_batches_while_both_releases_charge(
-    upgraded: tuple[Database, Database], clock: Clock
-) -> None:
+def test_usage_is_summed_while_both_releases_charge(upgraded: tuple[Database, Database], clock: Clock) -> None:
     account = next(row.id for row in all_rows(upgraded[1], models.Account) if row.credits_remaining > 1)
     summed = Event()
 
@@ -225,9 +216,7 @@ def test_usage_is_summed_in_batches_while_both_releases_charge(
     assert report.credits_used == charged
 
 
-def test_ended_holds_are_deleted_until_no_earlier_release_adds_any(
-    upgraded: tuple[Database, Database], clock: Clock
-) -> None:
+def test_ended_holds_are_deleted_until_no_release_adds_any(upgraded: tuple[Database, Database], clock: Clock) -> None:
     database = upgraded[1]
     account = next(row.id for row in all_rows(database, models.Account) if row.credits_remaining > 1)
     now = int(clock.now)

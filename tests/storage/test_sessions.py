@@ -1,14 +1,12 @@
 """Dashboard sessions, email verification, and random ids."""
 
 import asyncio
-from collections import Counter
 from dataclasses import fields
 
 import pytest
 
 from storage.database import Database
 from storage.errors import InvalidKey, NotFound
-from storage.ids import ALPHABET, is_id, new_id, random_text
 from storage.tables import accounts, api_keys, email_verification, ledger_audit, models, sessions
 from storage.tables.api_keys import digest, parse_key
 from storage.tables.email_verification import Registration, Verified
@@ -248,21 +246,3 @@ def test_expired_tokens_are_deleted(database: Database, clock: Clock) -> None:
     kept = register(database, "b@b.org")
     assert database.run_blocking(email_verification.delete_expired) == 1
     verify(database, kept.token)
-
-
-@pytest.mark.parametrize("length", [1, 22, 64])
-def test_random_text_has_its_length(length: int) -> None:
-    assert {len(random_text(length)) for _ in range(200)} == {length}
-
-
-def test_all_characters_are_equally_likely() -> None:
-    counts = Counter(random_text(62_000))
-
-    assert set(counts) == set(ALPHABET)
-    assert all(800 < count < 1200 for count in counts.values())  # 1000 ± 6 standard deviations
-
-
-def test_ids_are_recognized_by_their_kind() -> None:
-    assert is_id("file", new_id("file"))
-    assert not is_id("job", new_id("file"))
-    assert not is_id("file", f"{new_id('file')}0")

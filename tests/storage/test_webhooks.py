@@ -147,9 +147,7 @@ async def test_servers_that_claim_at_once_share_the_receivers(url: str, clock: C
         server.close()
 
 
-def test_a_message_that_is_added_during_a_claim_is_sent_after_it(
-    database: Database, clock: Clock, account: str
-) -> None:
+def test_a_message_added_during_a_claim_is_sent_after_it(database: Database, clock: Clock, account: str) -> None:
     add(database, account)
     (receiver,) = claim(database)
     database.run_blocking(receivers.record, receiver.messages[0], AttemptResult(204, None, 8, clock.now))
@@ -159,9 +157,7 @@ def test_a_message_that_is_added_during_a_claim_is_sent_after_it(
     assert message != receiver.messages[0]
 
 
-async def test_a_message_that_is_added_while_a_claim_ends_is_not_forgotten(
-    database: Database, clock: Clock, account: str
-) -> None:
+async def test_a_message_added_while_a_claim_ends_is_sent(database: Database, clock: Clock, account: str) -> None:
     add(database, account)
     (receiver,) = claim(database)
     database.run_blocking(receivers.record, receiver.messages[0], AttemptResult(204, None, 8, clock.now))
@@ -238,9 +234,7 @@ def test_delays_vary(database: Database, clock: Clock, account: str) -> None:
     assert max(delays) <= 330
 
 
-def test_a_failing_receiver_pauses_and_gets_one_message_at_a_time(
-    database: Database, clock: Clock, account: str
-) -> None:
+def test_a_failing_receiver_pauses_and_gets_one_at_a_time(database: Database, clock: Clock, account: str) -> None:
     add(database, account, count=10)
     (receiver,) = claim(database)
     assert (receiver.failures, len(receiver.messages)) == (0, 10)
@@ -295,9 +289,7 @@ def test_410_ends_the_message_of_a_request(database: Database, clock: Clock, acc
 
 
 @pytest.mark.parametrize("status", [500, None])
-def test_five_days_of_failures_end_a_webhook(
-    database: Database, clock: Clock, account: str, status: int | None
-) -> None:
+def test_five_days_of_failure_end_a_webhook(database: Database, clock: Clock, account: str, status: int | None) -> None:
     database.run_blocking(webhooks.add, account, URL, EVENTS)
     for _ in range(5):
         database.run_blocking(deliveries.add, account, "job.completed", dict)

@@ -17,14 +17,9 @@ COMMAND = str(Path(sys.executable).with_name("convertd"))
 
 def run_command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the command in a process, with `folder` as working directory."""
-    return subprocess.run(
-        [COMMAND, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    command = [COMMAND, *arguments]
+    known = {**os.environ, **environment}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=known, check=False)
 
 
 def run_at_terminal(folder: Path, *arguments: str, answer: str = "") -> tuple[int, str]:

@@ -23,10 +23,8 @@ class Document:
     def section(self, heading: str) -> Document:
         """The text below a heading, up to the next one of the same or a higher level. Raises StopIteration."""
         headings = list(_HEADING.finditer(_without_fences(self.text)))
-        start = next(found for found in headings if found[2] == heading)
-        later = (
-            found.start() for found in headings if found.start() > start.start() and len(found[1]) <= len(start[1])
-        )
+        start = next(one for one in headings if one[2] == heading)
+        later = (one.start() for one in headings if one.start() > start.start() and len(one[1]) <= len(start[1]))
         return Document(self.path, self.text[start.end() : next(later, len(self.text))])
 
     def without(self, heading: str) -> Document:

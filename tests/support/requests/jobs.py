@@ -1,5 +1,7 @@
 """Requests about jobs to a server whose executor a test replaces."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -29,6 +31,11 @@ class Site:
         response = self.server.request("POST", path, self.key, data=data, files=files, headers=headers)
         assert response.status_code == status, response.text
         return response.json()["data"]
+
+    def post(self, headers: Mapping[str, str] = MappingProxyType({}), **fields: str) -> httpx.Response:
+        """Asks for a conversion of a photo, by default to PNG."""
+        data = {"output_format": "png", **fields}
+        return self.send("POST", "/convert", files={"file": ("photo.jpg", image())}, data=data, headers=headers)
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         return self.server.request(method, path, self.key, **options)

@@ -34,11 +34,8 @@ _AV1_SAMPLING = {0: "4:4:4", 0x0C: "4:2:0", 0x1C: "gray", 8: "4:2:2"}
 def facts(target: str, data: bytes) -> Facts:
     """Size, number of pages or frames, corners, and what the format stores besides."""
     common = _image(data) if target in _RASTERS else {}
-    return {
-        **common,
-        "corners": corners(target, data),
-        **(_DETAILS[target](data) if target in _DETAILS else _simple(target, data)),
-    }
+    details = _DETAILS[target](data) if target in _DETAILS else _simple(target, data)
+    return {**common, "corners": corners(target, data), **details}
 
 
 def corners(target: str, data: bytes) -> str:

@@ -15,10 +15,8 @@ def check_trim(pair: Pair) -> None:
 
 def check_radius(pair: Pair) -> None:
     """The corners that are looked at stay."""
-    found = facts(pair.target.name, pair.convert({"radius": "5"}).data)
-    assert {name: found[name] for name in ("size", "corners")} == {
-        name: pair.base[name] for name in ("size", "corners")
-    }
+    seen = facts(pair.target.name, pair.convert({"radius": "5"}).data)
+    assert {name: seen[name] for name in ("size", "corners")} == {name: pair.base[name] for name in ("size", "corners")}
 
 
 PADDED: OptionValues = {"background": "#ff0000", "pad": "50%"}

@@ -20,10 +20,8 @@ def complaints(data: bytes, password: str = "") -> set[str]:
         file.write_bytes(data)
         checked = ["qpdf", f"--password={password}", "--check", str(file)]
         drawn = ["pdftoppm", "-r", str(_DPI), "-upw", password, str(file), f"{folder}/page"]
-        programs = [
-            subprocess.run(command, capture_output=True, text=True, check=False) for command in (checked, drawn)
-        ]
-    found = {line for program in programs for line in program.stderr.replace(folder, "").splitlines()}
+        runs = [subprocess.run(command, capture_output=True, text=True, check=False) for command in (checked, drawn)]
+    found = {line for program in runs for line in program.stderr.replace(folder, "").splitlines()}
     pymupdf.TOOLS.mupdf_warnings()  # resets them
     with pymupdf.open(stream=data, filetype="pdf") as document:
         document.authenticate(password)

@@ -1,4 +1,4 @@
-"""The corpus: real files with known properties. It is optional."""
+"""The corpus: real files with known properties, and files of further formats in a folder for each. It is optional."""
 
 import csv
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 
 CORPUS = Path(os.environ.get("CONVERTD_TEST_CORPUS", Path(__file__).parents[3].parent / "shared" / "corpus"))
 
+_FORMATS = Path(os.environ.get("CONVERTD_TEST_FORMATS", CORPUS.parent / "formats"))
 UNSOUND = ("bad", "bomb", "hostile")
 
 
@@ -61,3 +62,8 @@ def load_corpus() -> tuple[Entry, ...]:
             for row in csv.DictReader(rows, delimiter="\t")
         ]
     return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def format_files(*formats: str) -> list[Path]:
+    """The files of these formats, sorted; empty without the folder."""
+    return sorted(path for name in formats for path in (_FORMATS / name).glob("*") if path.is_file())

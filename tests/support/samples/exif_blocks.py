@@ -7,16 +7,7 @@ from typing import NamedTuple, TypeAlias
 from PIL.TiffTags import ASCII, BYTE
 
 from tests.support.samples.generated import quadrants
-from tests.support.samples.raw_parts import (
-    Entry,
-    ifd,
-    longs,
-    octets,
-    pointer,
-    rationals,
-    shorts,
-    sub_ifd,
-)
+from tests.support.samples.raw_parts import Entry, ifd, longs, octets, pointer, rationals, shorts, sub_ifd
 
 ORIENTATION, EXPOSURE, GPS, INTEROPERABILITY, MAKER_NOTE = 0x0112, 0x8769, 0x8825, 0xA005, 0x927C
 _HEADER = 8  # bytes

@@ -1,12 +1,14 @@
-"""Hostile files: decompression bombs, loops, false sizes, and attempts to read, write or fetch other resources."""
+"""Hostile files and their allowed outcomes: bombs, loops, false sizes, and attempts to reach other resources."""
 
 import base64
 import gzip
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pillow_heif
@@ -26,23 +28,35 @@ from tests.support.samples.hostile_documents import (
     repeated_page,
     svg,
 )
-from tests.support.samples.hostile_outcomes import (
-    BYTES,
-    CORRUPT,
-    DONE,
-    ELEMENTS,
-    EXTERNAL,
-    FRAMES,
-    MEMORY,
-    PAGES,
-    PIXELS,
-    SCANS,
-    TIMEOUT,
-    UNRECOGNIZED,
-    Canary,
-    Hostile,
-    Outcome,
-)
+
+DONE = ("done", "")
+CORRUPT = ("processing_failed", "corrupt_input")
+TIMEOUT = ("processing_failed", "timeout")
+MEMORY = ("processing_failed", "out_of_memory")
+PIXELS, FRAMES, PAGES = (("file_too_large", reason) for reason in ("pixels", "frames", "pages"))
+EXTERNAL = UNRECOGNIZED = ("invalid_file_type", "unrecognized")
+BYTES, ELEMENTS, SCANS = (("file_too_large", reason) for reason in ("bytes", "elements", "scans"))
+
+Outcome = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Canary:
+    """Resources that must not be accessed: a URL that counts requests, and a file."""
+
+    url: str
+    file: Path
+
+
+@dataclass(frozen=True)
+class Hostile:
+    """A hostile file, its target format, and the allowed outcomes as pairs of code and reason."""
+
+    name: str
+    make: Callable[[Canary], bytes]
+    allowed: tuple[Outcome, ...]
+    target: str = "png"
+    long: bool = False  # runs to its deadline, or takes seconds to make
 
 
 def png_chunk(kind: bytes, body: bytes) -> bytes:

@@ -179,10 +179,8 @@ def _parts_of_word(folder: Path) -> Iterator[tuple[str, bytes]]:
     yield "include", _word(f'<xi:include href="{url}/secret.txt" parse="text"/>')
     for name, data in svgs(folder).items():
         relation = _Relation("media/a.svg", mode="Internal")
-        yield (
-            f"{name}_of_svg" if name == "include" else name,
-            _word(_image('r:embed="x"'), relation, {"word/media/a.svg": data}),
-        )
+        document = _word(_image('r:embed="x"'), relation, {"word/media/a.svg": data})
+        yield (f"{name}_of_svg" if name == "include" else name), document
 
 
 def _rich_texts(folder: Path, port: int) -> Iterator[tuple[str, bytes]]:

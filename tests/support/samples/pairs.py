@@ -1,11 +1,18 @@
-"""Samples of the pairs of formats. Pairs of the same steps repeat each other: all of them are tested with `--long`."""
+"""Samples of the pairs of formats, which repeat each other, and shares of what takes long: all run with `--long`."""
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TypeVar
+
+import pytest
 
 from engine.planner import Plan
 from engine.registry import load_registry
 from tests.support.samples.generated import FORMATS
+
+T = TypeVar("T")
+
+SHARES = 6  # that `--share` chooses from; every test divides its items into 1, 2, 3 or 6
 
 
 @cache
@@ -46,3 +53,16 @@ def sample_of(plans: Sequence[Plan]) -> list[Plan]:
             chosen.append(plan)
             seen |= parts
     return chosen
+
+
+def number_of_share(config: pytest.Config, shares: int) -> tuple[int, int]:
+    """The number of the share to test, from 0, and the number of shares, which is 1 with `--long`."""
+    assert SHARES % shares == 0, "some items would be in no run with all values of --share"
+    count = 1 if config.getoption("long") else shares
+    return int(config.getoption("share")) % count, count
+
+
+def share(items: Sequence[T], config: pytest.Config, shares: int) -> Sequence[T]:
+    """One of that number of shares of the items, or all of them with `--long`."""
+    first, count = number_of_share(config, shares)
+    return items[first::count]

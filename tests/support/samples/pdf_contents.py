@@ -18,10 +18,8 @@ def contents(kind: str) -> Extra:
 
     def add(made: Pdf) -> None:
         keys: dict[str, Any] = {"Type": Name.XObject, "Subtype": Name.Form, "BBox": [0, 0, 9, 9]}
-        drawn = {
-            f"/X{index}": made.make_stream(b"(%s)" % (b"PUBLIC", b"SECRET")[index == 1], **keys)
-            for index in range(len(made.pages))
-        }
+        texts = [b"(SECRET)" if index == 1 else b"(PUBLIC)" for index in range(len(made.pages))]
+        drawn = {f"/X{index}": made.make_stream(text, **keys) for index, text in enumerate(texts)}
         shared = made.make_indirect(Dictionary(XObject=Dictionary(drawn)))
         for index in range(len(made.pages)):
             draw(made, index, made.make_stream(text % index, **keys, Resources=shared))

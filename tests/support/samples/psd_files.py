@@ -41,16 +41,8 @@ def build(
     blocks = (_resource(number, content) for number, content in (resources or {}).items())
     section = _layer_section(layers, depth, version, transparency_block, layer_blocks)
     merged = _compress(planes, compression, width or columns, depth, version)
-    return b"".join(
-        (
-            header,
-            sized(palette),
-            sized(b"".join(blocks)),
-            sized(section, version),
-            struct.pack(">H", compression),
-            merged,
-        )
-    )
+    parts = (header, sized(palette), sized(b"".join(blocks)), sized(section, version))
+    return b"".join(parts) + struct.pack(">H", compression) + merged
 
 
 def sized(content: bytes, version: int = 1) -> bytes:

@@ -48,10 +48,7 @@ def note(camera: Camera) -> Entry:
     color_data = [0] * color_data_length
     color_data[gains_at : gains_at + 4] = GAINS_RGGB
     color_data[black_at : black_at + 4] = [camera.black] * 4
-    directory = [
-        longs(MakerTag.CANON_MODEL_ID, model_id),
-        shorts(MakerTag.CANON_COLOR_DATA, *color_data),
-    ]
+    directory = [longs(MakerTag.CANON_MODEL_ID, model_id), shorts(MakerTag.CANON_COLOR_DATA, *color_data)]
     return replace(sub_ifd(Base.MakerNote, directory), type=7, count=len(ifd(directory, 0, LITTLE)))
 
 
@@ -136,12 +133,8 @@ def _movie(camera: Camera, shot: Shot, *tracks: tuple[int, int]) -> bytes:
         _box(b"CMT3", maker),
     )
     sensor = _box(b"CMP1", _compression(shot))
-    return _box(
-        _MOVIE,
-        metadata,
-        _track(shot, _box(b"JPEG", bytes(4)), jpeg_size, jpeg_at),
-        _track(shot, sensor, sensor_size, sensor_at),
-    )
+    preview = _track(shot, _box(b"JPEG", bytes(4)), jpeg_size, jpeg_at)
+    return _box(_MOVIE, metadata, preview, _track(shot, sensor, sensor_size, sensor_at))
 
 
 def _color_data(camera: Camera) -> list[Entry]:

@@ -298,11 +298,8 @@ def jpeg_strip(shot: Shot, compression: int) -> list[Entry]:
 def jpeg_interchange(shot: Shot) -> list[Entry]:
     """The preview in the older way of embedding a JPEG."""
     jpeg = preview_jpeg(shot)
-    return [
-        shorts(Base.Compression, OLD_JPEG),
-        longs(Base.JpegIFByteCount, len(jpeg)),
-        pointer(Base.JpegIFOffset, jpeg),
-    ]
+    length = longs(Base.JpegIFByteCount, len(jpeg))
+    return [shorts(Base.Compression, OLD_JPEG), length, pointer(Base.JpegIFOffset, jpeg)]
 
 
 def rgb_strip(width: int, height: int) -> list[Entry]:

@@ -73,11 +73,8 @@ def _stream_index(entries: list[tuple[int, int, int]], objects: bytes, extra: by
 def object_stream(header: bytes, entries: bytes = b"") -> bytes:
     """A file whose catalog is in an object stream, which states that it is in itself."""
     start = b"%PDF-1.7\n"
-    body = (
-        b"2 0 obj\n"
-        + stream(header + _CATALOG, b"/Type/ObjStm/N 1/First %d%s" % (len(header), entries))
-        + b"\nendobj\n"
-    )
+    content = stream(header + _CATALOG, b"/Type/ObjStm/N 1/First %d%s" % (len(header), entries))
+    body = b"2 0 obj\n" + content + b"\nendobj\n"
     return _stream_index([(0, 0, 0), (2, 2, 0), (2, 2, 0)], start + body)
 
 

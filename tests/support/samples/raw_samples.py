@@ -31,6 +31,7 @@ from tests.support.samples.raw_parts import (
     SENSITIVITY,
     XYZ_TO_LINEAR_SRGB,
     Camera,
+    Directory,
     Entry,
     MakerTag,
     Shot,
@@ -56,6 +57,8 @@ from tests.support.samples.raw_parts import (
     tiff,
 )
 
+AS_SHOT_NEUTRAL = rationals(Base.AsShotNeutral, *((GREEN_GAIN, gain) for gain in (RED_GAIN, GREEN_GAIN, BLUE_GAIN)))
+
 
 def raw_sample(format_name: str, *, width: int = 168, height: int = 120, orientation: int = 1) -> bytes:
     """A camera RAW file of `format_name` ("cr2", "nef", ...) that develops to `width` x `height`.
@@ -67,6 +70,27 @@ def raw_sample(format_name: str, *, width: int = 168, height: int = 120, orienta
     if width % width_step or height % height_step:
         raise ValueError(f"{format_name}: size must be a multiple of {width_step} x {height_step}")
     return CONTAINERS[format_name](camera, Shot(width, height, orientation))
+
+
+def first_directory(
+    camera: Camera, shot: Shot, sensor: Directory, note: Sequence[Entry] = (), more: Sequence[Entry] = ()
+) -> Directory:
+    """The first directory of most makers: what is known of the image, a preview as JPEG, and the sensor below it."""
+    return [
+        longs(Base.NewSubfileType, REDUCED_IMAGE),
+        *identity(camera, shot),
+        *more,
+        exif_ifd(*note),
+        *jpeg_interchange(shot),
+        sub_ifd(Base.SubIFDs, sensor),
+    ]
+
+
+def leveled_strip(camera: Camera, shot: Shot, order: str = LITTLE) -> Directory:
+    """Samples of 16 bits with their black and their white level."""
+    samples = mosaic(camera, shot).astype(f"{order}u2").tobytes()
+    levels = [longs(Base.BlackLevel, camera.black), longs(Base.WhiteLevel, camera.white)]
+    return [*levels, *sensor_strip(camera, shot, bits=16, data=samples)]
 
 
 def cr2(camera: Camera, shot: Shot) -> bytes:
@@ -107,34 +131,13 @@ def nikon_note() -> Entry:
 def nrw(camera: Camera, shot: Shot) -> bytes:
     """Nikon's compact cameras, little-endian: as ARW, with packed samples."""
     sensor = sensor_strip(camera, shot, bits=12, data=olympus_packing(mosaic(camera, shot)))
-    return tiff(
-        [
-            longs(Base.NewSubfileType, REDUCED_IMAGE),
-            *identity(camera, shot),
-            exif_ifd(nikon_note()),
-            *jpeg_interchange(shot),
-            sub_ifd(Base.SubIFDs, sensor),
-        ]
-    )
+    return tiff(first_directory(camera, shot, sensor, note=[nikon_note()]))
 
 
 def tiff_raw(camera: Camera, shot: Shot, order: str = LITTLE, more: Sequence[Entry] = ()) -> bytes:
     """Most other makers: as ARW, with the tags of TIFF/EP and DNG for the white balance and the levels."""
-    sensor = [
-        longs(Base.BlackLevel, camera.black),
-        longs(Base.WhiteLevel, camera.white),
-        *sensor_strip(camera, shot, bits=16, data=mosaic(camera, shot).astype(f"{order}u2").tobytes()),
-    ]
-    directory = [
-        longs(Base.NewSubfileType, REDUCED_IMAGE),
-        *identity(camera, shot),
-        *more,
-        rationals(Base.AsShotNeutral, *((GREEN_GAIN, gain) for gain in (RED_GAIN, GREEN_GAIN, BLUE_GAIN))),
-        exif_ifd(),
-        *jpeg_interchange(shot),
-        sub_ifd(Base.SubIFDs, sensor),
-    ]
-    return tiff(directory, order)
+    sensor = leveled_strip(camera, shot, order)
+    return tiff(first_directory(camera, shot, sensor, more=[*more, AS_SHOT_NEUTRAL]), order)
 
 
 def big_endian_raw(camera: Camera, shot: Shot) -> bytes:
@@ -148,26 +151,13 @@ def arw(camera: Camera, shot: Shot) -> bytes:
         shorts(Tag.SONY_GAINS_RGGB, *GAINS_RGGB),
         *sensor_strip(camera, shot, bits=14, data=mosaic(camera, shot).astype("<u2").tobytes()),
     ]
-    directory = [
-        longs(Base.NewSubfileType, REDUCED_IMAGE),
-        *identity(camera, shot),
-        exif_ifd(),
-        *jpeg_interchange(shot),
-        sub_ifd(Base.SubIFDs, sensor),
-    ]
-    return tiff(directory)
+    return tiff(first_directory(camera, shot, sensor))
 
 
 def dng(camera: Camera, shot: Shot) -> bytes:
     """Adobe: as ARW, but described by standard tags alone. Its camera colors are linear sRGB."""
-    sensor = [
-        longs(Base.BlackLevel, camera.black),
-        longs(Base.WhiteLevel, camera.white),
-        *sensor_strip(camera, shot, bits=16, data=mosaic(camera, shot).astype("<u2").tobytes()),
-    ]
     standard_light_d65 = 21
     matrix = np.rint(XYZ_TO_LINEAR_SRGB * NEUTRAL[:, np.newaxis] * 10_000).astype(int).ravel().tolist()
-    neutral = [(GREEN_GAIN, gain) for gain in (RED_GAIN, GREEN_GAIN, BLUE_GAIN)]
     directory = [
         longs(Base.NewSubfileType, REDUCED_IMAGE),
         *identity(camera, shot),
@@ -175,11 +165,11 @@ def dng(camera: Camera, shot: Shot) -> bytes:
         octets(Base.DNGBackwardVersion, bytes([1, 1, 0, 0]), BYTE),
         text(Base.UniqueCameraModel, f"{camera.make} {camera.model}"),
         rationals(Base.ColorMatrix1, *((number, 10_000) for number in matrix), type_=SIGNED_RATIONAL),
-        rationals(Base.AsShotNeutral, *neutral),
+        AS_SHOT_NEUTRAL,
         shorts(Base.CalibrationIlluminant1, standard_light_d65),
         exif_ifd(),
         *jpeg_strip(shot, NEW_JPEG),
-        sub_ifd(Base.SubIFDs, sensor),
+        sub_ifd(Base.SubIFDs, leveled_strip(camera, shot)),
     ]
     return tiff(directory)
 
@@ -187,10 +177,7 @@ def dng(camera: Camera, shot: Shot) -> bytes:
 def orf(camera: Camera, shot: Shot) -> bytes:
     """Olympus: the sensor in the first directory, the preview and the white balance in the maker note."""
     jpeg = preview_jpeg(shot)
-    settings = [
-        longs(MakerTag.OLYMPUS_PREVIEW_LENGTH, len(jpeg)),
-        pointer(MakerTag.OLYMPUS_PREVIEW_OFFSET, jpeg),
-    ]
+    settings = [longs(MakerTag.OLYMPUS_PREVIEW_LENGTH, len(jpeg)), pointer(MakerTag.OLYMPUS_PREVIEW_OFFSET, jpeg)]
     processing = [shorts(MakerTag.OLYMPUS_GAINS_RED_BLUE, RED_GAIN // 4, BLUE_GAIN // 4)]
     note_header = b"OLYMPUS\0II\x03\0"
     note_directory = [
@@ -306,13 +293,8 @@ def iiq(camera: Camera, shot: Shot) -> bytes:
     samples_at = 8 + len(records) - len(samples)
     sensor = [entry for entry in sensor_strip(camera, shot, 16, samples) if entry.tag != Base.StripOffsets]
     preview = [longs(Base.NewSubfileType, REDUCED_IMAGE), *jpeg_interchange(shot)]
-    directory = [
-        *identity(camera, shot),
-        exif_ifd(),
-        *sensor,
-        longs(Base.StripOffsets, samples_at),
-        sub_ifd(Base.SubIFDs, preview),
-    ]
+    described = [*identity(camera, shot), exif_ifd(), *sensor]
+    directory = [*described, longs(Base.StripOffsets, samples_at), sub_ifd(Base.SubIFDs, preview)]
     start = 8 + len(records)
     return b"II*\0" + struct.pack("<I", start) + records + ifd(directory, start, LITTLE)
 

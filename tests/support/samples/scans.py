@@ -5,7 +5,7 @@ from functools import cache
 from PIL import Image
 
 from engine.mupdf import pymupdf
-from tests.support.results.tools import run_tool
+from tests.support.results.conversions import run_tool
 from tests.support.samples.generated import saved
 
 LINES = ("The quick brown fox", "jumps over 12 lazy dogs", "in the early morning.")

@@ -8,7 +8,7 @@ from functools import cache
 from pikepdf import String
 
 from engine.options import OptionValue
-from tests.support.results.tools import run_tool
+from tests.support.results.conversions import run_tool
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document, field, link, outline
 from tests.support.samples.scans import scanned_pdf

@@ -275,7 +275,7 @@ async def run_scripted(
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Waits until the function `holds` returns True. Raises TimeoutError."""
+    """Waits until the condition is met. Raises TimeoutError."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not condition():
         if asyncio.get_running_loop().time() > deadline:

@@ -23,7 +23,7 @@ from storage.database import Database, Transaction
 from storage.rate_limits import MemoryRateLimiter, RateLimiter, RateLimitStatus
 from storage.tables import accounts, api_keys, ledger
 from tests.support.requests import http
-from tests.support.requests.contract import conforms
+from tests.support.requests.checks import conforms
 from tests.support.samples.databases import new_sqlite_url
 from web.app import assemble, listening
 from web.http.connections import ConnectionTimeouts

@@ -1,9 +1,9 @@
-"""A real mail server on a free port, optionally with temporary refusals, TLS, or a password."""
+"""A real mail server on a free port, with temporary refusals, TLS or a password, and the outbox without one."""
 
 from __future__ import annotations
 
+import re
 import ssl
-import subprocess
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -15,12 +15,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 from benchmarks.processes import free_port
+from tests.support.servers.in_process import Running, eventually
 
-_OPENSSL = (
-    *("openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-    *("-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"),
-)
-
+SENDER = "convertd <no-reply@example.org>"
+LINK = f"https://convert.example.org/api/v1/verify?token={'0123456789abcdef' * 4}"
 ACCOUNT = LoginPassword(b"post@example.test", b"p@ss:word/")
 
 
@@ -82,13 +80,27 @@ def parsed(content: bytes) -> EmailMessage:
     return message_from_bytes(content, policy=policy.default)
 
 
-def certificate(folder: Path) -> Path:
-    """A certificate for 127.0.0.1 with its key, signed by itself."""
-    file = folder / "certificate.pem"
-    subprocess.run(
-        [*_OPENSSL, "-keyout", file, "-out", folder / "public"],
-        check=True,
-        capture_output=True,
-    )
-    file.write_bytes(file.read_bytes() + (folder / "public").read_bytes())
-    return file
+def emails_to(data_dir: Path, email: str) -> list[str]:
+    """Returns the emails to an address, oldest first."""
+    outbox = data_dir / "outbox"
+    read = [parsed(path.read_bytes()) for path in sorted(outbox.glob("[!.]*.eml"))] if outbox.is_dir() else []
+    return [message.get_content() for message in read if message["To"] == email]
+
+
+def email_to(server: Running, email: str, number: int = 1) -> str:
+    """Waits for the email with this number to an address and returns its text."""
+    assert eventually(lambda: len(emails_to(server.data_dir, email)) >= number)
+    return emails_to(server.data_dir, email)[number - 1]
+
+
+def token_in(text: str) -> str:
+    (token,) = re.findall(r"^http://localhost:8000/api/v1/verify\?token=([0-9a-f]{64})$", text, re.MULTILINE)
+    return str(token)
+
+
+def token_sent_to(server: Running, email: str, number: int = 1) -> str:
+    return token_in(email_to(server, email, number))
+
+
+def saved_emails(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())

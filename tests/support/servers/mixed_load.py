@@ -98,11 +98,8 @@ class MixedClients:
         created = await self._once(client, "POST", "/batch", json={"output_format": "webp"})
         batch = _data(created)["batch_id"]
         files = [await self._uploaded(client, f"/batch/{batch}/files") for _ in range(_BATCH)]
-        request = {
-            "headers": {"Idempotency-Key": self._new_key()},
-            "json": {"file_ids": files, "output_format": "webp"},
-        }
-        done = await self._until_it_succeeds(client, "POST", f"/batch/{batch}/convert", _BATCH, **request)
+        body = {"headers": {"Idempotency-Key": self._new_key()}, "json": {"file_ids": files, "output_format": "webp"}}
+        done = await self._until_it_succeeds(client, "POST", f"/batch/{batch}/convert", _BATCH, **body)
         results = _data(done)["results"]
         errors = [result["error"]["code"] for result in results if result["status"] == "failed"]
         self.converted += len(results) - len(errors)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Receiver:
         host = f"[{address}]" if ":" in address else address
         self.url = f"http{'s' if certificate else ''}://{host}:{self.port}"
 
-    def __enter__(self) -> Receiver:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
@@ -82,10 +82,10 @@ class Receiver:
 
 
 def make_certificate(folder: Path, name: str) -> Path:
-    """Makes a certificate for a host name, which is also its own authority. The file has its key, too."""
+    """Makes a certificate for a host name or 127.0.0.1, which is its own authority. The file has its key, too."""
     path = folder / f"{name}.pem"
     kind = ("openssl", "req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    names = ("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
+    names = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={'IP' if name == '127.0.0.1' else 'DNS'}:{name}")
     subprocess.run([*kind, *names, "-keyout", path, "-out", folder / "alone.pem"], check=True, capture_output=True)
     path.write_text(path.read_text() + (folder / "alone.pem").read_text())
     return path
@@ -108,7 +108,7 @@ class _Requests(BaseHTTPRequestHandler):
     receiver: Receiver
     protocol_version = "HTTP/1.1"
 
-    def _record(self) -> None:
+    def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
         if len(body) < length:  # the client was killed
@@ -119,17 +119,10 @@ class _Requests(BaseHTTPRequestHandler):
         self.close_connection = True
         self.receiver.respond(received, self.wfile.write)
 
-    def do_GET(self) -> None:
-        self._record()
-
-    def do_POST(self) -> None:
-        self._record()
-
-    def do_PUT(self) -> None:
-        self._record()
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
 
     def do_CONNECT(self) -> None:
-        self._record()
+        self.do_GET()
         if self.path in self.receiver.tunnels:
             with socket.create_connection(("127.0.0.1", self.receiver.tunnels[self.path])) as server:
                 threading.Thread(target=_forward, args=(server, self.connection), daemon=True).start()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,32 +13,23 @@ import httpx
 from stripe import WebhookSignature
 
 from tests.support.requests import http
+from tests.support.servers.receiver import Received, Receiver, Send, reply
 
 KEY = "sk_test_of_the_tests"
 SECRET = "whsec_of_the_tests"
 _REQUIRED = ("mode", "success_url", "line_items[0][price_data][currency]", "line_items[0][price_data][unit_amount]")
 
 
-class StripeServer:
+class StripeServer(Receiver):
     """Records the sessions it opens. `trouble` lists error statuses to respond with, or delays in seconds."""
 
     def __init__(self) -> None:
+        super().__init__(self._respond)
         self.sessions: dict[str, dict[str, Any]] = {}
-        self.requests: list[dict[str, str]] = []
-        self.tries = 0
+        self.orders: list[dict[str, str]] = []
         self.trouble: list[int | float] = []
         self._by_key: dict[str, tuple[dict[str, str], str]] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"stripe": self}))
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> StripeServer:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -51,7 +39,7 @@ class StripeServer:
     def open(self, fields: dict[str, str], key: str) -> tuple[int, dict[str, Any]]:
         """POST /v1/checkout/sessions."""
         with self._lock:
-            self.requests.append(fields)
+            self.orders.append(fields)
             if missing := [name for name in _REQUIRED if name not in fields]:
                 return 400, _error("invalid_request_error", f"Missing required param: {missing[0]}.", param=missing[0])
             if key in self._by_key:
@@ -110,6 +98,27 @@ class StripeServer:
             found["invoice"] = f"in_{secrets.token_hex(12)}"
         return found
 
+    def _respond(self, request: Received, send: Send) -> None:
+        status, value = self._answer(request)
+        headers = {"content_type": "application/json", "request_id": f"req_{secrets.token_hex(7)}"}
+        reply(status, json.dumps(value).encode(), **headers)(request, send)
+
+    def _answer(self, request: Received) -> tuple[int, dict[str, Any]]:
+        if request.method == "GET":
+            known = self.sessions.get(request.path.removeprefix("/c/pay/"))
+            return (200, known) if known else (404, _error("invalid_request_error", "No such session."))
+        trouble = self.trouble.pop(0) if self.trouble else 0
+        if isinstance(trouble, float):
+            time.sleep(trouble)
+        elif trouble:
+            return trouble, _error("api_error", "Something went wrong on Stripe's end.")
+        if request.headers["authorization"] != f"Bearer {KEY}":
+            return 401, _error("invalid_request_error", f"Invalid API Key provided: {KEY[:9]}***")
+        if request.path != "/v1/checkout/sessions":
+            return 404, _error("invalid_request_error", "Unrecognized request URL.")
+        fields = dict(parse_qsl(request.body.decode(), keep_blank_values=True))
+        return self.open(fields, request.headers["idempotency-key"])
+
 
 def event(kind: str, about: dict[str, Any], **fields: Any) -> bytes:
     """The body of an event."""
@@ -140,40 +149,3 @@ def send(api: str, body: bytes, header: str | None = None) -> httpx.Response:
 
 def _error(kind: str, message: str, **fields: str) -> dict[str, Any]:
     return {"error": {"type": kind, "message": message, **fields}}
-
-
-class _Answers(BaseHTTPRequestHandler):
-    stripe: StripeServer
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        fields = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode(), keep_blank_values=True))
-        self.stripe.tries += 1
-        trouble = self.stripe.trouble.pop(0) if self.stripe.trouble else 0
-        if isinstance(trouble, float):
-            time.sleep(trouble)
-        if trouble and isinstance(trouble, int):
-            self._answer(trouble, _error("api_error", "Something went wrong on Stripe's end."))
-        elif self.headers["Authorization"] != f"Bearer {KEY}":
-            self._answer(401, _error("invalid_request_error", f"Invalid API Key provided: {KEY[:9]}***"))
-        elif self.path != "/v1/checkout/sessions":
-            self._answer(404, _error("invalid_request_error", "Unrecognized request URL."))
-        else:
-            self._answer(*self.stripe.open(fields, self.headers["Idempotency-Key"]))
-
-    def do_GET(self) -> None:
-        found = re.fullmatch(r"/c/pay/(\w+)", self.path)
-        known = found and self.stripe.sessions.get(found[1])
-        self._answer(200 if known else 404, known or _error("invalid_request_error", "No such session."))
-
-    def _answer(self, status: int, value: dict[str, Any]) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Request-Id", f"req_{secrets.token_hex(7)}")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Suppresses the log."""

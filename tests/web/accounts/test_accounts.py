@@ -20,7 +20,7 @@ from tests.support.requests.account_requests import account_data, bearer, get_ac
 from tests.support.requests.checks import dressed, problem
 from tests.support.samples.forms import BROWSER_HEADERS, image
 from tests.support.servers.in_process import Running, Servers
-from tests.support.servers.outbox import email_to, emails_to, token_sent_to
+from tests.support.servers.mail_server import email_to, emails_to, token_sent_to
 from web.api.errors import InvalidParameter
 from web.api.fields import parse_period
 from web.services.accounts import usage_report
@@ -52,9 +52,7 @@ def test_register_and_verify(server: Running) -> None:
     assert shown.status_code == 200
     assert shown.headers["Cache-Control"] == "no-store"
     key = shown.json()["data"]
-    assert set(key) == {
-        *("api_key", "key_id", "key_prefix", "email", "name", "tier", "credits_remaining", "message"),
-    }
+    assert set(key) == {*("api_key", "key_id", "key_prefix", "email", "name", "tier", "credits_remaining", "message")}
     assert re.fullmatch(r"cvd_live_[0-9A-Za-z]{38}", key["api_key"])
     assert key["api_key"].startswith(key["key_prefix"])
     assert (key["name"], key["tier"], key["credits_remaining"]) == ("Ann's app", "free", 50)
@@ -112,10 +110,7 @@ def test_unknown_tokens(server: Running) -> None:
 
 @pytest.mark.parametrize(
     ("body", "param"),
-    [
-        ({"email": "nobody", "name": "Application"}, "email"),
-        ({"email": "a@example.test", "name": "a\u0007b"}, "name"),
-    ],
+    [({"email": "nobody", "name": "Application"}, "email"), ({"email": "a@example.test", "name": "a\u0007b"}, "name")],
 )
 def test_invalid_fields(server: Running, body: dict[str, Any], param: str) -> None:
     problem(register(server, **body), 400, "invalid_parameter", param=param)
@@ -213,12 +208,8 @@ def test_account(server: Running) -> None:
         "max_concurrent": 2,
         "file_retention_seconds": 86_400,
     }
-    assert account["rate_limit"] == {
-        "limit": 60,
-        "window_seconds": 60,
-        "remaining": 59,
-        "reset": int(response.headers["X-RateLimit-Reset"]),
-    }
+    reset = int(response.headers["X-RateLimit-Reset"])
+    assert account["rate_limit"] == {"limit": 60, "window_seconds": 60, "remaining": 59, "reset": reset}
     assert response.headers["X-RateLimit-Remaining"] == "59"
     assert response.json()["meta"]["credits_remaining"] == 7
     assert response.headers["X-Credits-Remaining"] == "7"

@@ -111,9 +111,7 @@ async def test_an_account_is_read_for_each_request(database: CountingDatabase, s
 
 
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
-async def test_a_key_revoked_here_is_invalid_at_once(
-    database: CountingDatabase, service: Accounts, change: str
-) -> None:
+async def test_keys_revoked_here_end_at_once(database: CountingDatabase, service: Accounts, change: str) -> None:
     issued = issue(database)
     account = await service.authenticate(bearer(issued))
     if change == "revoke":
@@ -124,9 +122,7 @@ async def test_a_key_revoked_here_is_invalid_at_once(
         await service.authenticate(bearer(issued))
 
 
-async def test_a_key_is_invalid_when_its_grace_period_ends(
-    database: CountingDatabase, service: Accounts, clock: Clock
-) -> None:
+async def test_a_key_ends_with_its_grace_period(database: CountingDatabase, service: Accounts, clock: Clock) -> None:
     issued = issue(database)
     account = await service.authenticate(bearer(issued))
     await service.rotate_key(account.id, issued.key.key_id, 3)
@@ -138,9 +134,7 @@ async def test_a_key_is_invalid_when_its_grace_period_ends(
 
 
 @pytest.mark.parametrize("credits", [1, 8])  # the account has seven
-async def test_a_key_revoked_elsewhere_is_invalid_at_once(
-    database: CountingDatabase, service: Accounts, credits: int
-) -> None:
+async def test_keys_revoked_elsewhere_end_at_once(database: CountingDatabase, service: Accounts, credits: int) -> None:
     issued, releases = issue(database), Releases(database)
     charges = Charges(database, ServerInstance("server", "boot"), releases)
     account = await service.authenticate(bearer(issued))
@@ -155,9 +149,7 @@ async def test_a_key_revoked_elsewhere_is_invalid_at_once(
     assert (stored.credits_remaining, stored.credits_held, stored.credits_used_total) == (7, 0, 0)
 
 
-async def test_requests_do_not_wait_for_the_record_of_their_use(
-    database: CountingDatabase, service: Accounts, clock: Clock
-) -> None:
+async def test_no_request_waits_for_its_record(database: CountingDatabase, service: Accounts, clock: Clock) -> None:
     issued = issue(database)
     database.writable.clear()
     account = await service.authenticate(bearer(issued))
@@ -179,9 +171,7 @@ async def test_requests_do_not_wait_for_the_record_of_their_use(
     assert database.writes == 2
 
 
-async def test_the_keys_are_listed_with_the_use_by_this_request(
-    database: CountingDatabase, service: Accounts, clock: Clock
-) -> None:
+async def test_keys_are_listed_with_this_use(database: CountingDatabase, service: Accounts, clock: Clock) -> None:
     issued = issue(database)
     account = await service.authenticate(bearer(issued))
     assert int(clock.now) in {key.last_used_at for key in await service.list_keys(account.id)}

@@ -12,8 +12,8 @@ from aiosmtplib import SMTPAuthenticationError, SMTPDataError, SMTPNotSupported
 
 from benchmarks.processes import free_port
 from config.logs import TextFormatter
-from tests.support.servers.mail_server import ACCOUNT, MailServer, certificate, parsed
-from tests.support.servers.outbox import LINK, SENDER
+from tests.support.servers.mail_server import ACCOUNT, LINK, SENDER, MailServer, parsed
+from tests.support.servers.receiver import make_certificate
 from web.services.accounts.email import (
     Email,
     OutboxTransport,
@@ -117,15 +117,11 @@ async def test_smtp(email: Email) -> None:
     assert server.encrypted == [False]
 
 
-async def test_starttls_and_a_password(email: Email, tmp_path: Path) -> None:
-    with MailServer(certificate=certificate(tmp_path), password=True) as server:
-        await send(server.url(user=USER), email)
-    assert server.encrypted == [True]
-
-
-async def test_smtps(email: Email, tmp_path: Path) -> None:
-    with MailServer(certificate=certificate(tmp_path), implicit=True, password=True) as server:
-        await send(server.url("smtps", user=USER), email)
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+async def test_tls_and_a_password(email: Email, tmp_path: Path, scheme: str) -> None:
+    certificate = make_certificate(tmp_path, "127.0.0.1")
+    with MailServer(certificate=certificate, implicit=scheme == "smtps", password=True) as server:
+        await send(server.url(scheme, user=USER), email)
     assert server.encrypted == [True]
 
 
@@ -145,7 +141,7 @@ async def test_a_password_is_not_sent_without_tls_to_another_machine(email: Emai
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
 async def test_certificates_of_other_machines_are_verified(email: Email, tmp_path: Path, scheme: str) -> None:
-    server = MailServer(certificate=certificate(tmp_path), implicit=scheme == "smtps")
+    server = MailServer(certificate=make_certificate(tmp_path, "127.0.0.1"), implicit=scheme == "smtps")
     with server, pytest.raises(OSError, match="certificate verify failed") as failed:
         await send(server.url(scheme, host=NOT_LOOPBACK), email)
     assert isinstance(failed.value.__cause__ or failed.value, ssl.SSLCertVerificationError)

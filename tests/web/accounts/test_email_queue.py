@@ -8,8 +8,7 @@ import pytest
 
 from config.settings import Settings
 from tests.support.servers.in_process import Servers, eventually
-from tests.support.servers.mail_server import MailServer
-from tests.support.servers.outbox import LINK, SENDER, saved_emails
+from tests.support.servers.mail_server import LINK, SENDER, MailServer, saved_emails
 from web.app import assemble, listening
 from web.services.accounts import email
 from web.services.accounts.email import Email, EmailQueue, OutboxTransport, SmtpTransport, verification_email

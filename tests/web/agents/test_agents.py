@@ -204,10 +204,8 @@ async def test_over_http(server: Running, mode: str) -> None:
         )
         job = await agent("convert", data=_encoded(sample("png")), output_format="gif", as_job=True)
         done = await agent("get_job", job_id=job["job_id"], wait=30)
-        assert (done["status"], http.get(done["url"].replace("http://localhost:8000", server.url)).content[:3]) == (
-            "completed",
-            b"GIF",
-        )
+        url = done["url"].replace("http://localhost:8000", server.url)
+        assert (done["status"], http.get(url).content[:3]) == ("completed", b"GIF")
         assert (await agent("account"))["credits_remaining"] == 9
 
 

@@ -67,7 +67,7 @@ DOCUMENT: dict[str, Any] = {
                         "required": True,
                         "description": "The file.",
                         "schema": {"type": "string"},
-                    },
+                    }
                 ],
                 "responses": {
                     "200": {
@@ -91,7 +91,7 @@ DOCUMENT: dict[str, Any] = {
                     },
                     "404": {"$ref": "#/components/responses/NotFound"},
                 },
-            },
+            }
         },
     },
 }
@@ -149,10 +149,8 @@ def test_the_fields_of_a_body_and_of_what_it_refers_to() -> None:
     count = {"type": ["integer", "null"], "minimum": 1, "maximum": 9}
     own = {"properties": {"status": status, "count": count, "state": {"$ref": "#/components/schemas/Status"}}}
     schema = {"required": ["status"], "allOf": [own, {"$ref": "#/components/schemas/Options"}]}
-    operation: dict[str, Any] = {
-        **DOCUMENT["paths"]["/convert"]["post"],
-        "requestBody": {"content": {"application/json": {"schema": schema}}},
-    }
+    body = {"content": {"application/json": {"schema": schema}}}
+    operation: dict[str, Any] = {**DOCUMENT["paths"]["/convert"]["post"], "requestBody": body}
     schemas = {**DOCUMENT["components"]["schemas"], "Options": options}
 
     (found,) = endpoints({**DOCUMENT, "components": {"schemas": schemas}, "paths": {"/a": {"post": operation}}})

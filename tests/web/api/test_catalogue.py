@@ -66,9 +66,7 @@ def test_the_options_of_a_pair_are_limited_to_what_the_target_holds(
         ("pdf/png", {"pages", "dpi", "password"}, {"enlarge"}),
     ],
 )
-def test_a_pair_lists_exactly_the_options_that_have_an_effect(
-    server: Running, pair: str, taken: set[str], absent: set[str]
-) -> None:
+def test_a_pair_lists_exactly_effective_options(server: Running, pair: str, taken: set[str], absent: set[str]) -> None:
     listed = server.request("GET", f"/formats/{pair}").json()["data"]["options"]["properties"].keys()
 
     assert taken <= listed

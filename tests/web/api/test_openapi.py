@@ -1,9 +1,13 @@
-"""The OpenAPI document is valid, complete, and describes existing endpoints only."""
+"""The OpenAPI document is valid, complete, and describes existing endpoints only; schemathesis with all its checks."""
 
 import ast
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,10 +16,12 @@ import jsonschema_rs
 import pytest
 from openapi_spec_validator import validate
 
+from benchmarks.processes import free_port
 from engine.registry import load_registry
 from tests.support.requests import http
-from tests.support.requests.contract import conforms, published
+from tests.support.requests.checks import conforms, published
 from tests.support.samples.forms import image
+from tests.support.samples.generated import sample
 from tests.support.servers.in_process import LenientRateLimiter, Running, Servers
 from web.api.error_catalogue import ERROR_CATALOGUE
 from web.api.field_types import RequestModel, describe
@@ -33,6 +39,12 @@ from web.services.webhooks.public_addresses import Refusal
 _ROOT = Path(__file__).parents[3]
 _VERBS = ("get", "post", "put", "patch", "delete")
 _NOT_OF_THE_API = {"email_taken", "none", "previews", "trials", "too_large"}  # commands, metrics, and internal ones
+_PLENTY = 10_000_000  # requests a minute
+# A number of requests to every operation does not depend on the load of the machine, as a duration does.
+_EXAMPLES_PER_SECOND = 0.4
+_SEED = "1"  # the same requests in each quick run; longer runs search for others
+_QUICK = 5  # seconds
+_QUICK_PHASES = "examples,fuzzing,stateful"  # The limits of each value take longest: --long.
 
 
 def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -191,11 +203,8 @@ class TestOptions:
             assert _component(component).get("required", []) == required
 
     def test_enumerations_have_names(self) -> None:
-        groups = {
-            name: part["properties"]
-            for name, part in published()["components"]["schemas"].items()
-            if name.endswith("Options")
-        }
+        schemas = published()["components"]["schemas"]
+        groups = {name: part["properties"] for name, part in schemas.items() if name.endswith("Options")}
         assert not any("enum" in option for options in groups.values() for option in options.values())
         fits = [groups[name]["fit"]["$ref"] for name in ("ConvertOptions", "MakeAPdfOfImagesOptions")]
         assert fits == [f"#/components/schemas/{name}" for name in ("Fit", "MakeAPdfOfImagesFit")]
@@ -357,3 +366,34 @@ def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
         yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _dictionaries(inner)
+
+
+@pytest.mark.slow
+def test_nothing_is_found(
+    servers: Servers, data_dir: Path, tmp_path: Path, fuzz_seconds: float, pytestconfig: pytest.Config
+) -> None:
+    config = tmp_path / "schemathesis.toml"
+    hooks = _ROOT / "tests" / "support" / "requests" / "schemathesis_hooks.py"
+    config.write_text(f'hooks = "{hooks}"\n')
+    for name in ("jpeg", "pdf", "png"):
+        (tmp_path / f"sample.{name}").write_bytes(sample(name))
+    settings: dict[str, Any] = {"rate_limit_paid": _PLENTY, "rate_limit_anonymous": _PLENTY, "simulated_checkout": True}
+    with servers.running(data_dir, port=free_port(), **settings) as server:
+        (key,) = http.get(f"{server.api}/account/keys", headers=server.auth).json()["data"]["keys"]
+        found = subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "--config-file", config),
+                *("run", f"{server.api}/openapi.json", "--checks", "all", "--continue-on-failure"),
+                *("--max-examples", str(ceil(fuzz_seconds * _EXAMPLES_PER_SECOND)), "--no-color"),
+                *(("--seed", _SEED) if fuzz_seconds <= _QUICK else ()),
+                *(() if pytestconfig.getoption("long") else ("--phases", _QUICK_PHASES)),
+                *("--header", f"Authorization: Bearer {server.key}"),
+            ],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(_ROOT), "CONVERTD_OWN_KEY_ID": key["key_id"]},
+            capture_output=True,
+            text=True,
+        )
+    assert found.returncode == 0, found.stdout + found.stderr
+    count = sum(verb in item for item in published()["paths"].values() for verb in ("get", "post", "put", "delete"))
+    assert f"Tested: {count - 1}\n" in found.stdout, found.stdout  # all but the document itself

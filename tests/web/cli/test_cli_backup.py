@@ -23,7 +23,7 @@ from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.samples.storage import OWNER, USE, Clock, open_account
 from tests.support.servers.in_process import Servers
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 
 Stores = Callable[[str], dict[str, Any]]
 JULY = int(datetime(2025, 7, 1, tzinfo=UTC).timestamp())
@@ -125,9 +125,7 @@ def test_a_backup_of_another_kind_of_database_is_refused(tmp_path: Path, new_pos
     assert (done.exit_code, done.stderr) == (1, "convertd: The copy is not of PostgreSQL, as the database is.\n")
 
 
-def test_a_database_that_cannot_be_copied_is_reported_in_one_line(
-    tmp_path: Path, new_postgres_url: Callable[[], str]
-) -> None:
+def test_an_uncopyable_database_is_reported_in_one_line(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
     full, empty = ({"database_url": new_postgres_url(), "blob_url": f"file://{tmp_path / name}"} for name in "ab")
     assert invoke(tmp_path, "backup", "copy.tar", **_environment(tmp_path / "old", full)).exit_code == 0
     _spoil(tmp_path / "copy.tar", "database/backfill")

@@ -76,11 +76,9 @@ def test_several_output_formats(folder: Path) -> None:
         assert invoke(folder, "convert", *arguments, "--to", "webp", "--to", "png").exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "arguments", [("in/a.png", "photo.heic", "all.pdf"), ("in/a.png", "photo.heic", "-o", "all.pdf")]
-)
-def test_several_images_become_one_pdf(folder: Path, arguments: tuple[str, ...]) -> None:
-    done = invoke(folder, "convert", *arguments, "--page-size", "a5")
+@pytest.mark.parametrize("words", [("in/a.png", "photo.heic", "all.pdf"), ("in/a.png", "photo.heic", "-o", "all.pdf")])
+def test_several_images_become_one_pdf(folder: Path, words: tuple[str, ...]) -> None:
+    done = invoke(folder, "convert", *words, "--page-size", "a5")
 
     assert (done.exit_code, done.stderr) == (0, "")
     with pikepdf.open(folder / "all.pdf") as made:
@@ -153,14 +151,9 @@ def test_json(folder: Path) -> None:
 def test_a_dry_run_as_json(folder: Path) -> None:
     done = invoke(folder, "convert", "photo.heic", "a.jpg", "--dry-run", "--width", "20", "--json")
 
-    (file,) = json.loads(done.stdout)["files"]
-    assert (file["status"], file["input_format"], file["output_format"], file["width"]) == (
-        "inspected",
-        "heic",
-        "jpeg",
-        20,
-    )
-    assert (file["options"]["quality"], "bytes_saved" in done.stdout) == (80, True)
+    (one,) = json.loads(done.stdout)["files"]
+    assert (one["status"], one["input_format"], one["output_format"], one["width"]) == ("inspected", "heic", "jpeg", 20)
+    assert (one["options"]["quality"], "bytes_saved" in done.stdout) == (80, True)
     assert not (folder / "a.jpg").exists()
 
 

@@ -140,18 +140,9 @@ def test_a_cluster_needs_a_shared_blob_store(tmp_path: Path) -> None:
     [
         (_SERVE, "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true"),
         pytest.param(
-            ("worker",),
-            "tcp://scheduler:8786",
-            {},
-            "set CONVERTD_CLUSTER_INSECURE=true",
-            marks=pytest.mark.long,
+            ("worker",), "tcp://scheduler:8786", {}, "set CONVERTD_CLUSTER_INSECURE=true", marks=pytest.mark.long
         ),
-        (
-            _SERVE,
-            "tls://127.0.0.1:8786",
-            {},
-            "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE",
-        ),
+        (_SERVE, "tls://127.0.0.1:8786", {}, "begins with tls://, which requires DASK_DISTRIBUTED__COMM__TLS__CA_FILE"),
         (_SERVE, "tcp://127.0.0.1:8786", {"REQUIRE_ENCRYPTION": "true"}, "must begin with tls://"),
         (
             ("worker",),

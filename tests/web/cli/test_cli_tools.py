@@ -27,16 +27,14 @@ def page_count(content: bytes) -> int:
         return len(opened.pages)
 
 
-def test_several_files_become_one(folder: Path) -> None:
-    assert invoke(folder, "pdf-merge", "1.pdf", "2.pdf", "3.pdf", "-o", "all.pdf").exit_code == 0
+@pytest.mark.parametrize(
+    ("arguments", "pages"),
+    [(("pdf-merge", "1.pdf", "2.pdf", "3.pdf"), 6), (("pdf-delete-pages", "3.pdf", "--pages", "1,3"), 1)],
+)
+def test_several_files_and_flags(folder: Path, arguments: tuple[str, ...], pages: int) -> None:
+    assert invoke(folder, *arguments, "-o", "out.pdf").exit_code == 0
 
-    assert page_count((folder / "all.pdf").read_bytes()) == 6
-
-
-def test_options_are_flags(folder: Path) -> None:
-    assert invoke(folder, "pdf-delete-pages", "3.pdf", "-o", "left.pdf", "--pages", "1,3").exit_code == 0
-
-    assert page_count((folder / "left.pdf").read_bytes()) == 1
+    assert page_count((folder / "out.pdf").read_bytes()) == pages
 
 
 def test_an_existing_file_is_replaced_only_on_request(folder: Path) -> None:

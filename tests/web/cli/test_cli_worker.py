@@ -127,9 +127,7 @@ def hanging(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         process.kill()
 
 
-def test_one_file_needs_one_process_more_which_ends_with_the_command(
-    hanging: tuple[subprocess.Popen[str], int],
-) -> None:
+def test_one_file_needs_one_process_which_ends_with_the_command(hanging: tuple[subprocess.Popen[str], int]) -> None:
     command, worker = hanging
 
     assert _children(command.pid) == [worker]

@@ -17,7 +17,7 @@ from tests.support.requests.clients import KINDS, calling
 from tests.support.samples.generated import sample
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running
-from tests.support.servers.outbox import token_sent_to
+from tests.support.servers.mail_server import token_sent_to
 from web.api.errors import STATUS
 
 _MB = 1 << 20
@@ -161,11 +161,7 @@ def test_convert_many_refuses_conflicting_results(client: Any, folder: Path) -> 
 
 
 def test_the_target_is_checked_before_the_request(client: Any, folder: Path) -> None:
-    for to, error in (
-        ("page.pdf", FileExistsError),
-        ("missing/a.webp", FileNotFoundError),
-        (".", IsADirectoryError),
-    ):
+    for to, error in (("page.pdf", FileExistsError), ("missing/a.webp", FileNotFoundError), (".", IsADirectoryError)):
         with pytest.raises(error):
             client.convert(folder / "photo.heic", "webp", to=folder / to)
 

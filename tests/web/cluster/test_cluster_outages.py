@@ -127,17 +127,13 @@ async def test_the_last_worker_ends_its_jobs_before_it_stops(cluster: Cluster) -
     cluster.release()
 
     # Which of them has started is open.
-    unavailable, finished = sorted(
-        await asyncio.gather(*jobs, return_exceptions=True), key=lambda each: each == b"picture"
-    )
+    refused, finished = sorted(await asyncio.gather(*jobs, return_exceptions=True), key=lambda each: each == b"picture")
     assert finished == b"picture"
-    assert isinstance(unavailable, ExecutorUnavailable)
+    assert isinstance(refused, ExecutorUnavailable)
     assert await process.wait() == 0
 
 
-async def test_a_job_without_a_worker_is_submitted_once(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_waiting_job_is_sent_once(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has not read yet that the worker has left."""
     monkeypatch.setattr(connection, "POLL_INTERVAL", 3600.0)
     stop = asyncio.Event()
@@ -230,9 +226,7 @@ async def test_a_lost_scheduler(tmp_path: Path, caplog: pytest.LogCaptureFixture
             assert await run_scripted(executor) == b"picture"
 
 
-async def test_a_worker_stops_while_the_scheduler_does_not_respond(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_worker_stops_while_the_scheduler_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_worker, "DRAIN_TIMEOUT", 0.1)
     monkeypatch.setattr(cluster_worker, "MESSAGES_TIMEOUT", 0.1)
     with SchedulerProcess() as scheduler:

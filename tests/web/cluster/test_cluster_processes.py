@@ -21,7 +21,7 @@ from tests.support.requests import http
 from tests.support.samples.forms import image
 from tests.support.servers.in_process import eventually
 from tests.support.servers.load import CREDITS, create_accounts, sqlite_url
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 from web.workers.certificates import ROLES, create_certificates
 
 _README = Path(__file__).parents[3] / "config" / "README.md"

@@ -77,10 +77,8 @@ def test_files_of_a_form(server: Running) -> None:
 
 def test_ids_of_stored_files(server: Running) -> None:
     key = server.account()
-    mark, profile = (
-        server.upload(MARK, "mark.png", key=key)["file_id"],
-        server.upload(PROFILE, "a.icc", key=key)["file_id"],
-    )
+    mark = server.upload(MARK, "mark.png", key=key)["file_id"]
+    profile = server.upload(PROFILE, "a.icc", key=key)["file_id"]
     options = {**OPTIONS, "watermark": mark}
 
     assert is_marked(send(server, key, **options).content)
@@ -192,12 +190,8 @@ def test_files_of_the_wrong_kind_are_refused(server: Running) -> None:
     for content in (PROFILE, b"no picture"):
         problem(send(server, key, watermark=content), 400, "invalid_file_type", param="watermark")
     problem(send(server, key, output_profile=MARK), 400, "invalid_file_type", param="output_profile")
-    twice = [
-        ("file", ("a.png", PHOTO)),
-        ("watermark", ("a.png", MARK)),
-        ("watermark", ("a.png", MARK)),
-        ("output_format", (None, b"png")),
-    ]
+    mark = ("watermark", ("a.png", MARK))
+    twice = [("file", ("a.png", PHOTO)), mark, mark, ("output_format", (None, b"png"))]
     for parts in (twice, [*twice[:2], ("watermark", (None, b"file_1")), twice[3]]):
         response = server.request("POST", "/convert", key, files=parts)
         problem(response, 400, "invalid_parameter", param="watermark", reason="duplicate")
@@ -244,18 +238,8 @@ def test_the_command_takes_paths(server: Running, tmp_path: Path, remote: bool) 
     assert profile_of((tmp_path / "p3.png").read_bytes()) == profiles.named("p3").data
     done = invoke(tmp_path, "convert", "photo.png", "a.png", "--output-profile", "a.icc", *place, CONVERTD_API_KEY=key)
     assert profile_of((tmp_path / "a.png").read_bytes()) == PROFILE
-    done = invoke(
-        tmp_path,
-        "convert",
-        "--explain",
-        "--json",
-        "photo.png",
-        "x.png",
-        "--watermark",
-        "mark.png",
-        *place,
-        CONVERTD_API_KEY=key,
-    )
+    command = ("convert", "--explain", "--json", "photo.png", "x.png", "--watermark", "mark.png", *place)
+    done = invoke(tmp_path, *command, CONVERTD_API_KEY=key)
     assert "watermark" in json.dumps(json.loads(done.stdout))
     missing = invoke(tmp_path, "convert", "photo.png", "b.png", "--watermark", "none.png", *place, CONVERTD_API_KEY=key)
     assert (missing.exit_code, "none.png" in missing.stderr) == (1, True)

@@ -365,9 +365,7 @@ _DOORS = ("form", "stored_file", "batch", "preset", "client", "command")
 
 
 @pytest.mark.parametrize("door", _DOORS)
-def test_options_have_the_same_effect_by_each_door(
-    server: Running, tmp_path: Path, door: str, pytestconfig: pytest.Config
-) -> None:
+def test_each_door_has_the_same_effect(server: Running, tmp_path: Path, door: str, pytestconfig: pytest.Config) -> None:
     """Each case by every other door, with --long by all."""
     convert = getattr(_Door(server, server.account(100), tmp_path), door)
     step = 1 if pytestconfig.getoption("long") else 2

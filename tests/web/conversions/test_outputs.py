@@ -302,8 +302,7 @@ def test_a_request_has_the_fields_of_its_preset(server: Running) -> None:
 def test_a_preset_of_several_results(server: Running) -> None:
     key = server.account()
     server.request("PUT", "/presets/sizes", key, json={"outputs": TWO, "filename": "{name}-{width}"})
-    response = _convert(server, key, preset="sizes")
-    assert [*_files(response.content)] == ["small-32.webp", "photo-64.png"]
+    assert [*_files(_convert(server, key, preset="sizes").content)] == ["small-32.webp", "photo-64.png"]
     single = _convert(server, key, preset="sizes", output_format="gif")
     assert single.headers["Content-Type"] == "image/gif"
     other = _convert(server, key, preset="sizes", outputs=json.dumps(TWO[1:]), output_format="gif", filename="{name}")
@@ -359,8 +358,7 @@ def test_auto_keeps_transparency_and_animation(server: Running) -> None:
     ],
 )
 def test_auto_follows_the_header_accept(server: Running, accept: str, formats: set[str]) -> None:
-    response = _auto(server, accept=accept)
-    assert response.headers["Content-Type"].removeprefix("image/") in formats
+    assert _auto(server, accept=accept).headers["Content-Type"].removeprefix("image/") in formats
 
 
 def test_auto_in_other_requests(server: Running) -> None:

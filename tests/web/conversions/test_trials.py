@@ -136,8 +136,7 @@ class TestIdentification:
     def test_beginnings(self, site: Running) -> None:
         bmp = saved_image(Image.effect_noise((400, 300), 60), "BMP")
         for content, name in ((bmp, "bmp"), (sample("heic") + bytes(100_000), "heic"), (b"text " * 30_000, "txt")):
-            answer = identified(site, content[:65_536], f"photo.{name}")
-            assert answer.json()["data"] == {"input_format": name}
+            assert identified(site, content[:65_536], f"photo.{name}").json()["data"] == {"input_format": name}
         assert audited(site).credits_used_total == 0
 
     def test_no_format(self, site: Running) -> None:
@@ -160,10 +159,8 @@ class TestLimits:
         problem(refused, 429, "rate_limit_exceeded", reason="trials", retryable=True)
         assert "Register for an API key" in refused.json()["error"]["message"]
         assert refused.json()["error"]["details"]["register_url"] == "/register"
-        assert (
-            f">0 of {TRIALS_PER_ADDRESS} conversions left today<"
-            in http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
-        )
+        page = http.get(site.url, headers={"X-Forwarded-For": "192.0.2.1"}).text
+        assert f">0 of {TRIALS_PER_ADDRESS} conversions left today<" in page
         assert 0 < int(refused.headers["Retry-After"]) <= 86_400
         assert tried(site, sample("png"), "jpeg", "192.0.2.2").status_code == 200
         assert audited(site).credits_used_total == TRIALS_PER_ADDRESS + 1
@@ -198,9 +195,7 @@ class TestLimits:
         assert audited(site).credits_remaining == 0
 
     @pytest.mark.parametrize(("overruns", "slots"), [(0, TRIAL_TIER.max_concurrent), (3, 1)])
-    def test_slots_and_overruns_count_by_address(
-        self, servers: Servers, data_dir: Path, overruns: int, slots: int
-    ) -> None:
+    def test_slots_and_overruns_by_address(self, servers: Servers, data_dir: Path, overruns: int, slots: int) -> None:
         error = TimedOut("Late.")
         error.seconds = SHORT_DEADLINE
         executor = EndlessExecutor(*[error] * overruns)
@@ -225,8 +220,7 @@ class TestAccount:
         assert tried(site, sample("png"), "jpeg").status_code == 200
         fields: dict[str, Any] = {"email": TRIAL_EMAIL, "name": "Mallory"}
         body: dict[str, Any] = {"json": fields} if "api" in path else {"data": fields}
-        response = http.post(site.url + path, headers={"Origin": site.url}, **body)
-        assert response.status_code == 400
+        assert http.post(site.url + path, headers={"Origin": site.url}, **body).status_code == 400
         assert not (site.data_dir / "outbox").exists() or [*(site.data_dir / "outbox").iterdir()] == []
 
     def test_servers_with_one_database_share_the_account(

@@ -98,18 +98,13 @@ async def test_a_small_result_stays_in_memory_and_cannot_be_changed(work_files: 
 
 
 @pytest.mark.parametrize("size", [10, 3 * MIB])
-async def test_a_result_of_another_size_is_refused(work_files: WorkFiles, size: int) -> None:
+async def test_a_result_of_another_size_or_that_is_still_written_is_refused(work_files: WorkFiles, size: int) -> None:
     with work_files.create("account") as file:
         os.write(file.descriptor, bytes(size))
         with pytest.raises(StepFailed):
             await file.seal(size + 1)
-
-
-async def test_a_result_that_a_process_can_still_write_is_refused(work_files: WorkFiles) -> None:
-    with work_files.create("account") as file:
-        os.write(file.descriptor, bytes(10))
-        with mmap.mmap(file.descriptor, 10), pytest.raises(StepFailed):
-            await file.seal(10)
+        with mmap.mmap(file.descriptor, size), pytest.raises(StepFailed):
+            await file.seal(size)
 
 
 async def test_processes_of_a_server_share_memory_and_space(tmp_path: Path) -> None:
@@ -244,9 +239,7 @@ async def test_beyond_a_limit_of_memory_small_files_are_on_the_disk(tmp_path: Pa
             assert fourth.in_memory
 
 
-def test_an_account_may_open_as_many_files_as_it_leaves_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_account_may_open_as_many_files_as_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _limit: (40, 40))
     work_files = WorkFiles(tmp_path / "jobs")
     opened = []
@@ -325,9 +318,7 @@ def _sound(server: Running) -> bool:
     return not server.database.run_blocking(ledger_audit.check)
 
 
-def test_files_that_cannot_be_stored(
-    servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]
-) -> None:
+def test_unstorable_files(servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]) -> None:
     data_dir.mkdir()
     (data_dir / "blobs").symlink_to(small_disk)
     with servers.running(data_dir) as server:
@@ -349,9 +340,7 @@ def test_files_that_cannot_be_stored(
         assert _sound(server)
 
 
-def test_charges_that_cannot_be_written(
-    servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]
-) -> None:
+def test_unwritable_charges(servers: Servers, small_disk: Path, data_dir: Path, lines: Callable[[], list[str]]) -> None:
     with servers.running(data_dir, database_url=f"sqlite:///{small_disk / 'convertd.db'}") as server:
         key, filler = server.account(5), _fill(small_disk)
         form = {"files": {"file": ("a.png", sample("png"))}, "data": {"output_format": "webp"}, "headers": _JSON}

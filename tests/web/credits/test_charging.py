@@ -240,13 +240,9 @@ def test_a_failure_that_may_pass_is_not_repeated(servers: Servers, data_dir: Pat
     failures = WorkerCrashed("Once."), CorruptInput("For good.")
     with servers.running(data_dir, FailingExecutor(*failures)) as server:
         headers = {"Idempotency-Key": "k"}
-        answers = [server.convert(image(), headers=headers) for _ in range(3)]
-        assert [answer.json()["error"]["reason"] for answer in answers] == [
-            "worker_crashed",
-            "corrupt_input",
-            "corrupt_input",
-        ]
-        assert [_REPLAYED in answer.headers for answer in answers] == [False, False, True]
+        made = [server.convert(image(), headers=headers) for _ in range(3)]
+        assert [one.json()["error"]["reason"] for one in made] == ["worker_crashed", "corrupt_input", "corrupt_input"]
+        assert [_REPLAYED in one.headers for one in made] == [False, False, True]
 
 
 class CancelledCharge(Charge):
@@ -268,9 +264,7 @@ def _key(transaction: Transaction) -> str:
 
 
 @pytest.mark.parametrize("saves", [True, False])
-async def test_the_result_of_a_settled_charge_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool
-) -> None:
+async def test_a_settled_charge_keeps_its_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saves: bool) -> None:
     monkeypatch.setattr(CancelledCharge, "saves", saves)
     monkeypatch.setattr(charging, "Charge", CancelledCharge)
     executor = ObservedExecutor(1)

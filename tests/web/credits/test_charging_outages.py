@@ -124,23 +124,21 @@ async def test_a_committed_charge_is_settled(
 
 
 @pytest.mark.both_databases
-async def test_an_uncommitted_charge_is_released(
-    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
+@pytest.mark.parametrize(("saves", "away", "left"), [(False, 2, 3), (True, 1000, 2)], ids=["uncommitted", "unknown"])
+async def test_an_outcome_is_reported_as_unknown_until_it_is_known(
+    opened: Charges,
+    background: Releases,
+    unreliable: UnreliableDatabase,
+    account: Payer,
+    saves: bool,
+    away: int,
+    left: int,
 ) -> None:
-    unreliable.saves = False
-    with pytest.raises(CommitUnknown):
-        await _settled(opened, unreliable, account, away=2)
-    assert await _left(background, unreliable, account) == 3
-
-
-@pytest.mark.both_databases
-async def test_an_unknown_outcome_is_reported_as_unknown(
-    opened: Charges, background: Releases, unreliable: UnreliableDatabase, account: Payer
-) -> None:
+    unreliable.saves = saves
     with pytest.raises(CommitUnknown):  # not DatabaseBusy, which means that nothing was changed
-        await _settled(opened, unreliable, account, away=1000)
+        await _settled(opened, unreliable, account, away=away)
     unreliable.away = 0
-    assert await _left(background, unreliable, account) == 2
+    assert await _left(background, unreliable, account) == left
 
 
 @pytest.mark.both_databases

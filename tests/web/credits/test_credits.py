@@ -46,7 +46,7 @@ def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: 
     dressed(response)
     assert response.headers["Cache-Control"] == "no-store"
     body = response.json()
-    data, requested = body["data"], stripe.requests[-1]
+    data, requested = body["data"], stripe.orders[-1]
     session = stripe.sessions[data["session_id"]]
     assert data["checkout_url"] == session["url"]
     values = (data["pack"], data["credits"], data["amount"], data["currency"], data["language"], data["status"])
@@ -76,7 +76,7 @@ def test_a_checkout(selling: Running, stripe: StripeServer, pack: str, credits: 
 def test_languages(selling: Running, stripe: StripeServer, requested: str | None, spoken: str) -> None:
     response = buy(selling, pack="starter", language=requested) if requested else buy(selling, pack="starter")
     assert response.json()["data"]["language"] == spoken
-    assert stripe.requests[-1]["locale"] == spoken
+    assert stripe.orders[-1]["locale"] == spoken
 
 
 @pytest.mark.parametrize("language", ["", "e", "auto", "german", "pt_BR", "de-", "de\n", "en;q=1", 7, ["de"], True])
@@ -88,9 +88,9 @@ def test_wrong_languages(selling: Running, language: object) -> None:
     ("pack", "reason"), [("huge", "unknown"), ("", "unknown"), ("Pro", "unknown"), (7, "malformed"), (None, "missing")]
 )
 def test_wrong_packs(selling: Running, stripe: StripeServer, pack: object, reason: str) -> None:
-    tries = stripe.tries
+    tries = len(stripe.requests)
     problem(buy(selling, pack=pack), 400, "invalid_parameter", param="pack", reason=reason)
-    assert stripe.tries == tries
+    assert len(stripe.requests) == tries
 
 
 class TestRepeating:
@@ -144,9 +144,9 @@ def test_errors_of_stripe(selling: Running, stripe: StripeServer, trouble: list[
 
 def test_temporary_errors_of_stripe_are_retried(selling: Running, stripe: StripeServer) -> None:
     stripe.trouble = [500]
-    tries, known = stripe.tries, len(stripe.sessions)
+    tries, known = len(stripe.requests), len(stripe.sessions)
     assert buy(selling, pack="pro").status_code == 200
-    assert (stripe.tries, len(stripe.sessions)) == (tries + 2, known + 1)
+    assert (len(stripe.requests), len(stripe.sessions)) == (tries + 2, known + 1)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,7 @@ def test_payment(server: Running) -> None:
     assert "form-action 'self'" in shown.headers["Content-Security-Policy"]
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for _ in range(2):
-        response = http.post(f"{page}/pay", data={"code": f" {server.checkout_code}\n"})
-        assert response.status_code == 303
+        assert http.post(f"{page}/pay", data={"code": f" {server.checkout_code}\n"}).status_code == 303
         assert account(server, auth) == (2000, "paid")
     assert "is paid" in http.get(page).text
     assert server.database.run_blocking(ledger_audit.check) == ()

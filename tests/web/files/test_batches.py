@@ -29,6 +29,13 @@ BROKEN_CORPUS = ("bad/truncated.png", "bad/truncated_half.cr2", "bad/truncated.w
 _FILES = 12
 
 
+def made(server: Running, *contents: bytes, credits: int = 50) -> tuple[str, str, list[str]]:
+    """A batch with these files: the key of its account, its id, and the ids of the files."""
+    key = server.account(credits=credits)
+    batch = create(server, key)
+    return key, batch, add(server, batch, key, *contents)
+
+
 def test_a_new_batch_is_empty(either: Running) -> None:
     key = either.account(credits=0)
     response = either.request("POST", "/batch", key, json={"output_format": "JPG"})
@@ -49,9 +56,7 @@ def test_added_files_are_not_converted(either: Running) -> None:
 
 
 def test_converting_all_files(either: Running) -> None:
-    key = either.account()
-    batch = create(either, key)
-    ids = add(either, batch, key, image(), image("BMP"), image("TIFF"))
+    key, batch, ids = made(either, image(), image("BMP"), image("TIFF"))
     response = convert(either, batch, key, [ids[2], ids[0], ids[1], ids[0]], "webp")
     data, meta = response.json()["data"], response.json()["meta"]
     assert response.status_code == 200
@@ -67,9 +72,7 @@ def test_converting_all_files(either: Running) -> None:
 
 
 def test_converting_some_files_and_then_the_rest(either: Running) -> None:
-    key = either.account()
-    batch = create(either, key)
-    ids = add(either, batch, key, image(), BROKEN, image())
+    key, batch, ids = made(either, image(), BROKEN, image())
     data = convert(either, batch, key, ids[:2]).json()["data"]
     assert (data["successful"], data["failed"]) == (1, 1)
     failed = data["results"][1]
@@ -84,9 +87,7 @@ def test_converting_some_files_and_then_the_rest(either: Running) -> None:
 
 
 def test_only_failures(either: Running) -> None:
-    key = either.account()
-    batch = create(either, key)
-    ids = add(either, batch, key, BROKEN)
+    key, batch, ids = made(either, BROKEN)
     response = convert(either, batch, key, ids)
     assert (response.status_code, response.json()["data"]["failed"]) == (200, 1)
     assert response.json()["meta"]["credits_remaining"] == 50
@@ -94,9 +95,7 @@ def test_only_failures(either: Running) -> None:
 
 
 def test_a_refusal_leaves_it_created(either: Running) -> None:
-    key = either.account(credits=0)
-    batch = create(either, key)
-    ids = add(either, batch, key, image())
+    key, batch, ids = made(either, image(), credits=0)
     problem(convert(either, batch, key, ids), 402, "no_credits")
     assert counts(known(either, batch, key)) == ("created", 1, 1, 0, 0)
     assert known(either, batch, key)["files"][0]["error"] is None
@@ -113,9 +112,7 @@ def test_unknown_ids_alone_change_no_state(either: Running) -> None:
 
 
 def test_failures_of_every_reason_are_counted(either: Running) -> None:
-    key = either.account(credits=1)
-    batch = create(either, key)
-    ids = add(either, batch, key, image("BMP"), sample("pdf"), sample("pdf"))
+    key, batch, ids = made(either, image("BMP"), sample("pdf"), sample("pdf"), credits=1)
     convert(either, batch, key, ids, "svg")
     data = known(either, batch, key)
     assert counts(data) == ("partial", 3, 0, 1, 2)
@@ -125,9 +122,7 @@ def test_failures_of_every_reason_are_counted(either: Running) -> None:
 
 
 def test_a_second_conversion_creates_another_file(either: Running) -> None:
-    key = either.account()
-    batch = create(either, key)
-    ids = add(either, batch, key, image())
+    key, batch, ids = made(either, image())
     first, second = (convert(either, batch, key, ids, target).json()["data"]["results"][0] for target in ("png", "gif"))
     assert first["file_id"] == second["file_id"] == first["result_file_id"] == ids[0]
     assert second["download_url"] == f"/api/v1/files/{second['result_file_id']}/download" != first["download_url"]
@@ -135,9 +130,7 @@ def test_a_second_conversion_creates_another_file(either: Running) -> None:
 
 
 def test_credits_run_out_midway(either: Running) -> None:
-    key = either.account(credits=2)
-    batch = create(either, key)
-    ids = add(either, batch, key, *[image()] * 4)
+    key, batch, ids = made(either, *[image()] * 4, credits=2)
     response = convert(either, batch, key, ids)
     data = response.json()["data"]
     assert (data["successful"], data["failed"], response.json()["meta"]["credits_remaining"]) == (2, 2, 0)
@@ -147,9 +140,7 @@ def test_credits_run_out_midway(either: Running) -> None:
 
 
 def test_a_repeat_is_charged_once(either: Running) -> None:
-    key = either.account()
-    batch = create(either, key)
-    ids = add(either, batch, key, image(), BROKEN)
+    key, batch, ids = made(either, image(), BROKEN)
     once: dict[str, Any] = {"headers": {"Idempotency-Key": "once"}}
     first, again = (convert(either, batch, key, ids, **once) for _ in range(2))
     assert "Idempotency-Replayed" not in first.headers

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from storage.database import Transaction
 from storage.tables import models
 from tests.support.requests import http
-from tests.support.requests.checks import problem
-from tests.support.requests.contract import conforms
+from tests.support.requests.checks import conforms, problem
 from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers

@@ -365,10 +365,8 @@ def test_by_status(either: Running) -> None:
     key = either.account()
     pending, processed = (either.upload(image(), key=key)["file_id"] for _ in range(2))
     either.request("POST", f"/files/{processed}/convert", key, json={"output_format": "png"})
-    found = {
-        status: [file["file_id"] for file in listed(either, key, status=status)["files"]]
-        for status in ("pending", "processed")
-    }
+    pages = {status: listed(either, key, status=status)["files"] for status in ("pending", "processed")}
+    found = {status: [file["file_id"] for file in files] for status, files in pages.items()}
     assert found == {"pending": [pending], "processed": [processed]}
 
 

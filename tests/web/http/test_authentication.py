@@ -150,11 +150,8 @@ def test_rate_limit_of_an_account(servers: Servers, data_dir: Path) -> None:
     with servers.running(data_dir, rate_limit_paid=1) as server:
         assert server.convert(image()).status_code == 200
         problem(server.convert(image()), 429, "rate_limit_exceeded")
-        problem(
-            http.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth}),
-            429,
-            "rate_limit_exceeded",
-        )
+        response = http.post(f"{server.api}/convert", headers={"Content-Length": "0", **server.auth})
+        problem(response, 429, "rate_limit_exceeded")
 
 
 def test_all_keys_of_an_account_have_one_rate_limit(servers: Servers, data_dir: Path) -> None:

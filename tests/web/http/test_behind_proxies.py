@@ -22,10 +22,8 @@ from config.pricing import MIB
 from tests.support.requests import http
 from tests.support.requests.log_lines import captured_log
 from tests.support.samples.forms import image
-from tests.support.servers import nginx_server
-from tests.support.servers.haproxy_server import HaproxyServer
 from tests.support.servers.in_process import Running, Servers, eventually, parsed, read_response
-from tests.support.servers.nginx_server import NginxServer
+from tests.support.servers.proxies import NGINX_CONFIGURATION, HaproxyServer, NginxServer
 from web.api.headers import common_headers
 from web.http.multipart import MAX_BODY
 from web.http.server import MAX_CONNECTIONS_PER_CLIENT
@@ -215,7 +213,7 @@ def test_requests_for_other_hosts_are_dropped(proxied: Proxied) -> None:
     ],
 )
 def test_an_ipv6_network_is_one_client(address: str, client: str) -> None:
-    patterns = re.findall(r'"~(.+)" \$convertd_network', nginx_server.CONFIGURATION.read_text())
+    patterns = re.findall(r'"~(.+)" \$convertd_network', NGINX_CONFIGURATION.read_text())
     found = [match[1] for pattern in patterns if (match := re.match(pattern.replace("?<", "?P<"), address))]
     assert (found or [address])[0] == client
 
@@ -228,7 +226,7 @@ def test_an_ipv6_network_is_one_client(address: str, client: str) -> None:
     ],
 )
 def test_the_next_second(now: str, following: str) -> None:
-    (table,) = re.findall(r"map \$msec .*?\n}", nginx_server.CONFIGURATION.read_text(), re.DOTALL)
+    (table,) = re.findall(r"map \$msec .*?\n}", NGINX_CONFIGURATION.read_text(), re.DOTALL)
     assert table.count("\n") == 9 + 9 + 2
     for pattern, value in re.findall(r'"~(\S+)" (\S+);', table):
         if match := re.match(pattern.replace("?<", "?P<"), now):

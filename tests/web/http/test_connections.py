@@ -40,14 +40,8 @@ SHORT_TIMEOUTS = ConnectionTimeouts(idle=0.4, head=0.4, window=0.4, rate=1000, s
 
 def half_sent(head: str, *more: str) -> bytes:
     """A request with the first byte of its body. The server confirms that it has read the headers."""
-    lines = [
-        *more,
-        "Expect: 100-continue",
-        "Content-Type: multipart/form-data; boundary=b",
-        "Content-Length: 60000",
-        "",
-        "\r",
-    ]
+    form = "Content-Type: multipart/form-data; boundary=b"
+    lines = [*more, "Expect: 100-continue", form, "Content-Length: 60000", "", "\r"]
     return (head + "\r\n".join(lines)).encode()
 
 
@@ -261,9 +255,7 @@ async def test_the_order_in_which_connections_are_given_up(opened: Opened) -> No
         (Timeout.RESPONSE, True, b"", False),
     ],
 )
-async def test_a_connection_that_is_given_up(
-    opened: Opened, state: Timeout, responded: bool, sent: bytes, lingers: bool
-) -> None:
+async def test_what_is_given_up(opened: Opened, state: Timeout, responded: bool, sent: bytes, lingers: bool) -> None:
     connection = opened("a", state, responded=responded)
     connection.give_up(too_many_connections())
     assert connection.closed()
@@ -341,9 +333,7 @@ def test_a_body_keeps_its_rate_in_every_window(pace: ConnectionTimer, clock: Clo
 
 
 @pytest.mark.parametrize(("last", "exceeded"), [(4000, None), (3999, Timeout.BODY)])
-def test_a_whole_body_keeps_an_average(
-    pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None
-) -> None:
+def test_a_body_keeps_an_average(pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None) -> None:
     pace.restart(Timeout.BODY)
     for size in (2000, 2000, last + 4000):
         assert pace.exceeded(writing=False) is None
@@ -377,9 +367,7 @@ def test_a_response_that_is_not_read_times_out(pace: ConnectionTimer, clock: Clo
 
 
 @pytest.mark.parametrize(("last", "exceeded"), [(3000, None), (2999, Timeout.RESPONSE)])
-def test_a_whole_response_keeps_an_average(
-    pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None
-) -> None:
+def test_a_response_keeps_an_average(pace: ConnectionTimer, clock: Clock, last: int, exceeded: Timeout | None) -> None:
     pace.restart(Timeout.RESPONSE)
     for size in (9000, last):
         assert pace.exceeded(writing=True) is None

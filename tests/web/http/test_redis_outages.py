@@ -118,9 +118,7 @@ def test_an_outage_under_load(
     assert set(load.statuses) == {200}
 
 
-def test_limits_hold_during_an_outage_and_are_shared_after_it(
-    servers: Servers, redis: RedisServer, data_dir: Path
-) -> None:
+def test_limits_hold_in_an_outage_and_are_shared_after(servers: Servers, redis: RedisServer, data_dir: Path) -> None:
     with servers.running(data_dir, redis_url=redis.url, rate_limit_anonymous=3) as server:
         redis.kill()
         answers = [http.get(f"{server.api}/formats") for _ in range(4)]

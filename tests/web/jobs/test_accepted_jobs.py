@@ -17,13 +17,7 @@ RECEIVER = "https://receiver.invalid/hook"
 
 
 def test_a_request_is_processed_in_the_background(site: Site) -> None:
-    response = site.send(
-        "POST",
-        "/convert",
-        files={"file": ("photo.jpg", image())},
-        data={"output_format": "JPG", "tag": "mine", "quality": "30"},
-        headers=ASYNC,
-    )
+    response = site.post(ASYNC, output_format="JPG", tag="mine", quality="30")
     job = response.json()["data"]
     assert (response.status_code, response.headers["Preference-Applied"]) == (202, "respond-async")
     assert response.headers["Location"] == f"/api/v1/jobs/{job['job_id']}"
@@ -35,10 +29,7 @@ def test_a_request_is_processed_in_the_background(site: Site) -> None:
     assert ended["created_at"] <= ended["started_at"] <= ended["finished_at"] < ended["expires_at"]
     content = site.send("GET", ended["result"]["download_url"].removeprefix("/api/v1")).content
     assert (len(content), ended["result"]["filename"]) == (ended["result"]["processed_size"], "photo.jpg")
-    same = site.send(
-        "POST", "/convert", files={"file": ("photo.jpg", image())}, data={"output_format": "jpeg", "quality": "30"}
-    )
-    assert content == same.content
+    assert content == site.post(output_format="jpeg", quality="30").content
     assert site.credits() == (48, 0)
     usage = site.send("GET", "/account/usage").json()["data"]
     assert (usage["total_conversions"], usage["by_operation"]["convert"], usage["credits_used"]) == (2, 2, 2)
@@ -50,10 +41,7 @@ def test_a_client_waits_for_the_end(site: Site, path: str) -> None:
     assert (job["status"], job["result"]["output_format"]) == ("completed", "png")
     assert job["download_url"] == job["result"]["download_url"]  # as in a response to a request that is no job
     site.executor.executor = EndlessExecutor()
-    assert site.submit(path, 202, headers={"Prefer": 'respond-async; x, wait="1"'})["status"] in (
-        "queued",
-        "processing",
-    )
+    assert site.submit(path, headers={"Prefer": 'respond-async; x, wait="1"'})["status"] in ("queued", "processing")
 
 
 @pytest.mark.parametrize(("height", "blobs"), [(48, 0), (96, 1)])
@@ -72,13 +60,7 @@ def test_small_files_need_no_blob(site: Site, height: int, blobs: int) -> None:
 
 def test_only_requests_that_ask_for_it_are_jobs(site: Site) -> None:
     for preference in ("wait=10", "return=minimal", "respond-async-not", ""):
-        response = site.send(
-            "POST",
-            "/convert",
-            files={"file": ("photo.jpg", image())},
-            data={"output_format": "png", "tag": "x"},
-            headers={"Prefer": preference},
-        )
+        response = site.post({"Prefer": preference}, tag="x")
         assert (response.status_code, response.headers["Content-Type"]) == (200, "image/png")
         assert "Preference-Applied" not in response.headers
     dry = site.submit(dry_run="true", status=200)
@@ -87,12 +69,7 @@ def test_only_requests_that_ask_for_it_are_jobs(site: Site) -> None:
 
 
 def test_a_webhook_makes_a_job(site: Site) -> None:
-    response = site.send(
-        "POST",
-        "/convert",
-        files={"file": ("photo.jpg", image())},
-        data={"output_format": "png", "webhook_url": "https://app.example/hook?a=b"},
-    )
+    response = site.post(webhook_url="https://app.example/hook?a=b")
     assert (response.status_code, "Preference-Applied" in response.headers) == (202, False)
     assert response.json()["data"]["webhook_url"] == "https://app.example/hook?a=b"
     assert site.get(response.json()["data"], wait=60)["status"] == "completed"
@@ -114,13 +91,7 @@ def test_malformed_and_forbidden_webhook_urls_are_refused(site: Site, url: objec
 
 @pytest.mark.parametrize("tag", ["", "x" * 101, "a\nb"])
 def test_malformed_tags_are_refused(site: Site, tag: str) -> None:
-    refused = site.send(
-        "POST",
-        "/convert",
-        files={"file": ("photo.jpg", image())},
-        data={"output_format": "png", "tag": tag},
-        headers=ASYNC,
-    )
+    refused = site.post(ASYNC, tag=tag)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tag")
 
 
@@ -143,20 +114,16 @@ def test_tools_stored_files_and_json_twins_make_jobs(site: Site) -> None:
     files = [("files[]", (name, sample("pdf"))) for name in ("a.pdf", "b.pdf")]
     merged = site.send("POST", "/pdf/merge", files=files, headers=ASYNC)
     assert merged.status_code == 202, merged.text
-    ended = site.get(merged.json()["data"], wait=60)
-    assert (ended["operation"], ended["status"], ended["result"]["filename"]) == (
-        "pdf_merge",
-        "completed",
-        "merged.pdf",
-    )
+    done = site.get(merged.json()["data"], wait=60)
+    assert (done["operation"], done["status"], done["result"]["filename"]) == ("pdf_merge", "completed", "merged.pdf")
 
     stored = site.server.upload(image(), key=site.key)
     for again in (False, True):
         path = f"/files/{stored['file_id']}/convert"
         accepted = site.send("POST", path, json={"output_format": "webp", "tag": "t"}, headers=ASYNC)
-        ended = site.get(accepted.json()["data"], wait=60)
-        assert (ended["status"], ended["result"]["file_id"] == stored["file_id"]) == ("completed", not again)
-        assert site.end(ended)["deleted"]
+        done = site.get(accepted.json()["data"], wait=60)
+        assert (done["status"], done["result"]["file_id"] == stored["file_id"]) == ("completed", not again)
+        assert site.end(done)["deleted"]
     assert site.send("GET", f"/files/{stored['file_id']}").json()["data"]["status"] == "processed"
     assert site.credits() == (47, 0)
 
@@ -165,27 +132,12 @@ def test_the_same_request_gets_the_same_job(site: Site) -> None:
     site.executor.executor = EndlessExecutor()
     headers = {"Idempotency-Key": "once"}
     job = site.submit(headers=headers)
-    response = site.send(
-        "POST",
-        "/convert",
-        files={"file": ("photo.jpg", image())},
-        data={"output_format": "png"},
-        headers={**headers, **ASYNC},
-    )
+    response = site.post({**headers, **ASYNC})
     assert (response.status_code, response.headers["Idempotency-Replayed"]) == (202, "true")
     assert (response.json()["data"], response.headers["Location"]) == (job, f"/api/v1/jobs/{job['job_id']}")
     site.submit(headers=headers, status=202)
     for changes in ({"tag": "other"}, {"output_format": "webp"}):
-        assert (
-            site.send(
-                "POST",
-                "/convert",
-                files={"file": ("photo.jpg", image())},
-                data={"output_format": "png", **changes},
-                headers={**headers, **ASYNC},
-            ).status_code
-            == 422
-        )
+        assert site.post({**headers, **ASYNC}, **changes).status_code == 422
     assert site.credits() == (49, 1)
     assert len(site.send("GET", "/jobs").json()["data"]["jobs"]) == 1
 

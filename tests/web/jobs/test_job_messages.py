@@ -25,10 +25,7 @@ async def test_messages_are_sent_together(new_postgres_url: MakeUrl, caplog: pyt
 
     sender, receiver = ServerMessages(mine), ServerMessages(others)
     async with asyncio.TaskGroup() as tasks, asyncio.timeout(30):
-        running = [
-            tasks.create_task(sender.run(lambda *_: None)),
-            tasks.create_task(receiver.run(hear)),
-        ]
+        running = [tasks.create_task(sender.run(lambda *_: None)), tasks.create_task(receiver.run(hear))]
         with caplog.at_level(logging.DEBUG, "peewee"):
             while not heard:  # until the receiver listens
                 sender.send(QUEUED)

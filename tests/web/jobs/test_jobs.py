@@ -169,9 +169,7 @@ def change(site: Site, job: Any, **values: Any) -> int:
 
 
 @pytest.mark.parametrize("alone", [3600.0, 0.0])
-def test_the_second_job_that_dies_with_its_server_fails(
-    site: Site, alone: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_job_to_die_with_its_server_fails(site: Site, alone: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first time, it waits until no other job runs. For some seconds, none is started beside it."""
     monkeypatch.setattr("web.services.jobs.job_runner.ALONE", alone)
     endless = site.executor.executor = EndlessExecutor()
@@ -244,11 +242,7 @@ def test_an_account_has_at_most_a_thousand_jobs(site: Site) -> None:
     site.server.database.run_blocking(wait_more, MAX_UNFINISHED - 1)
     try:
         response = site.send(
-            "POST",
-            "/convert",
-            files={"file": ("a.jpg", image())},
-            data={"output_format": "png"},
-            headers=ASYNC,
+            "POST", "/convert", files={"file": ("a.jpg", image())}, data={"output_format": "png"}, headers=ASYNC
         )
     finally:
         site.server.database.run_blocking(wait_more, 1 - MAX_UNFINISHED)
@@ -283,15 +277,10 @@ def test_a_batch_is_converted_for_the_credits_there_are(site: Site) -> None:
     job = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC).json()["data"]
     results = site.get(job, wait=60)["result"]["results"]
     assert sum(entry["status"] == "success" for entry in results) == 2
-    assert [entry["error"]["code"] for entry in results if "error" in entry] == [
-        "not_found",
-        "processing_failed",
-        "no_credits",
-        "no_credits",
-    ]
+    codes = [entry["error"]["code"] for entry in results if "error" in entry]
+    assert codes == ["not_found", "processing_failed", "no_credits", "no_credits"]
     assert site.credits() == (0, 0)
-    refused = site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC)
-    assert refused.status_code == 402
+    assert site.send("POST", f"/batch/{batch}/convert", json=body, headers=ASYNC).status_code == 402
 
 
 def events(site: Site, job: Any) -> Iterator[Any]:

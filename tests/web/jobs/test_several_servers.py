@@ -93,9 +93,7 @@ def test_a_job_is_cancelled_at_once_through_another_server(sites: tuple[Site, Si
     first.executor.executor = second.executor.executor = first.usual
 
 
-def test_jobs_of_a_server_that_stops_are_done_by_another_at_once(
-    sites: tuple[Site, Site], start: Start, alone: None
-) -> None:
+def test_jobs_of_a_server_that_stops_move_at_once(sites: tuple[Site, Site], start: Start, alone: None) -> None:
     first, second = sites
     with start("third", 2) as third:
         third.key = second.key
@@ -109,7 +107,7 @@ def test_jobs_of_a_server_that_stops_are_done_by_another_at_once(
     assert second.get(job, wait=30)["status"] == "completed"
 
 
-def test_a_lost_connection_is_opened_again(
+def test_a_lost_connection_is_reopened(
     sites: tuple[Site, Site], postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settle_down(*sites)

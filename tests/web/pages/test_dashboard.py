@@ -82,11 +82,8 @@ class TestSessions:
         key = server.account()
         with signed_in(server, key) as client:
             made = server.request("POST", "/account/keys", key).json()["data"]
-            old = next(
-                one["key_id"]
-                for one in server.request("GET", "/account/keys", key).json()["data"]["keys"]
-                if one["key_id"] != made["key_id"]
-            )
+            keys = server.request("GET", "/account/keys", key).json()["data"]["keys"]
+            old = next(one["key_id"] for one in keys if one["key_id"] != made["key_id"])
             server.request("DELETE", f"/account/keys/{old}", made["api_key"])
             assert 'id="credits"' not in client.get("/dashboard").text
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from tests.support.browser import sign_in, violations
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running
-from tests.support.servers.outbox import email_to
+from tests.support.servers.mail_server import email_to
 
 pytestmark = pytest.mark.slow
 
@@ -62,9 +62,7 @@ def test_nothing_is_said_after_a_cancelled_purchase(page: Page, site: Running) -
     expect(page.locator("#purchases")).to_have_count(0)
 
 
-def test_usage_and_errors_on_the_dashboard(
-    page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]
-) -> None:
+def test_usage_and_errors(page: Page, browser: Browser, site: Running, keep: Callable[[Page, str], None]) -> None:
     key = site.account()
     auth = {"Authorization": f"Bearer {key}"}
     for target in ("jpeg", "jpeg", "webp"):

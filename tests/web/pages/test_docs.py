@@ -62,21 +62,16 @@ def test_each_operation_is_on_one_page(server: Running, texts: dict[str, str]) -
 
 
 def test_every_option_has_a_group_and_a_label(servers: Servers) -> None:
-    groups = {group.name: own for group, own in grouped(documented_options(servers.registry))}
+    groups = {one.name: own for one, own in grouped(documented_options(servers.registry))}
     assert MORE.name not in groups
-    assert sum(len(group.labels) for group in OPTION_GROUPS) == len(
-        {n for group in OPTION_GROUPS for n in group.labels}
-    )
-    for group in OPTION_GROUPS:
-        assert {*group.words} <= {*group.labels}
+    assert sum(len(one.labels) for one in OPTION_GROUPS) == len({n for one in OPTION_GROUPS for n in one.labels})
+    for one in OPTION_GROUPS:
+        assert {*one.words} <= {*one.labels}
 
 
 def test_every_option_is_described(texts: dict[str, str], servers: Servers) -> None:
-    taken = {
-        name: servers.registry.options[name]
-        for plan in servers.registry.catalogue()
-        for name in servers.registry.pair_options(plan)
-    }
+    registry = servers.registry
+    taken = {name: registry.options[name] for plan in registry.catalogue() for name in registry.pair_options(plan)}
     rows = dict(row for text in texts.values() for row in re.findall(r'<tr id="option-(\w+)"[^>]*>(.*?)</tr>', text))
     assert {*rows} == {*taken}
     for name, row in rows.items():
@@ -168,10 +163,8 @@ def _transform_options(registry: Registry) -> set[str]:
 
 
 def _frames(image: Image.Image) -> list[tuple[int, NDArray[np.float64]]]:
-    return [
-        (frame.info.get("duration", 0), np.asarray(frame.convert("RGBA"), float))
-        for frame in ImageSequence.Iterator(image)
-    ]
+    frames = ImageSequence.Iterator(image)
+    return [(frame.info.get("duration", 0), np.asarray(frame.convert("RGBA"), float)) for frame in frames]
 
 
 def test_options_that_are_seen_have_an_example(servers: Servers) -> None:
@@ -214,5 +207,4 @@ def test_pages_show_the_examples_of_their_options(server: Running) -> None:
         assert text.count("<summary>Play") == len(films) - len(stills) + bool(films)
     names = {one.image for one in OPTION_EXAMPLES} | {one.image(name) for name, one in SOURCES.items()}
     assert shown == {f"/static/examples/{name}" for name in names}
-    response = http.get(f"{server.url}/static/examples/scene.webp")
-    assert response.headers["Content-Type"] == "image/webp"
+    assert http.get(f"{server.url}/static/examples/scene.webp").headers["Content-Type"] == "image/webp"

@@ -17,7 +17,7 @@ from tests.support.requests.checks import dressed, problem
 from tests.support.requests.log_lines import captured_log, entry_of
 from tests.support.samples.forms import BROWSER_HEADERS
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.outbox import emails_to, token_sent_to
+from tests.support.servers.mail_server import emails_to, token_sent_to
 from tests.support.servers.stripe_server import StripeServer, event, send
 from web.http.responses import TextCache
 

@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import add_file, sign_in, violations
 from tests.support.samples.generated import sample
-from tests.support.samples.shares import share
+from tests.support.samples.pairs import share
 from tests.support.servers.in_process import Running
-from tests.support.servers.outbox import email_to
+from tests.support.servers.mail_server import email_to
 from web.docs.docs_contents import DOCS_PAGES
 
 pytestmark = pytest.mark.slow

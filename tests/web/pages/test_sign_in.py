@@ -18,7 +18,7 @@ from tests.support.requests.log_lines import captured_log
 from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.outbox import email_to, emails_to
+from tests.support.servers.mail_server import email_to, emails_to
 from web.services.accounts.accounts import SIGN_IN_LINK
 
 UNKNOWN = "ab" * 32

@@ -170,8 +170,7 @@ def test_an_option_that_is_a_file(page: Page, site: Running) -> None:
     mark.set_input_files(FilePayload(name="logo.png", mimeType="", buffer=logo))
     convert(page)
     expect(state(entry)).to_have_text("Done: png to bmp.")
-    colors = Image.open(download(page, entry).path()).getcolors()
-    assert len(colors or ()) > 1
+    assert len(Image.open(download(page, entry).path()).getcolors() or ()) > 1
     expect(page.locator("#convert")).to_have_text("Nothing has changed")
     page.locator("#target").select_option("png")
     expect(page.locator("#convert")).to_have_text("Convert 1 changed file")

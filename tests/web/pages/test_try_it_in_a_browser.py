@@ -131,12 +131,8 @@ def test_an_unchanged_file_is_converted_once(page: Page, site: Running) -> None:
     expect(page.locator("#cost")).to_have_text("Costs 1 credit of 8.")
     quality.fill("31")
     expect(button).to_have_text("Convert 2 new or changed files")
-    assert (
-        site.request("GET", "/account", headers={"Authorization": f"Bearer {key_of(page)}"}).json()["data"][
-            "credits_remaining"
-        ]
-        == 8
-    )
+    account = site.request("GET", "/account", headers={"Authorization": f"Bearer {key_of(page)}"})
+    assert account.json()["data"]["credits_remaining"] == 8
 
 
 def key_of(page: Page) -> str:

@@ -83,9 +83,7 @@ def test_slow_uploads_take_no_place(server: Running, purchased: int, size: int, 
         assert not refused
 
 
-def test_accounts_with_endless_jobs_share_one_slot(
-    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_jobs_share_one_slot(servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenant_records, "SHORT_JOB", _DEADLINE / 2)
     executor = ShortDeadlines(servers.executor)
     settings: dict[str, Any] = {"workers": 2, "rate_limit_free": 10_000}

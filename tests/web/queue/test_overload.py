@@ -37,10 +37,7 @@ def small_queue() -> Iterator[None]:
 def crowded(servers: Servers, tmp_path_factory: pytest.TempPathFactory, small_queue: None) -> Iterator[Crowded]:
     """A server, and the connections of its queued requests."""
     data, executor = tmp_path_factory.mktemp("data"), EndlessExecutor()
-    with (
-        servers.running(data, executor=executor, workers=1, rate_limit_paid=_LIMIT) as server,
-        ExitStack() as waiting,
-    ):
+    with servers.running(data, executor=executor, workers=1, rate_limit_paid=_LIMIT) as server, ExitStack() as waiting:
         yield server, waiting, executor
 
 
@@ -100,19 +97,16 @@ def test_refused_clients_may_close_their_connections(full: Running) -> None:
             problem(parsed(read_response(connection)), 429, "rate_limit_exceeded", reason="queue_full")
 
 
-def test_refused_clients_get_no_100_continue(full: Running) -> None:
+@pytest.mark.parametrize("head", ["Expect: 100-continue\r\nContent-Length: 10", f"Content-Length: {1 << 40}"])
+def test_refused_clients_get_no_100_continue_and_endless_bodies_are_cut_off(full: Running, head: str) -> None:
     with full.connect() as connection:
-        connection.sendall(f"{full.posting}Expect: 100-continue\r\nContent-Length: 10\r\n\r\n".encode())
+        connection.sendall(f"{full.posting}{head}\r\n\r\n".encode())
         problem(parsed(read_response(connection)), 429, "rate_limit_exceeded")
-        assert connection.recv(100) == b""
-
-
-def test_endless_bodies_are_cut_off(full: Running) -> None:
-    with full.connect() as connection:
-        connection.sendall(f"{full.posting}Content-Length: {1 << 40}\r\n\r\n".encode())
-        problem(parsed(read_response(connection)), 429, "rate_limit_exceeded")
-        with pytest.raises(ConnectionError):
-            connection.sendall(bytes(200 * MIB))
+        if "Expect" in head:
+            assert connection.recv(100) == b""
+        else:
+            with pytest.raises(ConnectionError):
+                connection.sendall(bytes(200 * MIB))
 
 
 def test_a_disconnect_during_a_refusal_leaves_nothing_behind(full: Running) -> None:

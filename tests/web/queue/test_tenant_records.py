@@ -174,9 +174,7 @@ def test_the_expected_time_is_that_of_the_latest_jobs(records: TenantRecords) ->
 
 
 @pytest.mark.parametrize("standing", Standing)
-def test_a_standing_is_restored_unless_there_is_a_record(
-    records: TenantRecords, clock: Clock, standing: Standing
-) -> None:
+def test_standings_are_restored_unless_recorded(records: TenantRecords, clock: Clock, standing: Standing) -> None:
     succeed(records, B, 1)
     for tenant in (A, B):
         records.restore(tenant, standing)
@@ -329,9 +327,7 @@ def group(root: Path, membership: str, **limits: str) -> Path:
         ("5:cpu,cpuacct:/box\n", {"box": str(MIB)}, MACHINE),
     ],
 )
-def test_the_smallest_control_group_limit_applies(
-    tmp_path: Path, membership: str, limits: dict[str, str], expected: int
-) -> None:
+def test_the_smallest_limit_applies(tmp_path: Path, membership: str, limits: dict[str, str], expected: int) -> None:
     assert job_memory(group(tmp_path, membership, **limits)) == round(0.7 * expected)
 
 

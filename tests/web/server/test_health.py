@@ -81,9 +81,7 @@ def test_hanging_checks_are_shared(servers: Servers, data_dir: Path) -> None:
         assert executor.checks == 1
 
 
-def test_a_slow_check_fails_only_after_a_while(
-    servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_check_fails_after_a_while(servers: Servers, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = Idle()
     with servers.running(data_dir, executor) as server:
         assert eventually(lambda: ready(server))
@@ -110,10 +108,8 @@ def test_an_outage_of_redis_only_degrades_the_service(servers: Servers, data_dir
         assert eventually(lambda: ready(server))
         redis.kill()
         response = http.get(f"{server.url}/readyz")
-        assert (response.status_code, response.json()) == (
-            200,
-            {"status": "degraded", "reasons": ["Redis does not respond"]},
-        )
+        assert response.status_code == 200
+        assert response.json() == {"status": "degraded", "reasons": ["Redis does not respond"]}
 
 
 async def test_plugins(data_dir: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.requests.checks import problem
 from tests.support.samples.generated import sample
 from tests.support.servers.in_process import Running, Servers, eventually
-from tests.support.servers.s3_server import S3Server
+from tests.support.servers.stores import S3Server
 from tests.support.servers.tcp_proxy import tcp_proxy
 
 _KEYED = {"Idempotency-Key": "a key"}
@@ -68,9 +68,7 @@ def test_a_database_that_is_cut_off(
             assert server.request("POST", "/convert", key, headers=_KEYED, **_form()).is_success
 
 
-def test_a_server_stops_without_its_database(
-    servers: Servers, data_dir: Path, new_postgres_url: Callable[[], str]
-) -> None:
+def test_a_server_stops_without_database(servers: Servers, data_dir: Path, new_postgres_url: Callable[[], str]) -> None:
     parts = urlsplit(new_postgres_url())
     with tcp_proxy(parts.port or 0) as proxy:
         url = parts._replace(netloc=f"convertd@127.0.0.1:{proxy.port}").geturl()

@@ -124,9 +124,7 @@ def test_a_killed_process_is_replaced_and_the_others_do_not_notice(server: Serve
     assert f"({killed}) has ended with exit code -9" in server.log()
 
 
-def test_a_process_whose_loop_stands_still_is_replaced_and_its_job_fails_the_second_time(
-    server: ServerOfProcesses,
-) -> None:
+def test_a_process_whose_loop_stands_still_is_replaced_and_its_job_fails_next_time(server: ServerOfProcesses) -> None:
     _check_poison(server, sqlite_url(server.folder))
 
 

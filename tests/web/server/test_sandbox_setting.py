@@ -76,9 +76,7 @@ def test_best_effort_converts_without_a_layer(folder: Path, lacking: str) -> Non
         ("seccomp", ("serve", "--port", "0"), "seccomp, no sockets, no processes, no programs, no signals"),
     ],
 )
-def test_required_refuses_to_start_without_a_layer(
-    folder: Path, lacking: str, command: tuple[str, ...], missing: str
-) -> None:
+def test_required_refuses_to_lack_a_layer(folder: Path, lacking: str, command: tuple[str, ...], missing: str) -> None:
     done = _run(folder, *command, sandbox="required", lacking=lacking)
 
     if os.geteuid() != 0:

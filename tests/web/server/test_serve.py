@@ -241,9 +241,7 @@ def test_an_id_of_an_earlier_version_is_replaced(existing_dir: Path) -> None:
     assert server_instance(existing_dir).server != "srv_1"
 
 
-def test_a_server_in_a_copy_does_not_release_what_the_first_one_holds(
-    servers: Servers, existing_dir: Path, tmp_path: Path
-) -> None:
+def test_a_server_in_a_copy_keeps_holds_of_the_first_one(servers: Servers, existing_dir: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     with servers.running(existing_dir, database_url=url) as first:
         running = server_instance(existing_dir)

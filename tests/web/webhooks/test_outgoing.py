@@ -53,15 +53,8 @@ async def test_forbidden_addresses_are_not_reached(receiver: Receiver) -> None:
 
 
 async def test_forms_of_addresses_are_read_as_resolvers_do(receiver: Receiver) -> None:
-    for host in FORMS:
+    for host in (*FORMS, "localhost"):
         assert await refusal(Outgoing(), f"http://{host}:{receiver.port}/") == "forbidden_address", host
-    assert receiver.connections == 0
-
-
-async def test_the_name_of_this_machine_is_refused(receiver: Receiver) -> None:
-    with pytest.raises(OutgoingError) as error:
-        await get(Outgoing(), f"http://localhost:{receiver.port}/")
-    assert error.value.reason == "forbidden_address"
     assert receiver.connections == 0
 
 
@@ -158,11 +151,7 @@ async def test_what_is_sent(receiver: Receiver) -> None:
     assert (
         (first.method, first.path, first.body)
         == ("PUT", "/a%20b?c=%2F", b"abc")
-        == (
-            second.method,
-            second.path,
-            second.body,
-        )
+        == (second.method, second.path, second.body)
     )
     assert first.headers["host"] == f"127.0.0.1:{receiver.port}"
     assert (first.headers["x-own"], first.headers["accept-encoding"]) == ("1", "identity")

@@ -115,9 +115,7 @@ async def test_what_a_proxy_refuses(proxy: Receiver, outages: Callable[[], int])
     assert error.value.reason == "timeout"
 
 
-async def test_headers_do_not_go_to_the_same_host_without_tls(
-    receiver: Receiver, proxy: Receiver, tmp_path: Path
-) -> None:
+async def test_no_headers_go_to_the_same_host_without_tls(receiver: Receiver, proxy: Receiver, tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path, "receiver.example")
     with Receiver(reply(302, location="http://receiver.example/"), certificate=certificate) as secure:
         proxy.tunnels |= {"receiver.example:443": secure.port, "receiver.example:80": receiver.port}

@@ -306,13 +306,7 @@ def _answer(kind: str) -> None:
     if kind == "surrogate":
         outcome["warnings"] = [{"code": "code", "message": "\ud800"}]
     if kind == "not_a_number":
-        error = {
-            "kind": "CorruptInput",
-            "message": "No.",
-            "reason": None,
-            "param": None,
-            "details": {"x": float("nan")},
-        }
-    reply = json.dumps({"error": error} if kind == "not_a_number" else {"result": result})
+        told = {"kind": "CorruptInput", "message": "No.", "reason": None, "param": None, "details": {"x": float("nan")}}
+    reply = json.dumps({"error": told} if kind == "not_a_number" else {"result": result})
     os.write(_CONNECTION, ("[" * 30_000 if kind == "deep" else reply).encode())
     os._exit(0)
