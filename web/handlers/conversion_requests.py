@@ -46,6 +46,8 @@ async def conversion_request(handler: BaseHandler, **known: Any) -> ConversionRe
     for resolver in RESOLVERS:
         if not body.values.keys().isdisjoint(resolver.names):
             request = await resolver.resolve(handler, request)
+    if handler.preferences.respond_async:
+        request = replace(request, background=True)
     if "Idempotency-Key" in handler.request.headers:
         request = replace(request, idempotency=body.idempotent_request(request.account.id))
     if body.has_form:
@@ -107,7 +109,12 @@ async def _list_outputs(handler: BaseHandler, request: ConversionRequest) -> Con
 
 
 async def _describe_job(handler: BaseHandler, request: ConversionRequest) -> ConversionRequest:
-    return replace(request, **dict(handler.input.fields(JobFields)))
+    """Adds what is only for a job. A URL that gets the ended job makes the request one."""
+    request = replace(request, **dict(handler.input.fields(JobFields)))
+    if request.webhook_url is None:
+        return request
+    handler.services.remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
+    return replace(request, background=True)
 
 
 async def _export(handler: BaseHandler, request: ConversionRequest) -> ConversionRequest:

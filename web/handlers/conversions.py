@@ -126,7 +126,7 @@ async def convert_and_respond(handler: BaseHandler, request: ConversionRequest) 
     If the client prefers that, the conversion is accepted as a job, and the response describes the job.
     """
     services = handler.services
-    if request.webhook_url is not None or handler.preferences.respond_async:
+    if request.background:
         await _respond_with_stored(handler, request, await accept_job(handler, request))
         return
     with handler.create_work_file() as output:

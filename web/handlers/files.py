@@ -198,7 +198,7 @@ class BatchConversion(BaseHandler):
         request = await conversion_request(
             self, operation="batch", batch_id=batch_id, file_ids=unique_ids(file_ids, self.services.batches.max_files)
         )
-        job = request.webhook_url is not None or self.preferences.respond_async
+        job = request.background
         response = self.unwrap_replay(
             await (accept_job(self, request) if job else self.services.batches.convert(request))
         )

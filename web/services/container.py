@@ -116,7 +116,7 @@ class Services:
         self.batches = Batches(
             database, registry, files, self.work_files, self.conversions, idempotency, self.releases, owner, max_files
         )
-        others = metrics.jobs, self.remote_files, additional_files, self.webhooks.sender
+        others = metrics.jobs, additional_files, self.webhooks.sender
         self.jobs = Jobs(database, files, self.conversions, self.batches, idempotency, *others)
         requests = RequestLoader(files, self.work_files, registry)
         conversions = self.conversions, self.batches, files

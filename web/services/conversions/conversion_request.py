@@ -125,7 +125,7 @@ class ConversionRequest(ConversionSpec):
 
     Those that are `remote` go before the others once they are fetched. If `file` is set, the first upload is a working
     copy of this stored file, and the result is saved with it. With `store_result`, the result is stored for a later
-    download.
+    download. In the `background`, it is processed as a job.
     """
 
     account: Account
@@ -133,6 +133,7 @@ class ConversionRequest(ConversionSpec):
     uploads: tuple[Upload, ...] = ()
     file: File | None = None
     store_result: bool = False
+    background: bool = False
     idempotency: IdempotentRequest | None = None
 
     @property

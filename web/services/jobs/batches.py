@@ -246,8 +246,6 @@ class Batches:
                 file=file,
                 uploads=(await self._files.working_copy(file, source),),
                 store_result=True,
-                tag=None,
-                webhook_url=None,
                 idempotency=request.idempotency and request.idempotency.part(file_id),
                 context=RequestContext(request.context.request_id),
             )

@@ -19,11 +19,10 @@ from web.metrics.service import JobMetrics
 from web.services.admission.fair_queue import Tenant
 from web.services.conversions.additional_files import AdditionalFiles
 from web.services.conversions.charging import reserve
-from web.services.conversions.conversion_request import ConversionRequest, RemoteFile
+from web.services.conversions.conversion_request import ConversionRequest
 from web.services.conversions.conversions import Conversions
 from web.services.conversions.idempotency import IdempotencyService, Replayed, ResponseData, replayed, stored_response
 from web.services.conversions.releases import LEASE
-from web.services.conversions.remote_files import RemoteFiles
 from web.services.files.files import Files, check_quota
 from web.services.jobs.batches import Batches
 from web.services.jobs.job_changes import CANCELLED, QUEUED, ChangeFeed, ServerMessages
@@ -74,7 +73,6 @@ class Jobs:
         batches: Batches,
         idempotency: IdempotencyService,
         metrics: JobMetrics,
-        remote_files: RemoteFiles,
         additional_files: AdditionalFiles,
         sender: Deliveries,
     ) -> None:
@@ -84,7 +82,6 @@ class Jobs:
         self._batches = batches
         self._idempotency = idempotency
         self._metrics = metrics
-        self._remote_files = remote_files
         self._additional_files = additional_files
         self._sender = sender
         self._messages = ServerMessages(database)
@@ -99,8 +96,6 @@ class Jobs:
         Everything is checked that can be without running the conversion. Raises ConversionError, StorageError,
         InvalidParameter and StorageFull.
         """
-        if request.webhook_url is not None:
-            self._remote_files.check([RemoteFile(request.webhook_url, {}, "webhook_url")])
         if request.tool is None:
             await self._additional_files.find(request)
         job = await self._new_job(request)
