@@ -85,12 +85,13 @@ class Admission:
         Raises RateLimited, reason `queue_full`, if it is not, and NotReady after `close` or if admitted jobs do not
         become ready because the database does not respond.
         """
-        self._check(tenant, _kind(self._records.expected_seconds(tenant)))
-
-    def _check(self, tenant: Tenant, kind: Kind) -> None:
         if self._closed:
             raise self._stopping()
-        expected = self._expected_wait(tenant, kind) if self._queue.waiting else 0.0
+        if self._queue.waiting:
+            self._check(tenant, _kind(self._records.expected_seconds(tenant)))
+
+    def _check(self, tenant: Tenant, kind: Kind) -> None:
+        expected = self._expected_wait(tenant, kind)
         if expected > MAX_EXPECTED_WAIT:
             unready = self._queue.oldest(unready=True)
             if unready is not None and self._clock() - unready > _RESERVATION_SECONDS:
@@ -100,12 +101,14 @@ class Admission:
     @contextmanager
     def admit(self, tenant: Tenant, cost: TaskCost) -> Iterator[QueuedTask]:
         """Takes a place in the queue for a job that the block starts with `acquire`. Raises as `check` does."""
+        if self._closed:
+            raise self._stopping()
         expected = self._costs.expected_seconds(cost)
-        self._check(tenant, _kind(expected))
+        kind = _kind(expected)
+        if self._queue.waiting:
+            self._check(tenant, kind)
         self._latest_request = self._clock()
-        with self._place(
-            QueuedTask(tenant, 0, self._clock(), _kind(expected), expected, cost=cost, ready=False)
-        ) as job:
+        with self._place(QueuedTask(tenant, 0, self._clock(), kind, expected, cost=cost, ready=False)) as job:
             yield job
 
     @contextmanager
