@@ -71,6 +71,8 @@ def safe_stem(text: str, max_bytes: int = 150) -> str:
 
 def visible(text: str) -> str:
     """Removes control and format characters, line separators, lone surrogates and bidirectional marks."""
+    if text.isprintable():  # nearly all names are
+        return text
     return "".join(one for one in text if one.isprintable() or unicodedata.category(one) == "Zs")
 
 
