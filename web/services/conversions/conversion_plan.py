@@ -8,7 +8,8 @@ from typing import Any
 from engine.auto_format import AUTO, without_formats
 from engine.errors import ConversionError
 from engine.executor import TaskOutput
-from engine.executor.several import MIXED, PlannedOutput, output_param
+from engine.executor.several import MIXED, output_param
+from engine.executor.tasks import PlannedOutput
 from engine.file_names import result_name, safe_name
 from engine.formats import FileFormat
 from engine.options import Option, OptionValue, OptionValues, validate_options

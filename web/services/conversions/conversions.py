@@ -10,7 +10,8 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.executor import TaskResult
-from engine.executor.several import MIXED, PlannedOutput, losses, task_of
+from engine.executor.several import MIXED, losses
+from engine.executor.tasks import PlannedOutput, task_of
 from engine.file_names import stem
 from engine.formats import FileFormat
 from engine.outcome import Outcome
