@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from engine.detection import HEAD, unrecognized
 from engine.errors import ConversionError, ExecutorUnavailable, TimedOut
 from engine.executor import tasks
-from engine.executor.forkserver import WorkerProcess
 from engine.executor.local import ATTEMPTS, NotStarted, SingleWorker, reopen, send_request
 from engine.executor.pool import WorkerPool
 from engine.executor.tasks import Identification, Request, TaskLimits
+from engine.executor.worker_process import WorkerProcess
 from engine.formats import FileFormat
 from engine.registry import Registry
 
