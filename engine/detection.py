@@ -10,9 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from engine.errors import UnknownFormat
-from engine.formats import Content, FileFormat, SniffedContent, compare, first_bytes
+from engine.formats import Content, Declared, FileFormat, Pattern, SniffedContent, patterns_of
 
-_HEAD = 1 << 16  # bytes of a file that can be declared
+HEAD = 1 << 16
+"""Bytes of a file that formats can declare."""
+
 _OF_TEXT = (1, True)  # the rank of a file with nothing but an extension of text
 
 
@@ -42,21 +44,22 @@ class Detection:
         self._formats = tuple(formats)
         self._beginning_with = cache(self._find_beginning_with)
 
-    def compare(self, content: Content, filename: str, without: Collection[str] = ()) -> FileFormat | None:
+    def compare(self, head: bytes, filename: str, without: Collection[str] = ()) -> FileFormat | None:
         """The format, if the bytes that formats declare decide on it; None if functions have to read the file.
 
-        Raises UnknownFormat, reason `unrecognized`.
+        `head` is its first HEAD bytes, or all. Raises UnknownFormat, reason `unrecognized`.
         """
-        best, best_rank, may_be_text = None, (0, True), False
-        head, extension = content[:_HEAD], _extension(filename)
-        for fmt in self._candidates(head, without):
-            score = compare(fmt.sniff, head)
-            if score is None:
+        best, best_rank, extension = None, (0, True), _extension(filename)
+        for fmt, (places, score) in self._beginning_as(head):
+            if fmt.name in without or not all(head[place].startswith(magics) for place, magics in places):
+                continue
+            if not isinstance(score, int | Declared):
                 return None
-            may_be_text |= extension in fmt.text_extensions
-            if (rank := (score, extension in fmt.extensions)) > best_rank:
+            rank = (score if isinstance(score, int) else score(head), extension in fmt.extensions)
+            if rank > best_rank:
                 best, best_rank = fmt, rank
-        if may_be_text and best_rank <= _OF_TEXT:
+        texts = (fmt for fmt in self._formats if extension in fmt.text_extensions)
+        if best_rank <= _OF_TEXT and any(fmt.name not in without for fmt in texts):
             return None
         if best is None:
             raise unrecognized()
@@ -76,7 +79,10 @@ class Detection:
         best, best_rank = None, (0, True)
         errors, extension = dict[str, str](), _extension(filename)
         content = SniffedContent(content)
-        for fmt in self._candidates(content, without):
+        beginning = {fmt for fmt, _ in self._beginning_as(content)}
+        for fmt in self._formats:
+            if fmt.name in without or not (fmt.text_extensions or fmt in beginning):
+                continue
             begin(fmt)
             try:
                 rank = fmt.match(content, extension)
@@ -88,14 +94,15 @@ class Detection:
                 errors[fmt.name] = f"{type(error).__name__}: {error}"
         return best, errors
 
-    def _candidates(self, content: Content, without: Collection[str]) -> list[FileFormat]:
-        """The formats whose files can begin as this one does, and all formats of text."""
-        if len(content) == 0:
+    def _beginning_as(self, content: Content) -> tuple[tuple[FileFormat, Pattern], ...]:
+        """The patterns of the files that can begin as this one does. Raises UnknownFormat, reason `empty_file`."""
+        if not (byte := content[:1]):
             raise UnknownFormat("The file is empty.", reason="empty_file")
-        return [fmt for fmt in self._beginning_with(content[:1][0]) if fmt.name not in without]
+        return self._beginning_with(byte)
 
-    def _find_beginning_with(self, byte: int) -> tuple[FileFormat, ...]:
-        return tuple(fmt for fmt in self._formats if fmt.text_extensions or byte in first_bytes(fmt.sniff))
+    def _find_beginning_with(self, byte: bytes) -> tuple[tuple[FileFormat, Pattern], ...]:
+        patterns = ((fmt, pattern) for fmt in self._formats for pattern in patterns_of(fmt.sniff))
+        return tuple((fmt, pattern) for fmt, pattern in patterns if pattern.can_begin_with(byte))
 
 
 def unrecognized() -> UnknownFormat:

@@ -1,4 +1,4 @@
-"""Names of results: what makes them harmless, and the option `filename`, such as `{name}-{width}.{ext}`."""
+"""Names of files: what makes those of clients harmless, and the option `filename`, such as `{name}-{width}.{ext}`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pydantic import AfterValidator, Field
 
 from engine.decode_limits import Size
 from engine.formats import FileFormat
-from engine.options import Option
+from engine.options import Option, OptionValues
+from engine.outcome import Outcome
 
 _FIELDS = ("name", "ext", "format", "width", "height")
 _FIELD = re.compile(r"\{([^{}]*)\}")
-_MAX_LENGTH = 200  # characters
+_MAX_LENGTH = 200  # characters of a template
+_MAX_BYTES = 255  # of a name in UTF-8
 # What Windows forbids, and escapes that a program may decode to a path, a control character or another escape.
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*]|%(?=2[5ef]|5c|7f|[01][0-9a-f])', re.IGNORECASE)
 # Options of commands, and devices of Windows, which have any extension.
@@ -60,6 +62,38 @@ def file_name(template: str, name: str, target: FileFormat, size: Size | None, *
     return text if text.lower().endswith(tuple(f".{one}" for one in extensions)) else f"{text}.{extensions[0]}"
 
 
+def extension(fmt: FileFormat, filename: str) -> str:
+    """The extension of the client's file name if it belongs to the format, else the format's default."""
+    client_extension = extension_of(filename)
+    return client_extension if client_extension in fmt.extensions else fmt.extensions[0]
+
+
+def extension_of(client_name: str) -> str:
+    """The extension in lower case without a dot; empty unless it is 1 to 10 ASCII alphanumerics."""
+    match = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
+    return match[1].lower() if match else ""
+
+
+def safe_name(client_name: str) -> str:
+    """The client's file name without its path and without invisible characters; `file` if nothing is left."""
+    name = visible(re.split(r"[/\\]", client_name)[-1]).strip()
+    return name.encode()[:_MAX_BYTES].decode(errors="ignore") or "file"
+
+
+def stem(client_name: str) -> str:
+    """The client's file name without its extension, as the names of results begin."""
+    name = safe_name(client_name).strip(" .")
+    return safe_stem(name.rpartition(".")[0] or name) or "file"
+
+
+def result_name(client_name: str, options: OptionValues, target: FileFormat, outcome: Outcome) -> str:
+    """The name of a result: as of the client's file, unless the option `filename` is a template for it."""
+    template = str(options.get(FILENAME.name, "{name}.{ext}"))
+    size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
+    name = file_name(template, stem(client_name), target, size, container=outcome.container)
+    return f"{stem(name)}.{extension_of(name)}"
+
+
 def safe_stem(text: str, max_bytes: int = 150) -> str:
     """Returns untrusted text as a file name before its extension, which is harmless on all systems; "" if none is left.
 
@@ -71,6 +105,8 @@ def safe_stem(text: str, max_bytes: int = 150) -> str:
 
 def visible(text: str) -> str:
     """Removes control and format characters, line separators, lone surrogates and bidirectional marks."""
+    if text.isprintable():  # nearly all names are
+        return text
     return "".join(one for one in text if one.isprintable() or unicodedata.category(one) == "Zs")
 
 

@@ -5,7 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -146,23 +147,32 @@ def is_text(content: Content) -> bool:
     return True
 
 
-_ALL_BYTES = frozenset(range(256))
+class Pattern(NamedTuple):
+    """Alternatives of bytes at places of a file, and the score of one that has them, or the sniffer that returns it."""
+
+    places: tuple[tuple[slice, tuple[bytes, ...]], ...]
+    score: int | Sniffer
+
+    def can_begin_with(self, byte: bytes) -> bool:
+        """Whether files with this first byte can match."""
+        return all(place.start or byte.startswith(tuple(one[:1] for one in magics)) for place, magics in self.places)
 
 
 class Declared:
     """A sniffer that declares bytes of a short part of the file, so that they are compared in the server.
 
-    `first_bytes` are the values of the first byte of files that can match.
+    Of its `patterns` that match, the highest score counts. A pattern can have a Declared as its score.
     """
 
-    first_bytes = _ALL_BYTES
+    patterns: tuple[Pattern, ...]
 
     def __call__(self, content: Content) -> int:
         raise NotImplementedError
 
-    def compare(self, content: Content) -> int | None:
-        """The score as far as declared bytes decide on it; None if a function has to read the file."""
-        return self(content)
+
+def patterns_of(sniffer: Sniffer) -> tuple[Pattern, ...]:
+    """The patterns that a sniffer declares: any file matches a function, which has to read it."""
+    return sniffer.patterns if isinstance(sniffer, Declared) else (Pattern((), sniffer),)
 
 
 class Signature(Declared):
@@ -174,33 +184,23 @@ class Signature(Declared):
 
     def __init__(self, *parts: tuple[int, bytes | tuple[bytes, ...]], then: Sniffer | None = None) -> None:
         several = [(offset, magic if isinstance(magic, tuple) else (magic,)) for offset, magic in parts]
-        self._parts = [(slice(offset, offset + max(map(len, magics))), magics) for offset, magics in several]
-        self._score = sum(min(map(len, magics)) for _, magics in several)
-        self.first_bytes = frozenset(magic[0] for offset, magics in several if not offset for magic in magics)
-        self.first_bytes = self.first_bytes or _ALL_BYTES
-        self._then = then
+        self._places = tuple((slice(offset, offset + max(map(len, magics))), magics) for offset, magics in several)
+        self._score: int | Sniffer = then or sum(min(map(len, magics)) for _, magics in several)
+        continued = patterns_of(then) if then else (Pattern((), self._score),)
+        self.patterns = tuple(Pattern(self._places + more.places, more.score) for more in continued)
 
     def __call__(self, content: Content) -> int:
-        if not self._matches(content):
-            return 0
-        return self._then(content) if self._then else self._score
-
-    def compare(self, content: Content) -> int | None:
-        if not self._matches(content):
-            return 0
-        return compare(self._then, content) if self._then else self._score
-
-    def _matches(self, content: Content) -> bool:
-        for place, magics in self._parts:  # noqa: SIM110, because all() takes twice as long
+        for place, magics in self._places:
             if not content[place].startswith(magics):
-                return False
-        return True
+                return 0
+        return self._score if isinstance(self._score, int) else self._score(content)
 
 
 class Contains(Declared):
     """A sniffer for bytes anywhere in the first `within` bytes of a file: 1, less than any signature, or 0."""
 
     def __init__(self, marker: bytes, within: int) -> None:
+        self.patterns = (Pattern((), self),)
         self._marker = marker
         self._within = within
 
@@ -219,6 +219,7 @@ class Brands(Declared):
     """
 
     def __init__(self, *brands: str, item: str) -> None:
+        self.patterns = (Pattern(((slice(4, 8), (b"ftyp",)),), self),)
         self._brands = frozenset(brand.encode() for brand in brands)
         self._item = item.encode()
 
@@ -258,31 +259,12 @@ class AnyOf(Declared):
 
     def __init__(self, *sniffers: Sniffer) -> None:
         self._sniffers = sniffers
-        self.first_bytes = frozenset[int]().union(*map(first_bytes, sniffers))
+        self.patterns = tuple(chain.from_iterable(map(patterns_of, sniffers)))
 
     def __call__(self, content: Content) -> int:
         return max((sniffer(content) for sniffer in self._sniffers), default=0)
-
-    def compare(self, content: Content) -> int | None:
-        best = 0
-        for sniffer in self._sniffers:
-            score = compare(sniffer, content)
-            if score is None:
-                return None
-            best = max(best, score)
-        return best
 
 
 def any_of(*sniffers: Sniffer) -> Sniffer:
     """A sniffer that returns the highest score of several; 0 without any, for a format that no content shows."""
     return AnyOf(*sniffers)
-
-
-def first_bytes(sniffer: Sniffer) -> frozenset[int]:
-    """The values of the first byte of files that can match: any, unless the sniffer begins with a signature."""
-    return sniffer.first_bytes if isinstance(sniffer, Declared) else _ALL_BYTES
-
-
-def compare(sniffer: Sniffer, content: Content) -> int | None:
-    """The score as far as declared bytes decide on it; None if a function has to read the file."""
-    return sniffer.compare(content) if isinstance(sniffer, Declared) else None

@@ -44,36 +44,36 @@ class Plan:
     options: Mapping[str, Option] = field(default_factory=dict, compare=False)
     templates: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def source(self) -> FileFormat:
         """The format of the first input."""
         return self.sources[0]
 
-    @property
+    @cached_property
     def conversions(self) -> Conversions:
         """All conversions of the openings and the steps."""
         steps = (*chain.from_iterable(self.openings), *self.steps)
         return tuple(step for step in steps if isinstance(step, Conversion))
 
-    @property
+    @cached_property
     def encoder_position(self) -> int:
         """The index of the last conversion in `steps`."""
         return max(index for index, step in enumerate(self.steps) if isinstance(step, Conversion))
 
-    @property
+    @cached_property
     def loss(self) -> int:
         return sum(step.loss for step in self.conversions)
 
-    @property
+    @cached_property
     def losses(self) -> tuple[str, ...]:
         """The kinds of loss on the way, in order: `detail`, `structure`."""
         return tuple(dict.fromkeys(step.loss.name.lower() for step in self.conversions if step.loss))
 
-    @property
+    @cached_property
     def cost(self) -> float:
         return sum(step.cost for step in self.conversions)
 
-    @property
+    @cached_property
     def step_names(self) -> tuple[str, ...]:
         """The names of the steps for the first input, in the order in which they run."""
         tool = (self.tool,) if self.tool else ()
@@ -175,7 +175,7 @@ class Plan:
     def _declared(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
         return (*self._executed, self.reader) if self.reader else self._executed
 
-    @property
+    @cached_property
     def _executed(self) -> tuple[AnyConversion | AnyTransform | AnyTool, ...]:
         """The steps of the openings and after them, and the tool."""
         return (*chain.from_iterable(self.openings), *self.steps, *((self.tool,) if self.tool else ()))

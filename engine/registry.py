@@ -38,7 +38,7 @@ class Registry:
         self.tools: dict[str, AnyTool] = {}
         self.options: dict[str, Option] = {FILENAME.name: FILENAME, FORMATS.name: FORMATS}
         self._paths_from = lru_cache(_SEARCHES)(self._find_paths)
-        self._plans: dict[tuple[FileFormat | str | None, ...], Plan] = {}
+        self._plans: dict[tuple[tuple[str, ...], str | None, str | None, tuple[str, ...]], Plan] = {}
         self._alternatives: dict[Conversions, Plan] = {}
         self.formats: dict[str, FileFormat] = {}
         self._failures = Counter[FileFormat]()
@@ -201,7 +201,7 @@ class Registry:
         target does not support, unless they are `validated`, and the errors of the tool's `check`.
         """
         fmt = target if isinstance(target, FileFormat) else self.format(target)
-        key = (*sources, fmt, tool, *file_names)
+        key = (tuple(source.name for source in sources), fmt.name if fmt else None, tool, file_names)
         if key not in self._plans:
             self._plans[key] = self._plan(tuple(sources), fmt, str(target), tool, file_names)
         plan = self._plans[key]

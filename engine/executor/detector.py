@@ -9,13 +9,13 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from engine.detection import OpenFile, unrecognized
+from engine.detection import HEAD, unrecognized
 from engine.errors import ConversionError, ExecutorUnavailable, TimedOut
 from engine.executor import tasks
-from engine.executor.forkserver import WorkerProcess
 from engine.executor.local import ATTEMPTS, NotStarted, SingleWorker, reopen, send_request
 from engine.executor.pool import WorkerPool
 from engine.executor.tasks import Identification, Request, TaskLimits
+from engine.executor.worker_process import WorkerProcess
 from engine.formats import FileFormat
 from engine.registry import Registry
 
@@ -53,7 +53,7 @@ class Detector:
 
         Raises UnknownFormat, as `Detection.compare` does.
         """
-        return self.registry.detection.compare(OpenFile(file), filename, self.registry.switched_off)
+        return self.registry.detection.compare(os.pread(file, HEAD, 0), filename, self.registry.switched_off)
 
     async def read(self, file: int, filename: str) -> FileFormat:
         """Returns the format of an open file that a process finds.

@@ -9,15 +9,13 @@ import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from engine.errors import ConversionError, OutOfMemory
 from engine.executor import tasks
-from engine.executor.process_usage import descendants, memory_of
 from engine.executor.tasks import TaskLimits
+from engine.executor.worker_process import WorkerProcess, descendants, memory_of
 
 _PREFIX = "convertd-workers-"
 _INTERVAL = 0.25  # seconds; a task can exceed a quota by some hundred megabytes in this time
@@ -92,41 +90,23 @@ def _remove_unused(path: Path) -> None:
             os.close(descriptor)
 
 
-class QuotaWatch:
-    """Calls `kill` when `folder` exceeds the quota on disk space, or the process `pid` the quota on memory.
+async def watch_quotas(process: WorkerProcess, limits: TaskLimits, initial_memory: int) -> ConversionError:
+    """Kills a process whose folder exceeds the quota on disk space, or that exceeds the memory limit with its children.
 
-    `error` names the quota. The process has used `initial_memory` bytes before its first task. The watch begins after a
-    quarter of a second, so that a short task costs no task, and lasts until `end`.
+    Looks every quarter of a second, until it is cancelled. The process has used `initial_memory` bytes before its first
+    task. Returns the error, which names the quota.
     """
-
-    def __init__(
-        self, pid: int, folder: Path, limits: TaskLimits, initial_memory: int, kill: Callable[[], object]
-    ) -> None:
-        self.error: ConversionError | None = None
-        self._watching: asyncio.Task[None] | None = None
-        watching = partial(self._watch, pid, folder, limits, initial_memory, kill)
-        self._timer = asyncio.get_running_loop().call_later(_INTERVAL, self._begin, watching)
-
-    def end(self) -> None:
-        """Ends the watch: the task has ended."""
-        self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-
-    def _begin(self, watching: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._watching = asyncio.create_task(watching())
-
-    async def _watch(
-        self, pid: int, folder: Path, limits: TaskLimits, initial_memory: int, kill: Callable[[], object]
-    ) -> None:
-        while self.error is None:
-            if await asyncio.to_thread(_exceeds_disk_quota, folder, limits.scratch, limits.files):
-                self.error = tasks.quota_error(limits)
-            elif await asyncio.to_thread(_exceeds_memory, pid, limits.memory + initial_memory):
-                self.error = OutOfMemory("The processes of the conversion exceeded its memory limit together.")
-            else:
-                await asyncio.sleep(_INTERVAL)
-        kill()
+    while True:
+        await asyncio.sleep(_INTERVAL)
+        error: ConversionError
+        if await asyncio.to_thread(_exceeds_disk_quota, process.folder, limits.scratch, limits.files):
+            error = tasks.quota_error(limits)
+        elif await asyncio.to_thread(_exceeds_memory, process.pid, limits.memory + initial_memory):
+            error = OutOfMemory("The processes of the conversion exceeded its memory limit together.")
+        else:
+            continue
+        process.kill()
+        return error
 
 
 def _exceeds_disk_quota(folder: Path, max_bytes: int, max_files: int) -> bool:

@@ -3,25 +3,21 @@
 The processes of the fork server are in `templates`.
 """
 
-import asyncio
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import ExecutorUnavailable
 from engine.executor.disk_quota import BaseFolder
-from engine.executor.process_usage import cpu_seconds, cpu_seconds_of_children, used_memory
-from engine.executor.templates import FORK, PID
+from engine.executor.templates import FORK
+from engine.executor.worker_process import PID, WorkerProcess, is_silent
 from engine.plugin_loader import tried
 from engine.registry import load_registry
-from engine.sandbox import LOW_PRIORITY
 
 # Only these environment variables are passed on: the others can hold secrets.
 _VARIABLES = frozenset({"PATH", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHASHSEED"})
@@ -44,104 +40,6 @@ _EXIT_TIMEOUT = 2.0  # seconds for a fork server to end after its socket is clos
 _EXIT_TIMEOUTS = (0.0, 0.5, 0.0)
 _MAX_REPLY = 8192  # bytes; more than a path can have
 _MAX_DESCRIPTORS = 8  # more than such a message has
-_THREADS = re.compile(rb"^Threads:\s*(\d+)$", re.MULTILINE)  # at the start of a line: a process chooses its name
-
-
-@dataclass(eq=False)
-class WorkerProcess:
-    """A worker process and its own folder.
-
-    `connection` carries requests and replies. `status` receives the exit code from the fork server. `proc_files` are
-    descriptors of the files in /proc of `process_usage.open_files`, `pidfd` refers to the process.
-    """
-
-    pid: int
-    folder: Path
-    connection: socket.socket
-    status: socket.socket
-    proc_files: Sequence[int]
-    pidfd: int
-    ended: bool = False
-
-    def is_waiting(self) -> bool:
-        """Returns whether the process is alive and has sent nothing that has not been received."""
-        return _is_silent(self.connection)
-
-    def memory_and_threads(self) -> tuple[int, int]:
-        """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
-        text = os.pread(self.proc_files[0], _MAX_REPLY, 0)
-        memory, threads = used_memory(text), _THREADS.search(text)
-        if not memory or not threads:  # a process that is about to end has no memory
-            raise ProcessLookupError
-        return memory, int(threads[1])
-
-    def cpu_seconds(self, *, children: bool) -> float:
-        """Returns its CPU time; with `children`, also that of all processes that it has started, ended ones included.
-
-        Raises OSError if it has ended.
-        """
-        seconds = cpu_seconds(self.pid)
-        if children:
-            stat, *running = [os.pread(file, _MAX_REPLY, 0) for file in self.proc_files[1:]]
-            seconds += cpu_seconds_of_children(stat, b"".join(running))
-        return seconds
-
-    def lower_priority(self) -> None:
-        """Lowers the priority of the threads and children of the process. Only root could raise it again."""
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PGRP, self.pid, LOW_PRIORITY)
-
-    async def exitcode(self, seconds: float) -> int | None:
-        """Waits up to `seconds` for the process to end.
-
-        Returns its exit code, negative for a signal, or None if the process is still running. Raises
-        ExecutorUnavailable if the fork server has died.
-        """
-        try:
-            async with asyncio.timeout(seconds):
-                message = await asyncio.get_running_loop().sock_recv(self.status, PID.size)
-        except TimeoutError:
-            return None
-        self.ended = True
-        if not message:
-            raise ExecutorUnavailable("The conversion's process was killed together with its fork server.")
-        return int(PID.unpack(message)[0])
-
-    def stop(self) -> None:
-        """Stops the process until `resume`."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Continues a stopped process."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """Kills the process and all processes of its process group."""
-        if not self.ended and _is_silent(self.status):
-            for kill in (os.killpg, os.kill):
-                with suppress(ProcessLookupError):
-                    kill(self.pid, signal.SIGKILL)
-
-    def discard(self) -> None:
-        """Kills the process and closes its descriptors."""
-        self.kill()
-        self.connection.close()
-        self.status.close()
-        for file in (*self.proc_files, self.pidfd):
-            os.close(file)
-
-
-def _is_silent(connection: socket.socket) -> bool:
-    """Whether a connection is open and has nothing to receive."""
-    try:
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 @dataclass
@@ -216,7 +114,7 @@ class ForkServer:
         template = self._templates.get(name)
         if template is not None:
             template.control.setblocking(False)
-            if not _is_silent(template.control):
+            if not is_silent(template.control):
                 self._templates.pop(name).control.close()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:

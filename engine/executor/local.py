@@ -16,14 +16,15 @@ from typing import Protocol
 
 from engine import sandbox
 from engine.errors import ConversionError, ExecutorUnavailable, StepFailed
-from engine.executor import preload, process_usage, tasks
-from engine.executor.disk_quota import BaseFolder, QuotaWatch
-from engine.executor.forkserver import ForkServer, WorkerProcess, task_environment
+from engine.executor import preload, tasks
+from engine.executor.disk_quota import BaseFolder, watch_quotas
+from engine.executor.forkserver import ForkServer, task_environment
 from engine.executor.pool import Worker, WorkerPool
 from engine.executor.task_time import TaskTime
 from engine.executor.tasks import Request, Task, TaskLimits, TaskResult
-from engine.executor.templates import PID, kill_group
+from engine.executor.templates import kill_group
 from engine.executor.worker import run_worker
+from engine.executor.worker_process import PID, WorkerProcess, open_files
 from engine.registry import load_registry
 
 JOBS_PER_PROCESS = 1000
@@ -107,7 +108,7 @@ class SingleWorker:
         remote_connection.close()
         connection.setblocking(False)
         status.setblocking(False)
-        files = process_usage.open_files(pid)
+        files = open_files(pid)
         process = WorkerProcess(pid, Path(folder), connection, status, files, os.pidfd_open(pid))
         return process, remote_status
 
@@ -193,12 +194,9 @@ class LocalExecutor:
             os.lseek(output, 0, os.SEEK_SET)
             with suppress(NotStarted):
                 async with self.pool.worker(account, isolated=task.isolated, template=task.template) as worker:
-                    time.begin(worker.process, children=task.isolated)
                     request = Request(account, limits, worker.final, task)
-                    try:
+                    with time.running(worker.process, children=task.isolated):
                         reply = await send_request(worker, request, descriptors)
-                    finally:
-                        time.end()
                     result, reusable = tasks.parse_result(reply)
                     written = os.fstat(output).st_size
                     if result.outcome.processed_size != written or written > limits.output:
@@ -228,8 +226,8 @@ class NotStarted(Exception):
 
 async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
     """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted."""
-    process, limits = worker.process, request.limits
-    quota = QuotaWatch(process.pid, process.folder, limits, worker.initial[0], process.kill)
+    process = worker.process
+    quotas = asyncio.create_task(watch_quotas(process, request.limits, worker.initial[0]))
     reply = b""
     try:
         with suppress(ConnectionError):
@@ -241,10 +239,10 @@ async def send_request(worker: Worker, request: Request, descriptors: list[int])
             if not any(os.lseek(descriptor, 0, os.SEEK_CUR) for descriptor in descriptors):
                 raise NotStarted
             exitcode = await process.exitcode(_EXIT_TIMEOUT)
-            raise quota.error or tasks.exit_error(exitcode)
+            raise quotas.result() if quotas.done() else tasks.exit_error(exitcode)
         return reply
     finally:
-        quota.end()
+        quotas.cancel()
 
 
 @contextmanager

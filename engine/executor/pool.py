@@ -16,7 +16,8 @@ from itertools import chain
 from time import monotonic
 
 from engine.errors import ConversionError, ExecutorUnavailable
-from engine.executor.forkserver import ForkServer, WorkerProcess
+from engine.executor.forkserver import ForkServer
+from engine.executor.worker_process import WorkerProcess
 
 log = logging.getLogger("convertd.executor")
 
@@ -133,7 +134,16 @@ class WorkerPool:
         try:
             yield worker
         finally:
-            self._release(worker)
+            if reason := "the executor is closed" if self._closed else worker.reason_to_retire():
+                self._retire(worker, reason)
+            else:
+                self.idle.append(worker)
+                if worker.tasks % UNEXAMINED_JOBS == 0:
+                    self._stop(worker)
+                else:
+                    worker.expiry = asyncio.get_running_loop().call_later(PAUSE, self._stop, worker)
+                while sum(each.memory for each in self.idle) > max(self._idle_memory, IDLE_WORKERS * _USUAL_MEMORY):
+                    self._retire(self.idle[0], "the memory of idle workers is limited")
             # After the task, not beside it: forking competes for CPU.
             if self._lacks_spare(template):
                 self._spawn(self._refill(template))
@@ -187,19 +197,6 @@ class WorkerPool:
                 if process.is_waiting():
                     return Worker(process, account, process.memory_and_threads(), template)
             process.discard()
-
-    def _release(self, worker: Worker) -> None:
-        reason = worker.reason_to_retire()
-        if reason or self._closed:
-            self._retire(worker, reason or "the executor is closed")
-            return
-        self.idle.append(worker)
-        if worker.tasks % UNEXAMINED_JOBS == 0:
-            self._stop(worker)
-        else:
-            worker.expiry = asyncio.get_running_loop().call_later(PAUSE, self._stop, worker)
-        while sum(each.memory for each in self.idle) > max(self._idle_memory, IDLE_WORKERS * _USUAL_MEMORY):
-            self._retire(self.idle[0], "the memory of idle workers is limited")
 
     def _stop(self, worker: Worker) -> None:
         """Stops an idle worker, or retires it. Limits on time, memory and disk space are only watched during tasks."""

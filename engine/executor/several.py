@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import IO
 from zipfile import ZipFile
 
 from engine.errors import ConversionError, StepFailed
 from engine.executor.result_files import add_entry
-from engine.executor.tasks import DEFAULT_NAME, Task, TaskOutput, TaskResult
+from engine.executor.tasks import DEFAULT_NAME, PlannedOutput, TaskOutput, TaskResult
 from engine.file_names import FILENAME, UniqueNames, file_name, safe_stem
 from engine.outcome import Outcome, OutputResult
 from engine.planner import Plan
@@ -27,42 +26,6 @@ _LOSSES = frozenset({"alpha_flattened", "alpha_thresholded", "frames_dropped", "
 
 Run = Callable[[Plan, TaskOutput, str, IO[bytes], PlanSteps], TaskResult]
 """Runs a plan of an output for files of a name, and writes the result."""
-
-
-@dataclass(frozen=True)
-class PlannedOutput:
-    """An output of a task with its plans: several if the smallest file is the result."""
-
-    plans: tuple[Plan, ...]
-    output: TaskOutput
-
-
-def task_of(
-    outputs: Sequence[PlannedOutput],
-    name: str,
-    *,
-    memory: int = 0,
-    input_names: Iterable[str] = (),
-    dry_run: bool = False,
-) -> Task:
-    """Creates the task that makes the outputs of an input, as `Task.of` does for one plan."""
-    (first, *others), plans = outputs, [plan for one in outputs for plan in one.plans]
-    names, options = input_names, first.output.options
-    task = Task.of(plans[0], options, name, memory=memory, input_names=names, dry_run=dry_run)
-    if not others and len(plans) == 1 and first.output.name is None:
-        return task
-    isolated = next((plan for plan in plans if plan.isolated), plans[0])
-    described = tuple(one.output for one in outputs)
-    task = replace(task, inputs=_input_formats(outputs), options={}, outputs=described, file_names=())
-    return replace(task, isolated=isolated.isolated, template=isolated.template)
-
-
-def _input_formats(outputs: Sequence[PlannedOutput]) -> tuple[str, ...]:
-    """The names of the formats of the inputs up to the last one that an output needs."""
-    found: dict[int, str] = {}
-    for one in outputs:
-        found |= zip(one.output.inputs, (source.name for source in one.plans[0].sources), strict=True)
-    return tuple(found.get(index, "") for index in range(max(found) + 1))
 
 
 def plan_outputs(registry: Registry, sources: Sequence[str], outputs: Sequence[TaskOutput]) -> list[PlannedOutput]:

@@ -1,8 +1,8 @@
 """The time of a task: its deadlines, and the CPU time of the processes that run it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
 from engine.errors import TimedOut
@@ -38,11 +38,10 @@ class TaskTime:
         self._limits = limits
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
+        self._process: Process | None = None
         self._process_start: float | None = None
         self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the task, and the `total` at which it was measured
-        self._process: Process | None = None
         self._measure: Callable[[], float] = lambda: 0.0
-        self._stop: Callable[[], None] = lambda: None
         self.is_long = False
         """Whether the process has a lower priority."""
 
@@ -53,37 +52,43 @@ class TaskTime:
 
     @property
     def of_process(self) -> float:
-        """CPU seconds since `begin`, as of the latest step or `end`; of a process that waits, a share of its time."""
+        """CPU seconds in `running`, as of the latest step or its end; of a process that waits, a share of its time."""
         return 0.0 if self._process_start is None else max(self._cpu, _IDLE_SHARE * (self.total - self._process_start))
 
-    def begin(self, process: Process, *, children: bool) -> None:
-        """Records that a process begins the task, which may have waited for one. The task may have `children`."""
+    @contextmanager
+    def running(self, process: Process, *, children: bool) -> Iterator[None]:
+        """Measures a process, which the task may have waited for, while it runs the task, which may have `children`.
+
+        If the process ends meanwhile, the time since the latest step counts.
+        """
         before = 0.0
         with suppress(OSError):  # it has ended
             before = process.cpu_seconds(children=children)
         self._measure = lambda: process.cpu_seconds(children=children) - before
         self._process, self._cpu = process, 0.0
         self._process_start = self._measured_at = self.total
-
-    def end(self) -> None:
-        """Measures the process for the last time. If it has ended, the time since the latest step counts."""
         try:
-            self._cpu = self._measure()
-        except OSError:
-            self._cpu += self.total - self._measured_at
-        self._measure = lambda: self._cpu
+            yield
+        finally:
+            self._process = None
+            try:
+                self._cpu = self._measure()
+            except OSError:
+                self._cpu += self.total - self._measured_at
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:
         """Counts during the block, and cancels the block at the limit. Raises TimedOut."""
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as deadline:
-                self._latest_step = asyncio.get_running_loop().time()
-                self._count(deadline)
+                self._latest_step = loop.time()
+                first_step = min(STEP, self._limits.seconds, self._limits.cpu)
+                self._timer = loop.call_later(first_step, self._count, deadline)
                 try:
                     yield
                 finally:
-                    self._stop()
+                    self._timer.cancel()
         except TimeoutError:
             limits, of_cpu = self._limits, self.of_process >= self._limits.cpu
             seconds = limits.cpu if of_cpu else limits.seconds
@@ -95,18 +100,13 @@ class TaskTime:
         loop = asyncio.get_running_loop()
         self._counted, self._latest_step = self.total, loop.time()
         if self._process is not None:
-            self._count_process(self._process)
+            with suppress(OSError):  # it has ended; its task, too, soon
+                self._cpu, self._measured_at = self._measure(), self._counted
+            if self._cpu >= LONG and not self.is_long:
+                self.is_long = True
+                self._process.lower_priority()
         remaining = min(self._limits.seconds - self._counted, self._limits.cpu - self.of_process)
         if remaining > 0:
-            self._stop = loop.call_later(min(STEP, remaining), self._count, deadline).cancel
+            self._timer = loop.call_later(min(STEP, remaining), self._count, deadline)
         else:
             deadline.reschedule(self._latest_step)
-
-    def _count_process(self, process: Process) -> None:
-        try:
-            self._cpu, self._measured_at = self._measure(), self._counted
-        except OSError:  # it has ended; its task, too, soon
-            return
-        if self._cpu >= LONG and not self.is_long:
-            self.is_long = True
-            process.lower_priority()

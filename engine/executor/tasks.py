@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import pickle
 import signal
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, is_dataclass, replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -114,6 +114,36 @@ class Task:
         names = tuple(input_name[:_MAX_NAME] for input_name in input_names)
         described = options, tool, plan.isolated, plan.template, name, dry_run, memory, plan.file_names, names
         return cls(sources, plan.target.name, *described)
+
+
+@dataclass(frozen=True)
+class PlannedOutput:
+    """An output of a task with its plans: several if the smallest file is the result."""
+
+    plans: tuple[Plan, ...]
+    output: TaskOutput
+
+
+def task_of(
+    outputs: Sequence[PlannedOutput],
+    name: str,
+    *,
+    memory: int = 0,
+    input_names: Iterable[str] = (),
+    dry_run: bool = False,
+) -> Task:
+    """Creates the task that makes the outputs of an input, as `Task.of` does for one plan."""
+    plans = [plan for one in outputs for plan in one.plans]
+    plan = next((plan for plan in plans if plan.isolated), plans[0])
+    first = outputs[0].output
+    task = Task.of(plan, first.options, name, memory=memory, input_names=input_names, dry_run=dry_run)
+    if len(plans) == 1 and first.name is None:
+        return task
+    formats: dict[int, str] = {}
+    for one in outputs:
+        formats |= zip(one.output.inputs, (source.name for source in one.plans[0].sources), strict=True)
+    inputs = tuple(formats.get(index, "") for index in range(max(formats) + 1))  # up to the last one that is needed
+    return replace(task, inputs=inputs, options={}, outputs=tuple(one.output for one in outputs), file_names=())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping
@@ -18,21 +17,16 @@ from itertools import count
 from typing import NamedTuple, NoReturn
 
 from engine import sandbox
-from engine.executor import preload, process_usage
+from engine.executor import preload
 from engine.executor.disk_quota import remove_folder
 from engine.executor.worker import run_worker
+from engine.executor.worker_process import PID, open_files
 from engine.registry import load_registry
 
 FORK = b"fork "
 """A request to a template, with the connection and the status socket of the new worker process.
 
 A request to the supervisor, with the control socket of the new template, has the name of the template after it.
-"""
-
-PID = struct.Struct("=i")
-"""The format of status messages: a process ID, followed by the path of the process's folder, or an exit code.
-
-The first has descriptors: the process's pidfd, and its files in /proc.
 """
 
 _MAX_REQUEST = 256  # bytes
@@ -222,6 +216,6 @@ def _announce(status: int, folder: str) -> None:
     """Sends the ID and the folder of this process, its pidfd and its files in /proc."""
     # Opened before the sandbox is applied: the server may not be allowed to open them afterwards.
     pid = os.getpid()
-    descriptors = [os.pidfd_open(pid), *process_usage.open_files(pid)]
+    descriptors = [os.pidfd_open(pid), *open_files(pid)]
     with socket.socket(fileno=status) as client:
         socket.send_fds(client, [PID.pack(pid) + os.fsencode(folder)], descriptors)

@@ -21,8 +21,8 @@ from engine.detection import OpenFile
 from engine.errors import ConversionError, OutOfMemory, StepFailed, TooLarge
 from engine.executor import tasks
 from engine.executor.result_files import ResultWriter, page_name
-from engine.executor.several import PlannedOutput, heaviest, plan_outputs, write_outputs
-from engine.executor.tasks import Identification, Request, Task, TaskLimits, TaskOutput, TaskResult
+from engine.executor.several import heaviest, plan_outputs, write_outputs
+from engine.executor.tasks import Identification, PlannedOutput, Request, Task, TaskLimits, TaskOutput, TaskResult
 from engine.media import Raster
 from engine.options import OptionValues
 from engine.planner import Plan

@@ -63,9 +63,9 @@ async def test_a_limit_ends_the_block(limits: TaskLimits, cpu: float, details: d
 
     async def run() -> None:
         async with job.limited():
-            job.begin(process, children=True)
-            process.cpu = cpu
-            await asyncio.Event().wait()
+            with job.running(process, children=True):
+                process.cpu = cpu
+                await asyncio.Event().wait()
 
     with pytest.raises(TimedOut) as caught:
         async with asyncio.timeout(20):
@@ -78,10 +78,9 @@ async def test_cpu_time_below_the_limit_does_not_end_the_block() -> None:
     """A slow machine runs the job for longer than its limit on CPU time."""
     job, process = TaskTime(TaskLimits(seconds=50, cpu=0.1)), Process()
     async with job.limited():
-        job.begin(process, children=True)
-        process.cpu = 3.05
-        await asyncio.sleep(0.2)
-        job.end()
+        with job.running(process, children=True):
+            process.cpu = 3.05
+            await asyncio.sleep(0.2)
         assert job.of_process == pytest.approx(0.05)
 
 
@@ -90,19 +89,18 @@ async def test_the_wait_for_a_process_does_not_count() -> None:
     async with job.limited():
         await asyncio.sleep(0.1)
         assert job.of_process == 0
-        job.begin(Process(), children=True)
-        assert job.of_process < 0.1 / 8
+        with job.running(Process(), children=True):
+            assert job.of_process < 0.1 / 8
 
 
 async def test_a_process_that_has_ended_counts_since_the_latest_step() -> None:
     job, process = TaskTime(TaskLimits()), Process()
     async with job.limited():
-        job.begin(process, children=True)
-        process.cpu = 4.0
-        await asyncio.sleep(0.05)
-        process.cpu = None
-        await asyncio.sleep(0.05)
-        job.end()
+        with job.running(process, children=True):
+            process.cpu = 4.0
+            await asyncio.sleep(0.05)
+            process.cpu = None
+            await asyncio.sleep(0.05)
         assert 1.02 < job.of_process < 2
 
 
@@ -110,7 +108,7 @@ async def test_a_process_that_has_ended_counts_since_the_latest_step() -> None:
 async def test_a_long_job_loses_priority_once(cpu: float, times: int) -> None:
     job, process = TaskTime(TaskLimits()), Process(0.0)
     async with job.limited():
-        job.begin(process, children=True)
-        process.cpu = cpu
-        await asyncio.sleep(0.1)
+        with job.running(process, children=True):
+            process.cpu = cpu
+            await asyncio.sleep(0.1)
     assert (process.lowered, job.is_long) == (times, bool(times))

@@ -16,8 +16,8 @@ from PIL import Image
 
 from engine import ConversionError, StepFailed, sandbox
 from engine.executor import Task, TaskLimits, pool, tasks
-from engine.executor.forkserver import WorkerProcess
 from engine.executor.tasks import Request
+from engine.executor.worker_process import WorkerProcess
 from tests.support.executors.isolated import (
     ACCOUNT,
     FileJob,

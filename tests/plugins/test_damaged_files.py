@@ -16,6 +16,7 @@ from engine import (
     Frame,
     Raster,
     Signature,
+    Sniffer,
     TooLarge,
     any_of,
     once_per_file,
@@ -24,7 +25,6 @@ from engine import (
 from engine.decode_limits import MAX_FRAMES, MAX_PIXELS, MAX_TOTAL_PIXELS
 from engine.detection import Detection
 from engine.errors import UnknownFormat
-from engine.formats import compare
 from engine.registry import load_registry
 from tests.support.growth import SEPARATORS, is_linear, limited_to
 from tests.support.results.conversions import codes, convert, opened
@@ -302,10 +302,17 @@ def test_functions_are_not_called_to_compare_bytes() -> None:
     def sniff(content: Content) -> int:
         pytest.fail("A function is called.")
 
-    for sniffer in (sniff, Signature((0, b"ab"), then=sniff), any_of(Signature((1, b"b")), sniff)):
-        assert compare(sniffer, b"abc") is None
-    assert compare(Signature((0, b"b"), then=sniff), b"abc") == 0
-    assert compare(Signature((0, (b"xx", b"ab")), then=Contains(b"c", 3)), b"abc") == 1
+    def compare(sniffer: Sniffer) -> FileFormat | None:
+        fmt = FileFormat("odd", media_type="x/x", extensions=(), sniff=sniffer)
+        return Detection([fmt]).compare(b"abc", "")
+
+    either = any_of(Signature((1, b"b")), sniff)
+    for sniffer in (sniff, Signature((0, b"ab"), then=sniff), either, Signature((0, b"a"), then=either)):
+        assert compare(sniffer) is None
+    for sniffer in (Signature((0, b"b"), then=sniff), Signature((0, b"a"), then=Signature((1, b"c"), then=sniff))):
+        with pytest.raises(UnknownFormat):
+            compare(sniffer)
+    assert compare(Signature((0, (b"xx", b"ab")), then=Contains(b"c", 3))) is not None
 
 
 def test_names_that_overlap_in_an_archive_without_directory() -> None:

@@ -15,7 +15,7 @@ from config.settings import Settings
 from engine import ConversionError, OptionValues
 from engine.errors import UnknownFormat
 from engine.executor import Executor, Task, TaskOutput, TaskResult
-from engine.executor.several import PlannedOutput, task_of
+from engine.executor.tasks import PlannedOutput, task_of
 from engine.file_names import FILENAME, file_name
 from engine.lazy import lazy_imports
 from engine.outcome import Outcome

@@ -8,7 +8,9 @@ from typing import Any
 from engine.auto_format import AUTO, without_formats
 from engine.errors import ConversionError
 from engine.executor import TaskOutput
-from engine.executor.several import MIXED, PlannedOutput, output_param
+from engine.executor.several import MIXED, output_param
+from engine.executor.tasks import PlannedOutput
+from engine.file_names import result_name, safe_name
 from engine.formats import FileFormat
 from engine.options import Option, OptionValue, OptionValues, validate_options
 from engine.outcome import Outcome, OutputResult
@@ -21,7 +23,6 @@ from web.api.operations import ZIP
 from web.api.output_fields import OutputFields
 from web.services.admission.task_costs import estimate_memory
 from web.services.conversions.conversion_request import ConversionRequest, OutputRequest
-from web.services.files.files import result_name, safe_name
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from config.pricing import CREDITS_PER_CONVERSION
 from engine.auto_format import AUTO
 from engine.errors import ConversionError, UnknownFormat, UnsupportedConversion
 from engine.executor import TaskResult
-from engine.executor.several import MIXED, PlannedOutput, losses, task_of
+from engine.executor.several import MIXED, losses
+from engine.executor.tasks import PlannedOutput, task_of
+from engine.file_names import stem
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.planner import Plan
@@ -30,7 +32,7 @@ from web.services.conversions.conversion_request import ChargedConversion, Conve
 from web.services.conversions.file_executor import FileExecutor
 from web.services.conversions.idempotency import IdempotencyService, Replayed
 from web.services.conversions.remote_files import RemoteFiles
-from web.services.files.files import Files, stem
+from web.services.files.files import Files
 from web.services.files.work_files import WorkFile
 
 log = logging.getLogger("convertd.conversions")

@@ -1,4 +1,4 @@
-"""Stored files: rows in the database, content in the blob store; and safe file names."""
+"""Stored files: rows in the database, content in the blob store; and the header that names a file."""
 
 import asyncio
 import json
@@ -11,9 +11,8 @@ from anyascii import anyascii
 
 from config.errors import PublicError
 from engine.errors import UnknownFormat
-from engine.file_names import FILENAME, file_name, safe_stem, visible
+from engine.file_names import extension, safe_name, safe_stem
 from engine.formats import FileFormat
-from engine.options import OptionValues
 from engine.outcome import Outcome
 from engine.registry import Registry
 from storage.blobs.blob_store import BlobStore
@@ -34,7 +33,6 @@ from web.services.conversions.idempotency import ResponseData
 from web.services.files.work_files import OtherResult, StoredContent, WorkFile, of_worker
 from web.services.files.zip_archive import Entry
 
-_MAX_NAME = 255  # bytes of UTF-8
 _ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _BATCH_SIZE = 500  # rows or blobs
 _ORPHAN_AGE = 3600  # seconds; the row of a younger blob may not be committed yet
@@ -290,38 +288,6 @@ def check_quota(transaction: Transaction, account: Account, size: int, param: st
         stored = files.stored_bytes(transaction, account.id)
         if stored + size > limit:
             raise StorageFull(stored, limit, param)
-
-
-def extension(fmt: FileFormat, filename: str) -> str:
-    """The extension of the client's file name if it belongs to the format, else the format's default."""
-    client_extension = extension_of(filename)
-    return client_extension if client_extension in fmt.extensions else fmt.extensions[0]
-
-
-def extension_of(client_name: str) -> str:
-    """The extension in lower case without a dot; empty unless it is 1 to 10 ASCII alphanumerics."""
-    match = re.search(r"\.([A-Za-z0-9]{1,10})\Z", client_name)
-    return match[1].lower() if match else ""
-
-
-def safe_name(client_name: str) -> str:
-    """The client's file name without its path and without invisible characters; `file` if nothing is left."""
-    name = visible(re.split(r"[/\\]", client_name)[-1]).strip()
-    return name.encode()[:_MAX_NAME].decode(errors="ignore") or "file"
-
-
-def stem(client_name: str) -> str:
-    """The client's file name without its extension, as the names of results begin."""
-    name = safe_name(client_name).strip(" .")
-    return safe_stem(name.rpartition(".")[0] or name) or "file"
-
-
-def result_name(client_name: str, options: OptionValues, target: FileFormat, outcome: Outcome) -> str:
-    """The name of a result: as of the client's file, unless the option `filename` is a template for it."""
-    template = str(options.get(FILENAME.name, "{name}.{ext}"))
-    size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
-    name = file_name(template, stem(client_name), target, size, container=outcome.container)
-    return f"{stem(name)}.{extension_of(name)}"
 
 
 def content_disposition(name: str, kind: str = "attachment") -> str:
