@@ -37,9 +37,9 @@ def _load() -> Any:
         return None
     library.tjInitTransform.restype = c_void_p
     library.tjTransform.argtypes = (
-        *(c_void_p, c_char_p, c_ulong, c_int),
-        *(POINTER(c_void_p), POINTER(c_ulong), POINTER(_Transform), c_int),
-    )
+        c_void_p, c_char_p, c_ulong, c_int,
+        POINTER(c_void_p), POINTER(c_ulong), POINTER(_Transform), c_int,
+    )  # fmt: skip
     library.tjFree.argtypes = (c_void_p,)
     library.tjFree.restype = None
     library.tjDestroy.argtypes = (c_void_p,)

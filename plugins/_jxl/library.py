@@ -54,37 +54,37 @@ class Animation(Structure):
 
 class BasicInfo(Structure):
     _fields_ = (
-        *(("have_container", c_int), ("width", c_uint32), ("height", c_uint32)),
-        *(("bits", c_uint32), ("exponent_bits", c_uint32)),
-        *(("intensity_target", c_float), ("min_nits", c_float)),
-        *(("relative_to_max_display", c_int), ("linear_below", c_float)),
-        *(("uses_original_profile", c_int), ("have_preview", c_int), ("have_animation", c_int)),
+        ("have_container", c_int), ("width", c_uint32), ("height", c_uint32),
+        ("bits", c_uint32), ("exponent_bits", c_uint32),
+        ("intensity_target", c_float), ("min_nits", c_float),
+        ("relative_to_max_display", c_int), ("linear_below", c_float),
+        ("uses_original_profile", c_int), ("have_preview", c_int), ("have_animation", c_int),
         ("orientation", c_int),
-        *(("color_channels", c_uint32), ("extra_channels", c_uint32)),
-        *(("alpha_bits", c_uint32), ("alpha_exponent_bits", c_uint32), ("alpha_premultiplied", c_int)),
-        *(("preview_width", c_uint32), ("preview_height", c_uint32)),
+        ("color_channels", c_uint32), ("extra_channels", c_uint32),
+        ("alpha_bits", c_uint32), ("alpha_exponent_bits", c_uint32), ("alpha_premultiplied", c_int),
+        ("preview_width", c_uint32), ("preview_height", c_uint32),
         ("animation", Animation),
-        *(("intrinsic_width", c_uint32), ("intrinsic_height", c_uint32)),
+        ("intrinsic_width", c_uint32), ("intrinsic_height", c_uint32),
         ("padding", ctypes.c_uint8 * 100),
-    )
+    )  # fmt: skip
 
 
 class ExtraChannel(Structure):
     _fields_ = (
-        *(("kind", c_int), ("bits", c_uint32), ("exponent_bits", c_uint32), ("dim_shift", c_uint32)),
-        *(("name_length", c_uint32), ("alpha_premultiplied", c_int)),
-        *(("spot_color", c_float * 4), ("cfa_channel", c_uint32)),
-    )
+        ("kind", c_int), ("bits", c_uint32), ("exponent_bits", c_uint32), ("dim_shift", c_uint32),
+        ("name_length", c_uint32), ("alpha_premultiplied", c_int),
+        ("spot_color", c_float * 4), ("cfa_channel", c_uint32),
+    )  # fmt: skip
 
 
 class Colors(Structure):
     """White point, primaries and transfer have the code points of H.273 where it has them."""
 
     _fields_ = (
-        *(("space", c_int), ("white_point", c_int), ("white_xy", c_double * 2)),
-        *(("primaries", c_int), ("red_xy", c_double * 2), ("green_xy", c_double * 2), ("blue_xy", c_double * 2)),
-        *(("transfer", c_int), ("gamma", c_double), ("rendering_intent", c_int)),
-    )
+        ("space", c_int), ("white_point", c_int), ("white_xy", c_double * 2),
+        ("primaries", c_int), ("red_xy", c_double * 2), ("green_xy", c_double * 2), ("blue_xy", c_double * 2),
+        ("transfer", c_int), ("gamma", c_double), ("rendering_intent", c_int),
+    )  # fmt: skip
 
 
 def linear_colors(*, gray: bool) -> Colors:
@@ -98,10 +98,10 @@ class _Blending(Structure):
 
 class FrameHeader(Structure):
     _fields_ = (
-        *(("duration", c_uint32), ("timecode", c_uint32), ("name_length", c_uint32), ("is_last", c_int)),
-        *(("have_crop", c_int), ("left", c_int32), ("top", c_int32), ("width", c_uint32), ("height", c_uint32)),
-        *(("blending", _Blending), ("save_as_reference", c_uint32)),
-    )
+        ("duration", c_uint32), ("timecode", c_uint32), ("name_length", c_uint32), ("is_last", c_int),
+        ("have_crop", c_int), ("left", c_int32), ("top", c_int32), ("width", c_uint32), ("height", c_uint32),
+        ("blending", _Blending), ("save_as_reference", c_uint32),
+    )  # fmt: skip
 
 
 class PixelFormat(Structure):

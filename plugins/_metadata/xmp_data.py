@@ -15,8 +15,8 @@ from plugins._metadata import exif_data
 
 # Lists of what stays: new tags and namespaces are removed until they are known to be safe.
 _EXIF_NAMES = frozenset(ExifTags.TAGS[tag] for tag in exif_data.SAFE_EXPOSURE if tag in ExifTags.TAGS) | {
-    *("FlashpixVersion", "PhotographicSensitivity", "ImageTitle", "Photographer")
-}
+    "FlashpixVersion", "PhotographicSensitivity", "ImageTitle", "Photographer"
+}  # fmt: skip
 _ANY = frozenset({"*"})
 _DC, _PHOTOSHOP = "http://purl.org/dc/elements/1.1/", "http://ns.adobe.com/photoshop/1.0/"
 _BASIC, _CORE = "http://ns.adobe.com/xap/1.0/", "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"

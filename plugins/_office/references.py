@@ -44,9 +44,9 @@ _NOWHERE = "about:invalid"
 _VML = "{urn:schemas-microsoft-com:vml}"
 # Elements whose references are followed by a click.
 _CLICKED = (
-    *("a", "form", "button", "event-listener"),
-    *("hyperlink", "hlinkClick", "hlinkHover", "hlinkMouseOver"),
-)
+    "a", "form", "button", "event-listener",
+    "hyperlink", "hlinkClick", "hlinkHover", "hlinkMouseOver",
+)  # fmt: skip
 _TEMPLATES = ("template", "attachedTemplate")  # of which nothing is missing on the pages
 _RELATIONS = etree.XPath("//*[local-name()='Relationship' and translate(@TargetMode, 'EXTRNAL', 'extrnal')='external']")
 _REFERENCES = etree.XPath(

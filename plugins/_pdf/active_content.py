@@ -28,9 +28,9 @@ _ANY_NAME = re.compile(rb"(?:%s)\b" % "|".join(_NAMES).encode())
 _FILE_NAMES = ("/UF", "/F", "/DOS", "/Mac", "/Unix")
 # Files that systems run when a user opens them.
 _PROGRAM_SUFFIXES = (
-    *(".app", ".bat", ".cmd", ".cpl", ".dll", ".exe", ".hta", ".jar", ".js", ".jse", ".lnk", ".msi", ".pif", ".ps1"),
-    *(".reg", ".scr", ".sh", ".swf", ".vb", ".vbe", ".vbs", ".wsf"),
-)
+    ".app", ".bat", ".cmd", ".cpl", ".dll", ".exe", ".hta", ".jar", ".js", ".jse", ".lnk", ".msi", ".pif", ".ps1",
+    ".reg", ".scr", ".sh", ".swf", ".vb", ".vbe", ".vbs", ".wsf",
+)  # fmt: skip
 # Windows, Linux, scripts, and macOS.
 _PROGRAM_STARTS = (b"MZ", b"\x7fELF", b"#!", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe")
 _HOLDERS = (Dictionary, Stream, Array)

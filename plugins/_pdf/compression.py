@@ -67,8 +67,8 @@ _Id: TypeAlias = tuple[int, int]
 # Others, such as pages, annotations, layers and elements of the structure, are different even with equal contents.
 _MERGED_TYPES = {None, "/Font", "/FontDescriptor", "/Encoding", "/ExtGState", "/Pattern", "/CIDFont"}
 _IDENTIFYING_KEYS = {
-    *("/Parent", "/P", "/Kids", "/T", "/FT", "/Next", "/Prev", "/First", "/Last", "/StructParents", "/Rect", "/S"),
-}
+    "/Parent", "/P", "/Kids", "/T", "/FT", "/Next", "/Prev", "/First", "/Last", "/StructParents", "/Rect", "/S",
+}  # fmt: skip
 _MAX_ROUNDS = 8  # Fonts are equal when their descriptors and files are.
 
 

@@ -30,11 +30,11 @@ _ELEMENTS = {
 _KEPT = frozenset(
     f"{SVG}{name}"
     for name in (
-        *("svg", "g", "a", "switch", "defs", "symbol", "use", "image", "text", "tspan", "textPath"),
-        *("path", "rect", "circle", "ellipse", "line", "polyline", "polygon"),
-        *("linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter"),
+        "svg", "g", "a", "switch", "defs", "symbol", "use", "image", "text", "tspan", "textPath",
+        "path", "rect", "circle", "ellipse", "line", "polyline", "polygon",
+        "linearGradient", "radialGradient", "stop", "pattern", "clipPath", "mask", "marker", "filter",
     )
-)
+)  # fmt: skip
 _QUALIFIED = frozenset({*HREFS, *(f"{{http://www.w3.org/XML/1998/namespace}}{name}" for name in ("space", "lang"))})
 TEXTS = {f"{SVG}title": "Title", f"{SVG}desc": "Description"}
 """Elements with texts about a drawing, and what they are called in metadata."""

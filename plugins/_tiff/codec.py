@@ -19,10 +19,10 @@ from plugins._tiff import tiff_directories
 
 # Loaded at import: the sandbox of a job may refuse to load them.
 _DECODERS = (
-    *("bitorder", "ccittfax3", "ccittfax4", "ccittrle", "deflate", "delta", "float24", "floatpred", "jpeg", "jpeg2k"),
-    *("jpeg8", "jpegsof3", "jpegxl", "jpegxr", "lerc", "ljpeg", "lzma", "lzw", "packbits", "packints", "pixarlog"),
-    *("png", "webp", "zlib", "zstd"),
-)
+    "bitorder", "ccittfax3", "ccittfax4", "ccittrle", "deflate", "delta", "float24", "floatpred", "jpeg", "jpeg2k",
+    "jpeg8", "jpegsof3", "jpegxl", "jpegxr", "lerc", "ljpeg", "lzma", "lzw", "packbits", "packints", "pixarlog",
+    "png", "webp", "zlib", "zstd",
+)  # fmt: skip
 _CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") for name in _DECODERS)]
 
 

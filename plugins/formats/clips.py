@@ -55,9 +55,9 @@ MODULES = ("av", "av.subtitles.stream", "numpy") if PYAV.present else ()
 TEMPLATE = "clips"
 
 _MP4_BRANDS = (
-    *(b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42"),
-    *(b"avc1", b"M4V ", b"M4VP", b"mp4v", b"dash", b"MSNV"),
-)
+    b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42",
+    b"avc1", b"M4V ", b"M4VP", b"mp4v", b"dash", b"MSNV",
+)  # fmt: skip
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
 _HEAD = 4096
 _MAX_SECONDS, _MAX_SIDE = 60, 1920

@@ -27,22 +27,20 @@ with lazy_imports():
     from plugins._pdf.text import books, texts
 
 MODULES = (
-    *(
-        "lxml.etree",
+    "lxml.etree",
         "plugins._pdf.text.books",
         "plugins._pdf.text.texts",
         "encodings.cp437",
         "encodings.raw_unicode_escape",
-    ),
-    *("PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin"),
-)
+    "PIL.AvifImagePlugin", "PIL.Jpeg2KImagePlugin", "PIL.TiffImagePlugin", "PIL.WebPImagePlugin",
+)  # fmt: skip
 TEMPLATE = "documents"
 FONT_SIZE = 12.0
 _HEAD = 65_536  # bytes within which the root element must begin
 _COMIC_IMAGES = (
-    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".jpx", ".j2k", ".webp", ".avif"),
-    *(".jxr", ".wdp", ".hdp", ".ppm", ".pgm", ".pbm", ".pam", ".pnm", ".psd"),
-)
+    ".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".jpx", ".j2k", ".webp", ".avif",
+    ".jxr", ".wdp", ".hdp", ".ppm", ".pgm", ".pbm", ".pam", ".pnm", ".psd",
+)  # fmt: skip
 _COMIC_OTHERS = ("comicinfo.xml", ".ds_store", "thumbs.db")
 
 

@@ -112,12 +112,12 @@ def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
         source.write_bytes(data)
         command = [
             *PROGRAMS,
-            *("-q", "-dSAFER", "-dBATCH", "-dNOPAUSE"),
+            "-q", "-dSAFER", "-dBATCH", "-dNOPAUSE",
             f"-sDEVICE={device}",
             f"-sOutputFile={result}",
             *arguments,
             str(source),
-        ]
+        ]  # fmt: skip
         process = subprocess.run(
             command,
             env={"TMPDIR": folder},

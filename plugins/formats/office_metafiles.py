@@ -48,10 +48,10 @@ _DRAWING = "application/vnd.oasis.opendocument.graphics"
 _NAMES = " ".join(
     f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{urn}:1.0"'
     for name, urn in (
-        *(("office", "office"), ("style", "style"), ("draw", "drawing"), ("manifest", "manifest")),
-        *(("svg", "svg-compatible"), ("fo", "xsl-fo-compatible")),
+        ("office", "office"), ("style", "style"), ("draw", "drawing"), ("manifest", "manifest"),
+        ("svg", "svg-compatible"), ("fo", "xsl-fo-compatible"),
     )
-)
+)  # fmt: skip
 _MANIFEST = (
     '<manifest:manifest {names}><manifest:file-entry manifest:full-path="/" manifest:media-type="{kind}"/>'
     '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/>'

@@ -21,9 +21,9 @@ CAIRO = Requirement(
     present=_programs.has_library("libcairo.so.2"),
 )
 MODULES = (
-    *("plugins._svg.document", "plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin"),
+    "plugins._svg.document", "plugins._svg.vectors", "PIL.AvifImagePlugin", "PIL.WebPImagePlugin",
     *(("cairosvg",) if CAIRO.present else ()),
-)
+)  # fmt: skip
 TEMPLATE = "documents/vectors"
 _SIDE = re.compile(r'(?<=\s)((?:width|height)=)"([\d.]+)"')  # without a unit, in which MuPDF means points
 

@@ -41,14 +41,14 @@ Pairs: TypeAlias = list[tuple[Object, Object]]
 
 # Entries of the catalog that every part gets.
 _COMMON = {
-    *("/Lang", "/MarkInfo", "/Metadata", "/OutputIntents", "/PageLayout", "/PageMode", "/ViewerPreferences"),
+    "/Lang", "/MarkInfo", "/Metadata", "/OutputIntents", "/PageLayout", "/PageMode", "/ViewerPreferences",
     "/Extensions",
-}
+}  # fmt: skip
 # Entries that are made for each part, that concern the whole file, or that can contain any page.
 _MADE = {
-    *("/Outlines", "/Dests", "/AcroForm", "/PageLabels", "/StructTreeRoot", "/OCProperties", "/Threads", "/PieceInfo"),
-    *("/DPartRoot", "/Perms", "/DSS"),
-}
+    "/Outlines", "/Dests", "/AcroForm", "/PageLabels", "/StructTreeRoot", "/OCProperties", "/Threads", "/PieceInfo",
+    "/DPartRoot", "/Perms", "/DSS",
+}  # fmt: skip
 
 
 def keep_pages(document: Pdf, numbers: Sequence[int]) -> None:
