@@ -47,15 +47,19 @@ class Detection:
 
         Raises UnknownFormat, reason `unrecognized`.
         """
-        best, best_rank, may_be_text = None, (0, True), False
-        head, extension = content[:_HEAD], _extension(filename)
+        best = None
+        best_rank = (0, True)
+        may_be_text = False
+        head = content[:_HEAD]
+        extension = _extension(filename)
         for fmt in self._candidates(head, without):
             score = compare(fmt.sniff, head)
             if score is None:
                 return None
             may_be_text |= extension in fmt.text_extensions
             if (rank := (score, extension in fmt.extensions)) > best_rank:
-                best, best_rank = fmt, rank
+                best = fmt
+                best_rank = rank
         if may_be_text and best_rank <= _OF_TEXT:
             return None
         if best is None:
@@ -73,15 +77,18 @@ class Detection:
 
         Calls `begin` before each sniffer.
         """
-        best, best_rank = None, (0, True)
-        errors, extension = dict[str, str](), _extension(filename)
+        best = None
+        best_rank = (0, True)
+        errors = dict[str, str]()
+        extension = _extension(filename)
         content = SniffedContent(content)
         for fmt in self._candidates(content, without):
             begin(fmt)
             try:
                 rank = fmt.match(content, extension)
                 if rank > best_rank:
-                    best, best_rank = fmt, rank
+                    best = fmt
+                    best_rank = rank
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and panics of libraries in Rust

@@ -70,7 +70,8 @@ class WorkerProcess:
     def memory_and_threads(self) -> tuple[int, int]:
         """Returns the bytes of its own memory, and its number of threads. Raises OSError if it has ended."""
         text = os.pread(self.proc_files[0], _MAX_REPLY, 0)
-        memory, threads = used_memory(text), _THREADS.search(text)
+        memory = used_memory(text)
+        threads = _THREADS.search(text)
         if not memory or not threads:  # a process that is about to end has no memory
             raise ProcessLookupError
         return memory, int(threads[1])

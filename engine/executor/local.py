@@ -228,7 +228,8 @@ class NotStarted(Exception):
 
 async def send_request(worker: Worker, request: Request, descriptors: list[int]) -> bytes:
     """Returns the worker's reply. Raises ConversionError if it ends without one, and NotStarted."""
-    process, limits = worker.process, request.limits
+    process = worker.process
+    limits = request.limits
     quota = QuotaWatch(process.pid, process.folder, limits, worker.initial[0], process.kill)
     reply = b""
     try:

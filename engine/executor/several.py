@@ -46,9 +46,10 @@ def task_of(
     dry_run: bool = False,
 ) -> Task:
     """Creates the task that makes the outputs of an input, as `Task.of` does for one plan."""
-    (first, *others), plans = outputs, [plan for one in outputs for plan in one.plans]
-    names, options = input_names, first.output.options
-    task = Task.of(plans[0], options, name, memory=memory, input_names=names, dry_run=dry_run)
+    first, *others = outputs
+    plans = [plan for one in outputs for plan in one.plans]
+    options = first.output.options
+    task = Task.of(plans[0], options, name, memory=memory, input_names=input_names, dry_run=dry_run)
     if not others and len(plans) == 1 and first.output.name is None:
         return task
     isolated = next((plan for plan in plans if plan.isolated), plans[0])
@@ -97,7 +98,8 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
         output.write(data)
         return result
     unique = UniqueNames()
-    results, parts = list[TaskResult](), list[OutputResult]()
+    results = list[TaskResult]()
+    parts = list[OutputResult]()
     with ZipFile(output, "w") as archive:
         for index, one in enumerate(planned):
             try:

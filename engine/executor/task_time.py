@@ -39,7 +39,8 @@ class TaskTime:
         self._counted = 0.0
         self._latest_step = 0.0  # time of the event loop
         self._process_start: float | None = None
-        self._cpu, self._measured_at = 0.0, 0.0  # CPU time of the task, and the `total` at which it was measured
+        self._cpu = 0.0  # CPU time of the task
+        self._measured_at = 0.0  # the `total` at which it was measured
         self._process: Process | None = None
         self._measure: Callable[[], float] = lambda: 0.0
         self._stop: Callable[[], None] = lambda: None
@@ -62,7 +63,8 @@ class TaskTime:
         with suppress(OSError):  # it has ended
             before = process.cpu_seconds(children=children)
         self._measure = lambda: process.cpu_seconds(children=children) - before
-        self._process, self._cpu = process, 0.0
+        self._process = process
+        self._cpu = 0.0
         self._process_start = self._measured_at = self.total
 
     def end(self) -> None:
@@ -85,7 +87,8 @@ class TaskTime:
                 finally:
                     self._stop()
         except TimeoutError:
-            limits, of_cpu = self._limits, self.of_process >= self._limits.cpu
+            limits = self._limits
+            of_cpu = self.of_process >= limits.cpu
             seconds = limits.cpu if of_cpu else limits.seconds
             message = f"The conversion took longer than {seconds:g} s{' of CPU time' if of_cpu else ''}."
             raise TimedOut(message, details={"max_seconds": seconds}) from None
@@ -93,7 +96,8 @@ class TaskTime:
     def _count(self, deadline: asyncio.Timeout) -> None:
         """Counts up to now, and later again, or expires the deadline."""
         loop = asyncio.get_running_loop()
-        self._counted, self._latest_step = self.total, loop.time()
+        self._counted = self.total
+        self._latest_step = loop.time()
         if self._process is not None:
             self._count_process(self._process)
         remaining = min(self._limits.seconds - self._counted, self._limits.cpu - self.of_process)
