@@ -120,7 +120,8 @@ def convert_for(
         image, profile = on_background(image, profile, (*WHITE, 255))
     mode = _smallest_mode(image, modes)
     if mode is None or (profile and _color_space(mode) != _color_space(image.mode)):
-        image, profile = reduced_to_srgb(image, profile), None
+        image = reduced_to_srgb(image, profile)
+        profile = None
         mode = _smallest_mode(image, modes) or modes[-1]
     if mode not in _COMPATIBLE_MODES[image.mode]:
         image = Image.fromarray(*_without_colors(np.asarray(image), image.mode))
@@ -214,10 +215,12 @@ def to_16_bits(values: NDArray[np.generic]) -> NDArray[np.uint16]:
     Issues a FidelityWarning if other values than the given ones would result from scaling them back.
     """
     finite = np.nan_to_num(values.astype(np.float64), posinf=1.0, neginf=0.0)
-    low, high = float(finite.min()), float(finite.max())
+    low = float(finite.min())
+    high = float(finite.max())
     is_float = values.dtype.kind == "f"
     if is_float and high <= 1.0:
-        low, high = 0.0, 1.0
+        low = 0.0
+        high = 1.0
     span = (high - low) or 1.0
     scaled = np.ascontiguousarray(np.clip((finite - low) / span, 0.0, 1.0) * 65535 + 0.5, dtype=np.uint16)
     for top in range(0, len(values), _STRIP):
@@ -261,7 +264,8 @@ def on_background(
     if alpha.getextrema() == (255, 255):
         return image.convert(image.mode[:-1]), profile
     if image.mode in ("L", "LA") and len(set(rgb)) > 1:
-        image, profile = to_srgb(image, profile), None
+        image = to_srgb(image, profile)
+        profile = None
     without_alpha = image.convert(image.mode[:-1])
     canvas = Image.new(without_alpha.mode, image.size, color_in(rgb, without_alpha.mode, profile))
     if opacity < 255:
@@ -284,7 +288,8 @@ def deep_on_background(
     if mode not in ("LA", "RGBA") or opacity == 0:
         return array, mode, profile
     if mode == "LA" and len(set(rgb)) > 1:
-        (array, mode), profile = deep_to_srgb(array, mode, profile), None
+        array, mode = deep_to_srgb(array, mode, profile)
+        profile = None
     fill = np.array(color_in(rgb, mode[:-1], profile)) * 257.0
     if opacity == 255 and array[..., -1].min() < 65535:
         warn_flattened()
@@ -310,7 +315,8 @@ def in_profile(image: Image.Image, mode: str, profile: bytes | None) -> Image.Im
     """An image in sRGB as `mode`, which is L, RGB or CMYK, in the color space of the profile."""
     converted = None
     if profile:
-        source, target = ImageCms.createProfile("sRGB"), BytesIO(profile)
+        source = ImageCms.createProfile("sRGB")
+        target = BytesIO(profile)
         with suppress(ImageCms.PyCMSError):  # a profile of an input device only
             converted = ImageCms.profileToProfile(image, source, target, _RELATIVE, outputMode=mode, flags=_BLACK_POINT)
     return converted or image.convert(mode)

@@ -41,7 +41,8 @@ def find_fault(plugin: Plugin, known: Known) -> str | None:
 def _find_conflict(plugin: Plugin, known: Known) -> str | None:
     """Describes the first declaration that contradicts an earlier plugin."""
     transforms = {(transform.format, transform.name) for transform in known.transforms}
-    options, formats = dict(known.options), known.formats
+    options = dict(known.options)
+    formats = known.formats
     conflicts = [
         *(f"format {fmt}" for fmt in (*plugin.reads, *plugin.writes) if formats.get(fmt.name, fmt) != fmt),
         *(f"tool {tool}" for tool in plugin.tools if tool.name in known.tools),

@@ -117,7 +117,8 @@ class _Process:
 
     def result(self) -> str | None:
         """Waits until the process ends or the deadline has passed, ends it and the processes that it has left."""
-        pidfd, late = os.pidfd_open(self._pid), False
+        pidfd = os.pidfd_open(self._pid)
+        late = False
         while not late and not select.select([pidfd], [], [], max(0, self._remaining()))[0]:
             late = self._remaining() <= 0
         os.close(pidfd)
@@ -160,7 +161,8 @@ def _run(function: Callable[[], str | None], report: int) -> NoReturn:
 def _isolate(report: int) -> None:
     """Leaves the session of the terminal, and all files. Limits the memory."""
     os.setsid()
-    null, printed = os.open(os.devnull, os.O_RDWR), os.memfd_create("printed")
+    null = os.open(os.devnull, os.O_RDWR)
+    printed = os.memfd_create("printed")
     held = os.dup2(report, max(null, printed, _REPORT, report) + 1)
     for descriptor, number in ((null, 0), (printed, 1), (null, 2), (held, _REPORT)):
         os.dup2(descriptor, number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
@@ -23,7 +23,9 @@ from engine.options import (
     read_parameters,
 )
 
-QUALITY, MAX_BYTES, LOSSLESS = "quality", "max_bytes", "lossless"
+QUALITY = "quality"
+MAX_BYTES = "max_bytes"
+LOSSLESS = "lossless"
 """Options of encoders that the pipeline reads too."""
 ENCODING_OPTIONS = frozenset({QUALITY, MAX_BYTES, LOSSLESS})
 """Options that replace the encoding of the input, where a conversion into the same format keeps it."""
@@ -147,8 +149,23 @@ def conversion(
         options, groups, _ = read_parameters(run)
         if isinstance(target, FileFormat) and QUALITY in options:
             options[MAX_BYTES] = Option(MAX_BYTES, MaxBytes)
-        declared = loss, cost, terminal, programs, memory, isolated, capabilities, without, in_dry_run, reduces
-        return Conversion(source, target, run, *declared, options, groups)
+        return Conversion(
+            source=source,
+            target=target,
+            run=run,
+            loss=loss,
+            cost=cost,
+            terminal=terminal,
+            programs=programs,
+            memory=memory,
+            isolated=isolated,
+            capabilities=capabilities,
+            without=without,
+            in_dry_run=in_dry_run,
+            reduces=reduces,
+            options=options,
+            groups=groups,
+        )
 
     return declare
 
@@ -213,7 +230,18 @@ def transform(
 
     def declare(run: Callable[Concatenate[T, P], T]) -> Transform[T]:
         options, groups, _ = read_parameters(run)
-        return Transform(run.__name__, format, run, after, always, memory, isolated, pixels, options, groups)
+        return Transform(
+            name=run.__name__,
+            format=format,
+            run=run,
+            after=after,
+            always=always,
+            memory=memory,
+            isolated=isolated,
+            pixels=pixels,
+            options=options,
+            groups=groups,
+        )
 
     return declare
 
@@ -327,7 +355,8 @@ class Tool(Generic[T]):
         None is a file of an unknown format. `details.index` of the error is the position of the input, from 0.
         """
         if len(sources) not in self.inputs:
-            minimum, maximum = self.inputs[0], self.inputs[-1]
+            minimum = self.inputs[0]
+            maximum = self.inputs[-1]
             raise InvalidOption(
                 f"{self} takes {minimum} to {maximum} files." if minimum < maximum else f"{self} takes {minimum} file.",
                 reason="out_of_range",
@@ -374,14 +403,30 @@ def tool(
     """
 
     def declare(run: Callable[..., Returned[T]]) -> Tool[T]:
-        summary = (run.__doc__ or title).strip().splitlines()[0]
-        formats = sources, target or sources[0]
-        made = Tool(name, format, run, *formats, inputs, count, title, summary, isolated, archive, encodes, output_name)
-        options, groups, names = read_parameters(run)
-        made = replace(made, decoded_to=decoded_to, opens_with=opens_with, names_parameter=names, programs=programs)
-        files = {name: option.file for name, option in options.items() if option.file is not None}
-        options = {name: option for name, option in options.items() if name not in files}
-        return replace(made, options=options, groups=groups, files=files)
+        parameters, groups, names_parameter = read_parameters(run)
+        files = {name: option.file for name, option in parameters.items() if option.file is not None}
+        return Tool(
+            name=name,
+            format=format,
+            run=run,
+            sources=sources,
+            target=target or sources[0],
+            inputs=inputs,
+            count=count,
+            title=title,
+            summary=(run.__doc__ or title).strip().splitlines()[0],
+            isolated=isolated,
+            archive=archive,
+            encodes=encodes,
+            output_name=output_name,
+            programs=programs,
+            decoded_to=decoded_to,
+            opens_with=opens_with,
+            names_parameter=names_parameter,
+            options={name: option for name, option in parameters.items() if name not in files},
+            groups=groups,
+            files=files,
+        )
 
     return declare
 

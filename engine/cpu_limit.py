@@ -27,7 +27,8 @@ def call_within(share: float, function: Callable[[], T]) -> T:
     limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
     if limit == resource.RLIM_INFINITY:
         return function()
-    started, size = time.process_time(), _peak_size()
+    started = time.process_time()
+    size = _peak_size()
     allowed = max(1, int((limit - started) * share))
     call = Future[T]()
     thread = threading.Thread(target=copy_context().run, args=(_settle, call, function), daemon=True)

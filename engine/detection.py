@@ -76,8 +76,10 @@ class Detection:
 
         Calls `begin` before each sniffer.
         """
-        best, best_rank = None, (0, True)
-        errors, extension = dict[str, str](), _extension(filename)
+        best = None
+        best_rank = (0, True)
+        errors = dict[str, str]()
+        extension = _extension(filename)
         content = SniffedContent(content)
         beginning = {fmt for fmt, _ in self._beginning_as(content)}
         for fmt in self._formats:
@@ -87,7 +89,8 @@ class Detection:
             try:
                 rank = fmt.match(content, extension)
                 if rank > best_rank:
-                    best, best_rank = fmt, rank
+                    best = fmt
+                    best_rank = rank
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and panics of libraries in Rust

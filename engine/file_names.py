@@ -121,7 +121,9 @@ class UniqueNames:
 
     def add(self, name: str) -> str:
         """Returns the name, or another one if it is used already."""
-        unique, path, key = name, PurePath(name), _normalized(name)
+        unique = name
+        path = PurePath(name)
+        key = _normalized(name)
         while _normalized(unique) in self._latest:
             self._latest[key] += 1
             unique = f"{path.stem} ({self._latest[key]}){path.suffix}"

@@ -105,7 +105,9 @@ def convert_frame(
         if not held and (profile or pixels.mode != "CMYK"):
             gray = "RGB" not in target.deep_modes
             array, mode = color.deep_reduced(pixels.array, pixels.mode, profile, gray=gray)
-            pixels, profile, held = DeepPixels(array, mode), None, mode in target.deep_modes
+            pixels = DeepPixels(array, mode)
+            profile = None
+            held = mode in target.deep_modes
         if held:
             return replace(frame, pixels=pixels, icc_profile=profile)
         FidelityWarning.issue("depth_reduced", "The target supports 8 bits per sample for these colors.")
@@ -126,7 +128,8 @@ def to_linear_light(
         encoded = replace(target, linear=False, deep_modes=target.modes, deep_bits=(16,))
         pixels = convert_frame(frame, encoded, 16, background=background).pixels
         array = np.asarray(pixels) if isinstance(pixels, Image.Image) else pixels.array
-        mode, maximum = pixels.mode, np.float32(np.iinfo(array.dtype).max)
+        mode = pixels.mode
+        maximum = np.float32(np.iinfo(array.dtype).max)
         array = linear_light.decode(array / maximum, mode)
         return replace(frame, pixels=DeepPixels(array, mode), icc_profile=None)
     if target.max_side:

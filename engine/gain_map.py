@@ -54,7 +54,8 @@ class GainMap:
 
     def map(self, convert: Callable[[Any], Any]) -> GainMap:
         """The map of an image whose frame was converted. It has no more pixels than before."""
-        frame, pixels = convert(self.frame), prod(self.frame.size)
+        frame = convert(self.frame)
+        pixels = prod(self.frame.size)
         if prod(frame.size) > pixels:
             scale = sqrt(pixels / prod(frame.size))
             width, height = (max(1, round(side * scale)) for side in frame.size)

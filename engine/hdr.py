@@ -19,7 +19,9 @@ with lazy_imports():
 Primaries: TypeAlias = tuple[float, ...]
 """The x and y of white, red, green and blue."""
 
-_D65, _C, _E = (0.3127, 0.3290), (0.310, 0.316), (1 / 3, 1 / 3)
+_D65 = (0.3127, 0.3290)
+_C = (0.310, 0.316)
+_E = (1 / 3, 1 / 3)
 _SRGB: Primaries = (*_D65, 0.64, 0.33, 0.30, 0.60, 0.15, 0.06)
 _SMPTE_170M: Primaries = (*_D65, 0.630, 0.340, 0.310, 0.595, 0.155, 0.070)
 _BT2020: Primaries = (*_D65, 0.708, 0.292, 0.170, 0.797, 0.131, 0.046)
@@ -40,7 +42,8 @@ PRIMARIES: Mapping[int, Primaries] = MappingProxyType(
 )
 """By code point of ITU-T H.273."""
 
-_PQ, _HLG = 16, 18
+_PQ = 16
+_HLG = 18
 HDR_TRANSFERS = (_PQ, _HLG)
 """Code points of ITU-T H.273."""
 
@@ -131,7 +134,8 @@ def linear_from(primaries: Primaries, array: NDArray[Any]) -> NDArray[np.float32
 def linear_to_xyz(primaries: Primaries) -> NDArray[np.float64]:
     """The matrix from linear RGB to XYZ, where white has Y = 1."""
     xyz = np.array([(x, y, 1 - x - y) for x, y in zip(primaries[::2], primaries[1::2], strict=True)])
-    white, colors = xyz[0] / xyz[0][1], xyz[1:].T
+    white = xyz[0] / xyz[0][1]
+    colors = xyz[1:].T
     matrix: NDArray[np.float64] = colors * np.linalg.solve(colors, white)
     return matrix
 
@@ -142,7 +146,9 @@ def _light(transfer: int, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
         power = encoded ** (32 / 2523)
         relative = np.maximum(power - 107 / 128, 0) / (2413 / 128 - 2392 / 128 * power)
         return 10_000 / _REFERENCE_WHITE * relative ** (8192 / 1305)
-    a, b, c = 0.17883277, 0.28466892, 0.55991073
+    a = 0.17883277
+    b = 0.28466892
+    c = 0.55991073
     return np.where(encoded <= 0.5, encoded**2 / 3, (np.exp((encoded - c) / a) + b) / 12)
 
 
@@ -163,7 +169,8 @@ def _gain(brightest: NDArray[np.float32], peak: float) -> NDArray[np.float32]:
     knee = 1 - 0.5 * min(np.log(headroom) / np.log(_DEFAULT_PEAK / _REFERENCE_WHITE), 1)
     middle = 1 - _KNEE_SOFTNESS + _KNEE_SOFTNESS / knee
     target = (1 - _KNEE_SOFTNESS) * knee + _KNEE_SOFTNESS
-    a, b = 1 - 2 * middle + headroom, 2 * (middle - 1)
+    a = 1 - 2 * middle + headroom
+    b = 2 * (middle - 1)
     x = np.clip(brightest, 1, headroom)
     position = 2 * (x - 1) / (b + np.sqrt(b * b + 4 * a * (x - 1)))  # solves a p² + b p = x - 1
     y = knee * (1 - position) ** 2 + 2 * target * position * (1 - position) + position**2

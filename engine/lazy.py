@@ -48,7 +48,8 @@ def lazy_imports() -> Iterator[None]:
         return LazyModule(globals, name)
 
     with _LOCK:
-        original, thread = builtins.__import__, get_ident()
+        original = builtins.__import__
+        thread = get_ident()
         builtins.__import__ = import_later
         try:
             yield

@@ -235,7 +235,8 @@ class Raster:
 
     def copies(self) -> Iterator[Raster]:
         """Yields the raster any number of times. Its frames are decoded once and stay in memory."""
-        frames, deep_frames = self.frames, self.deep_frames
+        frames = self.frames
+        deep_frames = self.deep_frames
         while True:
             frames, given = tee(frames)
             deep_frames, given_deep = (None, None) if deep_frames is None else tee(deep_frames)

@@ -13,7 +13,8 @@ from engine.page_ranges import PageRanges
 
 _SHARE = r"(0|1|[01]?\.\d{1,6})"  # 0 to 1
 _PERCENT = r"\d{1,3}(\.\d{1,4})?%"
-_OFFSET, _LENGTH = rf"(\d{{1,6}}|{_PERCENT})", rf"([1-9]\d{{0,5}}|{_PERCENT})"
+_OFFSET = rf"(\d{{1,6}}|{_PERCENT})"
+_LENGTH = rf"([1-9]\d{{0,5}}|{_PERCENT})"
 _RATIO = r"[1-9]\d{0,3}(\.\d{1,4})?"
 
 

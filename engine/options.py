@@ -162,23 +162,29 @@ class Option:
         choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
         limits = {}
         if choices:
-            reason, expected, limits = "unknown", f"be one of {', '.join(map(str, choices))}", {"available": choices}
+            reason = "unknown"
+            expected = f"be one of {', '.join(map(str, choices))}"
+            limits = {"available": choices}
         elif kind in ("integer", "number"):
             limits = _limits(schema, "minimum", "maximum")
             right_type = type(value) in _JSON_TYPES[kind]
             reason = "out_of_range" if right_type else "not_an_integer" if kind == "integer" else "malformed"
             expected = f"be {'an integer' if kind == 'integer' else 'a number'}{_range_text(limits)}"
         elif kind == "boolean":
-            reason, expected = "malformed", "be true or false"
+            reason = "malformed"
+            expected = "be true or false"
         elif isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
             limits = _limits(schema, "minLength", "maxLength")
-            reason, expected = "out_of_range", f"have at most {schema['maxLength']} characters"
+            reason = "out_of_range"
+            expected = f"have at most {schema['maxLength']} characters"
         elif isinstance(value, str):
             examples = "" if self.secret else " or ".join(schema.get("examples", ()))
             form = f"be text such as {examples}" if examples else "be well-formed"
-            reason, expected = "malformed", f"{form}. {schema.get('description', '')}".rstrip(". ")
+            reason = "malformed"
+            expected = f"{form}. {schema.get('description', '')}".rstrip(". ")
         else:
-            reason, expected = "malformed", "be a string"
+            reason = "malformed"
+            expected = "be a string"
         return InvalidOption(f"{self.name} must {expected}.", reason=reason, param=self.name, details=limits)
 
 
@@ -295,7 +301,8 @@ def _without_none(name: str, annotation: Any) -> Any:
 
 def _read_option(name: str, default: Any, annotation: Any) -> Option:
     if file := _mark(annotation, InputFile):
-        examples, description = [*file.names, _FILE_ID][:1], file.description
+        examples = [*file.names, _FILE_ID][:1]
+        description = file.description
         named = Field(
             max_length=_MAX_PATH, examples=examples, description=description, json_schema_extra={"x-file": True}
         )

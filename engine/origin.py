@@ -70,5 +70,6 @@ class Origin:
         y = down - y - height if rows else y
         if exchanged:
             x, y, width, height = y, x, height, width
-        left, top = self.box[0] + x, self.box[1] + y
+        left = self.box[0] + x
+        top = self.box[1] + y
         return replace(self, box=(left, top, left + width, top + height))

@@ -59,7 +59,8 @@ def _parse_span(text: str) -> tuple[int, int]:
     match = _SPAN.fullmatch(text)
     if match is None:
         raise invalid_pages("pages must be numbers from 1, such as 2,5,8 or 3-5.", {"value": text[:40]}, "malformed")
-    first, last = int(match[1]), int(match[2] or match[1])
+    first = int(match[1])
+    last = int(match[2] or match[1])
     if not 0 < first <= last:
         raise invalid_pages("pages must be numbers from 1, ranges from low to high.", {"value": text[:40]})
     return first, last

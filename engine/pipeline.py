@@ -36,7 +36,8 @@ from engine.shared_steps import PlanSteps
 from engine.size_limit import best_within
 from engine.step_errors import file_errors, of_file, step_errors
 
-PAGES, METADATA = "pages", "metadata"
+PAGES = "pages"
+METADATA = "metadata"
 
 _MAX_MESSAGES = 3
 _MAX_QUALITY = 100  # if an encoder has no default
@@ -91,18 +92,20 @@ def run(
     `on_file` receives each file of the result before the next page is decoded. `names` are the file names of the
     inputs, for tools; `shared` are the steps whose results other plans use, too.
     """
-    trace, timings = list[Timing](), list[Timing]()
+    trace = list[Timing]()
+    timings = list[Timing]()
     facts: dict[str, Any] = {}
     file: EncodedFile | None = None
-    sizes, qualities = [], []
+    sizes = []
+    qualities = []
     formats: set[FileFormat] = set()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         check_options(plan, options)
         payloads, files = open_inputs(plan, inputs, options, trace)
-        parts = _apply_tool(plan, payloads, files, options, timings, facts, names)
+        parts = _apply_tool(plan, payloads, files, options, timings, facts=facts, names=names)
         options = options if plan.tool else {**options, **files}
-        for file in _convert(plan, parts, options, timings, on_decoded, caught, shared):
+        for file in _convert(plan, parts, options, timings, on_decoded=on_decoded, caught=caught, shared=shared):
             on_file(file)
             sizes.append(len(file.data))
             formats.add(file.format or plan.target)
@@ -279,7 +282,8 @@ def decode(
     files = [options[name] for name in plan.file_names if plan.tool is None]
     done, payload = shared.start(payload) if shared else (0, payload)
     if done and not isinstance(payload, bytes):
-        first, decoded = payload, [payload]
+        first = payload
+        decoded = [payload]
     for index, step in enumerate(plan.steps[done : plan.encoder_position], done):
         if decoded and isinstance(step, Conversion):
             on_decoded([*decoded, *files])

@@ -14,7 +14,8 @@ from engine.file_names import FILENAME
 from engine.formats import AnyFormat, FileFormat
 from engine.options import NO_OPTIONS, Option, OptionValue, OptionValues, join_options
 
-_ANIMATION_TIMING, _ANIMATION_FRAMES = frozenset({"delay", "loop", "speed"}), frozenset({"frames", "reverse"})
+_ANIMATION_TIMING = frozenset({"delay", "loop", "speed"})
+_ANIMATION_FRAMES = frozenset({"frames", "reverse"})
 
 Conversions: TypeAlias = tuple[AnyConversion, ...]
 """A path: each starts at the target of the one before."""
@@ -284,7 +285,8 @@ def cheapest_paths(
     expand(source, 0, 0.0, ())
     while heap:
         loss, cost, _, path = heappop(heap)
-        reached, left = path[-1].target, _left(missing, path, at_formats)
+        reached = path[-1].target
+        left = _left(missing, path, at_formats)
         rank = (loss // Loss.STRUCTURE, len(left), loss, cost)
         if reached not in best or rank < best[reached][0]:
             best[reached] = rank, path

@@ -207,7 +207,8 @@ class Registry:
         plan = self._plans[key]
         if not options and not file_names:
             return plan
-        known, options = self.options, options or {}
+        known = self.options
+        options = options or {}
         asked = frozenset(name for name in options if name not in known or options[name] != known[name].default)
         plan = self._plan_with(plan, asked.union(file_names))
         if not validated:
@@ -298,7 +299,7 @@ class Registry:
     ) -> Plan:
         passed = {step.target for step in path} | {step.source for step in path[:1]}
         transforms = tuple(transform for transform in self.transforms if transform.format in passed)
-        plan = Plan(sources, target, path, tool, openings, self.reader(target), transforms)
+        plan = Plan(sources, target, path, tool, openings, reader=self.reader(target), transforms=transforms)
         return replace(plan, options=plan.find_options(), templates=self.templates).with_transforms(NO_OPTIONS)
 
     def _find_path(self, source: AnyFormat, fmt: FileFormat | None, name: str) -> tuple[FileFormat, Conversions]:
@@ -356,7 +357,8 @@ class Registry:
 
 def find_harm(plugins: Sequence[Plugin]) -> str | None:
     """Uses what the last plugin declares, and detects samples of the formats of the others. Describes what fails."""
-    registry, plugin = Registry(plugins), plugins[-1]
+    registry = Registry(plugins)
+    plugin = plugins[-1]
     if registry.plugins[-1].error is not None:
         return registry.plugins[-1].error
     for option in chain(plugin.options, *(registry.tool_options(tool.name).values() for tool in plugin.tools)):

@@ -18,9 +18,11 @@ def best_within(encode: Callable[[int], EncodedFile], max_bytes: int, highest: i
         quality = (lowest + highest) // 2
         file = encode(quality)
         if len(file.data) <= max_bytes:
-            lowest, best = quality + 1, replace(file, quality=quality)
+            lowest = quality + 1
+            best = replace(file, quality=quality)
         else:
-            highest, smallest = quality - 1, len(file.data)
+            highest = quality - 1
+            smallest = len(file.data)
     if best is None:
         raise ConversionError(
             f"No quality results in a file of at most {max_bytes} bytes; the smallest has {smallest}.",

@@ -40,7 +40,8 @@ Samples: TypeAlias = Mapping[str, Sequence[bytes]]
 FAULTS = frozenset({"engine_error", "worker_crashed", "timeout", "out_of_memory"})
 """Reasons of errors that blame the plugin and not the file."""
 
-_SIZE, _LARGE = (48, 30), (2000, 1500)  # pixels of images that are encoded
+_SIZE = (48, 30)  # pixels of images that are encoded
+_LARGE = (2000, 1500)
 _LIMITS = TaskLimits(seconds=20)
 _MARGIN = 1.5  # as the sandbox allows
 _RESULT_BYTES = 4  # per pixel; the memory of a process includes its result
@@ -254,7 +255,8 @@ def _converted(subject: Subject, fmt: FileFormat, data: bytes) -> list[str]:
 
 
 def _there_and_back(subject: Subject, fmt: FileFormat) -> list[str]:
-    original, plan = _png(_SIZE), subject.plan("png", fmt)
+    original = _png(_SIZE)
+    plan = subject.plan("png", fmt)
     there = pipeline.run(plan, [original])
     verify(subject.registry, plan, there.file)
     if subject.registry.reader(fmt) is None or "png" not in map(str, subject.registry.targets(fmt)):

@@ -37,7 +37,8 @@ def verify(registry: Registry, plan: Plan, result: EncodedFile, options: OptionV
     given = options if result.secrets is None else result.secrets
     secrets = {name: given[name] for name, option in reader.options.items() if name in given and option.secret}
     payload = _read(reader, result.data, secrets, decode=target.is_complete is None)
-    encoded, actual = result.encoder_input, images(payload)
+    encoded = result.encoder_input
+    actual = images(payload)
     expected = _encoded_images(encoded, paged=target.paged) if result.pages is None else Images(result.pages)
     if actual is None or expected is None:
         return actual or Images(1)

@@ -99,7 +99,8 @@ class Detector:
 async def _limited(process: WorkerProcess) -> AsyncIterator[None]:
     """Cancels the block if the process takes too long. Raises TimedOut for CPU time, ExecutorUnavailable else."""
     loop = asyncio.get_running_loop()
-    ends, most = loop.time() + SECONDS, _cpu_seconds(process) + CPU_SECONDS
+    ends = loop.time() + SECONDS
+    most = _cpu_seconds(process) + CPU_SECONDS
 
     def look() -> None:
         left = min(most - _cpu_seconds(process), ends - loop.time())

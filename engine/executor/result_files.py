@@ -72,5 +72,6 @@ def page_name(name: str, options: OptionValues, target: FileFormat, file: Encode
     target = file.format or target
     if FILENAME.name in options:
         name = file_name(str(options[FILENAME.name]), name, target, images.size).rpartition(".")[0]
-    base, own = safe_stem(name, _MAX_PART) or tasks.DEFAULT_NAME, safe_stem(file.name or "", _MAX_PART)
+    base = safe_stem(name, _MAX_PART) or tasks.DEFAULT_NAME
+    own = safe_stem(file.name or "", _MAX_PART)
     return f"{base}-{own}.{target.extensions[0]}"

@@ -60,7 +60,8 @@ def write_outputs(planned: Sequence[PlannedOutput], name: str, output: IO[bytes]
         output.write(data)
         return result
     unique = UniqueNames()
-    results, parts = list[TaskResult](), list[OutputResult]()
+    results = list[TaskResult]()
+    parts = list[OutputResult]()
     with ZipFile(output, "w") as archive:
         for index, one in enumerate(planned):
             try:

@@ -65,7 +65,8 @@ class TaskTime:
         with suppress(OSError):  # it has ended
             before = process.cpu_seconds(children=children)
         self._measure = lambda: process.cpu_seconds(children=children) - before
-        self._process, self._cpu = process, 0.0
+        self._process = process
+        self._cpu = 0.0
         self._process_start = self._measured_at = self.total
         try:
             yield
@@ -90,7 +91,8 @@ class TaskTime:
                 finally:
                     self._timer.cancel()
         except TimeoutError:
-            limits, of_cpu = self._limits, self.of_process >= self._limits.cpu
+            limits = self._limits
+            of_cpu = self.of_process >= limits.cpu
             seconds = limits.cpu if of_cpu else limits.seconds
             message = f"The conversion took longer than {seconds:g} s{' of CPU time' if of_cpu else ''}."
             raise TimedOut(message, details={"max_seconds": seconds}) from None
@@ -98,7 +100,8 @@ class TaskTime:
     def _count(self, deadline: asyncio.Timeout) -> None:
         """Counts up to now, and later again, or expires the deadline."""
         loop = asyncio.get_running_loop()
-        self._counted, self._latest_step = self.total, loop.time()
+        self._counted = self.total
+        self._latest_step = loop.time()
         if self._process is not None:
             with suppress(OSError):  # it has ended; its task, too, soon
                 self._cpu, self._measured_at = self._measure(), self._counted

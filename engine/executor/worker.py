@@ -132,7 +132,15 @@ class Worker:
             self._forbid_programs()
         if task.dry_run:
             return _dry_run(plan, task.options, descriptors)
-        return convert(registry, plan, task.options, descriptors, limit_memory, task.name, task.input_names)
+        return convert(
+            registry,
+            plan,
+            task.options,
+            descriptors,
+            limit_memory,
+            name=task.name,
+            input_names=task.input_names,
+        )
 
     def _run_outputs(
         self, registry: Registry, task: Task, descriptors: list[int], limit_memory: Callable[[int], None]
@@ -204,7 +212,7 @@ def convert(
 
     with os.fdopen(output, "wb") as file:
         inputs = _Inputs(map(_read, sources), input_names)
-        return _convert(registry, plan, options, inputs, name, file, on_decoded)
+        return _convert(registry, plan, options, inputs, name, file, on_decoded=on_decoded)
 
 
 def convert_outputs(
@@ -248,7 +256,15 @@ def _convert(
     """Runs a plan, verifies each file of the result, and writes them to `file`."""
     verify = partial(verification.verify, registry, plan, options=options)
     writer = ResultWriter(file, partial(page_name, name, options, plan.target), verify)
-    result = pipeline.run(plan, inputs.contents, options, on_decoded, writer.add, inputs.names, shared)
+    result = pipeline.run(
+        plan,
+        inputs.contents,
+        options,
+        on_decoded=on_decoded,
+        on_file=writer.add,
+        names=inputs.names,
+        shared=shared,
+    )
     first = writer.images[0]
     width, height = first.size or (None, None)
     pages = sum(one.count for one in writer.images)

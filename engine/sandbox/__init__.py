@@ -25,8 +25,14 @@ ALWAYS = frozenset({"rlimits", "process_group", "parent_death_signal"})
 """The layers that remain when the sandbox is switched off."""
 
 LAYERS = ALWAYS | {
-    *("network_namespace", "own_user", "few_threads", "no_capabilities", "undumpable"),
-    *("no_new_privileges", "landlock", "seccomp"),
+    "network_namespace",
+    "own_user",
+    "few_threads",
+    "no_capabilities",
+    "undumpable",
+    "no_new_privileges",
+    "landlock",
+    "seccomp",
 }
 """The names of all layers."""
 

@@ -9,7 +9,8 @@ _NAMESPACES = ("network_namespace", "few_threads")
 _SYSCTLS: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # the value that refuses, the one that allows, and why
     {
         "kernel.apparmor_restrict_unprivileged_userns": (
-            *("1", "0"),
+            "1",
+            "0",
             "AppArmor refuses user namespaces, as Ubuntu has it since 23.10",
         ),
         "kernel.unprivileged_userns_clone": (

@@ -12,12 +12,18 @@ from pathlib import Path
 
 from engine.sandbox import libc
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on all architectures
+# Numbers of system calls, the same on all architectures.
+_CREATE_RULESET = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
 _GET_VERSION = 1
 _PATH_BENEATH = 1
-_TCP_SINCE, _SCOPES_SINCE = 4, 6  # ABI versions
-_BIND_TCP, _CONNECT_TCP = 1, 2
-_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1, 2
+_TCP_SINCE = 4  # ABI version
+_SCOPES_SINCE = 6  # ABI version
+_BIND_TCP = 1
+_CONNECT_TCP = 2
+_SCOPE_ABSTRACT_SOCKETS = 1
+_SCOPE_SIGNALS = 2
 _RULE = struct.Struct("=Qi")  # allowed access, descriptor of the path
 
 
@@ -58,16 +64,45 @@ _SINCE = {Access.REFER: 2, Access.TRUNCATE: 3, Access.CONTROL_DEVICE: 5}  # ABI 
 
 # What every task may read: libraries, fonts, data of programs, and devices without state. None of it holds user data.
 _SHARED = (
-    *("X11/fonts", "color", "djvu", "fontconfig", "fonts", "ghostscript", "hunspell", "hyphen", "libexttextcat"),
-    *("liblangtag", "libnumbertext", "libreoffice", "mythes", "poppler", "tesseract-ocr", "tessdata", "zoneinfo"),
+    "X11/fonts",
+    "color",
+    "djvu",
+    "fontconfig",
+    "fonts",
+    "ghostscript",
+    "hunspell",
+    "hyphen",
+    "libexttextcat",
+    "liblangtag",
+    "libnumbertext",
+    "libreoffice",
+    "mythes",
+    "poppler",
+    "tesseract-ocr",
+    "tessdata",
+    "zoneinfo",
 )
 _SYSTEM = (
-    *("/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/share/fonts", "/lib", "/lib64"),
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/share/fonts",
+    "/lib",
+    "/lib64",
     *(f"/usr/share/{name}" for name in _SHARED),
-    *("/etc/fonts", "/etc/ghostscript", "/etc/libreoffice", "/etc/ld.so.cache", "/etc/localtime"),
-    *("/var/cache/fontconfig", "/var/lib/ghostscript"),
-    *("/dev/urandom", "/dev/random", "/dev/zero"),
-    *("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu"),
+    "/etc/fonts",
+    "/etc/ghostscript",
+    "/etc/libreoffice",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/var/cache/fontconfig",
+    "/var/lib/ghostscript",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
 )
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")  # the kernel starts programs through these
 
@@ -115,7 +150,8 @@ def rules(paths: Mapping[Path, Access]) -> Rules:
     known = sum(access for access in Access if version >= _SINCE.get(access, 1))
     tcp = _BIND_TCP | _CONNECT_TCP if version >= _TCP_SINCE else 0
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
-    folders, files = [], []
+    folders = []
+    files = []
     for path, access in paths.items():
         descriptor = _open(str(path))
         if descriptor is None:

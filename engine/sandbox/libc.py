@@ -8,7 +8,10 @@ Argument: TypeAlias = int | bytes | None
 """An argument of a system call; bytes are passed as a pointer."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_SYSCALL, _PRCTL, _CAPSET, _UNSHARE = _LIBC.syscall, _LIBC.prctl, _LIBC.capset, _LIBC.unshare
+_SYSCALL = _LIBC.syscall
+_PRCTL = _LIBC.prctl
+_CAPSET = _LIBC.capset
+_UNSHARE = _LIBC.unshare
 _SYSCALL.restype = ctypes.c_long
 _SYSCALL.argtypes = (ctypes.c_long, *[ctypes.c_void_p] * 4)
 _PRCTL.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)

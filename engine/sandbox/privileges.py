@@ -10,17 +10,25 @@ from pathlib import Path
 
 from engine.sandbox import libc, rlimits
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38  # prctl
+# Options of prctl.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 _CAPSET_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3; 0 is this process
 _NO_CAPABILITIES = bytes(24)
-_CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWNET = 0x08000000, 0x10000000, 0x40000000  # unshare
+# Flags of unshare.
+_CLONE_NEWIPC = 0x08000000
+_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWNET = 0x40000000
 
 _NICENESS = 5  # added, so that the server has priority
 LOW_PRIORITY = 10
 """The niceness of processes whose tasks take long. Beside others, they get a third of the time of those."""
 
 # The kernel accepts one change of a group's niceness in 0.1 s, of all processes of all users but root.
-_AUTOGROUP_ATTEMPTS, _AUTOGROUP_INTERVAL = 10, 0.1
+_AUTOGROUP_ATTEMPTS = 10
+_AUTOGROUP_INTERVAL = 0.1
 _OOM_SCORE = 500  # added, so that tasks are killed before the server
 _FIRST_USER = 0x70000000  # above the IDs that container managers assign; the process ID is added
 _NOBODY = 65_534
@@ -75,7 +83,9 @@ def enter_network_namespace() -> None:
 
     Without root this needs a user namespace, and a process with one thread.
     """
-    flags, user, group = _CLONE_NEWNET | _CLONE_NEWIPC, os.geteuid(), os.getegid()
+    flags = _CLONE_NEWNET | _CLONE_NEWIPC
+    user = os.geteuid()
+    group = os.getegid()
     if user == 0:
         libc.unshare(flags)
         return

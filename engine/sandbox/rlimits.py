@@ -10,7 +10,8 @@ import resource
 from pathlib import Path
 
 _OPEN_FILES = 256
-_THREADS, _THREADS_PER_CORE = 64, 4  # codecs start some threads per core
+_THREADS = 64
+_THREADS_PER_CORE = 4  # codecs start some threads per core
 _KILL_DELAY = 2  # seconds of CPU time after SIGXCPU, which can be ignored
 
 

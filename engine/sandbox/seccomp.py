@@ -41,7 +41,9 @@ PROGRAMS = ("execve", "fork", "vfork")
 
 ALLOWED = (
     *" ".join((_MEMORY, _THREADS, _SIGNALS, _TIME, _DESCRIPTORS, _PATHS, _SYSTEM)).split(),
-    *("wait4", "waitid", *PROGRAMS),
+    "wait4",
+    "waitid",
+    *PROGRAMS,
 )
 """Calls that conversions make, and their variants of other architectures and of other versions of the C library."""
 
@@ -52,8 +54,19 @@ Deleted files that are open would keep disk space, unseen by the quota. Landlock
 """
 
 UNSUPPORTED = (
-    *("fallocate", "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
-    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+    "fallocate",
+    "getxattr",
+    "lgetxattr",
+    "fgetxattr",
+    "listxattr",
+    "llistxattr",
+    "flistxattr",
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
 )
 """Calls that fail with EOPNOTSUPP, as on a file system without extended attributes and preallocation.
 
@@ -62,14 +75,20 @@ Both take disk space that neither the limits of the process nor the disk quota c
 
 # With CLONE_PARENT, the new process would be no descendant of this one. The others create namespaces: cgroup, UTS, IPC,
 # user, PID, network, mount and time.
-_CLONE_PARENT, _CLONE_THREAD = 0x00008000, 0x00010000
+_CLONE_PARENT = 0x00008000
+_CLONE_THREAD = 0x00010000
 _CLONE_REFUSED = _CLONE_PARENT | 0x7E020080
 _O_TMPFILE = 0x00400000  # without O_DIRECTORY, which Python's constant includes
 _NULL = 0
 _INT = 0xFFFFFFFF  # the lower half of an argument, which is all that the kernel reads of an int
 _IOCTLS = (
-    *(0x5401, 0x802C542A, 0x5413),  # TCGETS, TCGETS2 and TIOCGWINSZ, which ask whether a file is a terminal
-    *(0x541B, 0x5421, 0x5450, 0x5451),  # FIONREAD, FIONBIO, FIONCLEX and FIOCLEX
+    0x5401,  # TCGETS, as TCGETS2 and TIOCGWINSZ, asks whether a file is a terminal
+    0x802C542A,  # TCGETS2
+    0x5413,  # TIOCGWINSZ
+    0x541B,  # FIONREAD
+    0x5421,  # FIONBIO
+    0x5450,  # FIONCLEX
+    0x5451,  # FIOCLEX
 )
 _FCNTLS = (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL)
 _PRCTLS = (15, 16, 23)  # PR_SET_NAME and PR_GET_NAME of threads, and PR_CAPBSET_READ
@@ -78,11 +97,20 @@ _PID_PLACEHOLDER = 0x7FFFFFFD  # no process has this ID; `restrict` puts its own
 _PID = struct.Struct("=I")
 
 # Constants of libseccomp and of the kernel.
-_NOT_EQUAL, _MASKED_EQUAL = 1, 7
-_BAD_ARCHITECTURE_ACTION, _OPTIMIZATION, _BINARY_TREE = 2, 8, 2
-_ALLOW, _KILL_PROCESS, _ERRNO, _NOTIFY = 0x7FFF0000, 0x80000000, 0x00050000, 0x7FC00000
-_IGNORE, _REFUSE = _ERRNO, _ERRNO | errno.ENOSYS
-_SET_MODE_FILTER, _ALL_THREADS, _NEW_LISTENER = 1, 1, 8
+_NOT_EQUAL = 1
+_MASKED_EQUAL = 7
+_BAD_ARCHITECTURE_ACTION = 2
+_OPTIMIZATION = 8
+_BINARY_TREE = 2
+_ALLOW = 0x7FFF0000
+_KILL_PROCESS = 0x80000000
+_ERRNO = 0x00050000
+_NOTIFY = 0x7FC00000
+_IGNORE = _ERRNO
+_REFUSE = _ERRNO | errno.ENOSYS
+_SET_MODE_FILTER = 1
+_ALL_THREADS = 1
+_NEW_LISTENER = 8
 
 
 class _Comparison(ctypes.Structure):
@@ -201,7 +229,10 @@ def libseccomp() -> Any:
     library.seccomp_release.argtypes = (ctypes.c_void_p,)
     library.seccomp_attr_set.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
     library.seccomp_rule_add_array.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint),
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
         ctypes.POINTER(_Comparison),
     )
     library.seccomp_export_bpf.argtypes = (ctypes.c_void_p, ctypes.c_int)

@@ -77,14 +77,14 @@ def read_header(data: bytes) -> Header:
     order = list(range(len(depths)))
     opacity, premultiplied = _read_opacity(data, order, color_space, profile)
     return Header(
-        codestream.size,
-        tuple(depths[index] for index in order),
-        codestream.subsampled,
-        codestream.reversible,
-        color_space,
-        profile,
-        opacity,
-        premultiplied,
+        size=codestream.size,
+        depths=tuple(depths[index] for index in order),
+        subsampled=codestream.subsampled,
+        reversible=codestream.reversible,
+        color_space=color_space,
+        profile=profile,
+        opacity=opacity,
+        premultiplied=premultiplied,
     )
 
 

@@ -100,8 +100,16 @@ def from_iso(data: bytes) -> GainMapNumbers | None:
         bands = 3 if flags & _BANDS else 1
         rows = [values[2 + 5 * band : 7 + 5 * band] for band in range(bands)]
         minimum, maximum, gamma, base_offset, other_offset = zip(*rows, strict=True)
-        offsets = base_offset, other_offset
-        return GainMapNumbers(minimum, maximum, gamma, *offsets, values[0], values[1], bool(flags & _BASE_COLORS))
+        return GainMapNumbers(
+            minimum=minimum,
+            maximum=maximum,
+            gamma=gamma,
+            base_offset=base_offset,
+            other_offset=other_offset,
+            base_headroom=values[0],
+            other_headroom=values[1],
+            uses_base_colors=bool(flags & _BASE_COLORS),
+        )
     except (struct.error, ZeroDivisionError, ValueError, IndexError, TypeError):
         return None
 
@@ -147,7 +155,15 @@ def from_apple(image: Image.Image, packet: bytes, size: Size) -> GainMap | None:
         return None
     largest = math.log2(headroom)
     table = [round(255 * math.log2(1 + (headroom - 1) * _light(value / 255)) / largest) for value in range(256)]
-    numbers = GainMapNumbers((0.0,), (largest,), (1.0,), (0.0,), (0.0,), 0.0, largest)
+    numbers = GainMapNumbers(
+        minimum=(0.0,),
+        maximum=(largest,),
+        gamma=(1.0,),
+        base_offset=(0.0,),
+        other_offset=(0.0,),
+        base_headroom=0.0,
+        other_headroom=largest,
+    )
     return made(image.convert("L").point(table), numbers, size)
 
 

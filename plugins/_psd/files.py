@@ -140,7 +140,18 @@ def read(data: bytes) -> PsdFile:
     palette = bytes(file.section().rest())
     resources = dict(_resources(file.section()))
     layers = _read_layers(file.section(4 * version), version)
-    return PsdFile(version, channels, width, height, depth, mode, palette, resources, layers, file.rest())
+    return PsdFile(
+        version=version,
+        channels=channels,
+        width=width,
+        height=height,
+        depth=depth,
+        mode=mode,
+        palette=palette,
+        resources=resources,
+        layers=layers,
+        _merged=file.rest(),
+    )
 
 
 def _resources(section: _Cursor) -> Iterator[tuple[int, bytes]]:

@@ -84,8 +84,15 @@ def _read_header(start: bytes) -> _Header | None:
     if found := _ARBITRARY_HEADER.match(start):
         return _read_fields(found)
     if found := _FLOAT_HEADER.match(start):
-        order = "<" if found[3] else ">"
-        return _Header(kind, "RGB" if kind.isupper() else "L", int(found[1]), int(found[2]), 1, found.end() + 1, order)
+        return _Header(
+            kind,
+            mode="RGB" if kind.isupper() else "L",
+            width=int(found[1]),
+            height=int(found[2]),
+            maximum=1,
+            end=found.end() + 1,
+            order="<" if found[3] else ">",
+        )
     if found := _BITMAP_HEADER.match(start) or _HEADER.match(start):
         width, height, maximum = (*map(int, found.groups()), 1)[:3]
         mode = "1" if kind in b"14" else "RGB" if kind in b"36" else "L"

@@ -56,7 +56,8 @@ def create(
     from web.api.fields import RegistrationFields  # noqa: PLC0415, which imports the engine
 
     checked = _validate(RegistrationFields, email=email, name=name)
-    address, display_name = checked.email, checked.name
+    address = checked.email
+    display_name = checked.name
 
     def create_account(transaction: Transaction) -> IssuedKey:
         account = accounts.create(transaction, address, display_name, free_credits=credits, verified=not unverified)
@@ -89,7 +90,8 @@ def show(email: Email, as_json: Json = False) -> None:
     @reading
     def read(transaction: Transaction) -> tuple[StoredAccount, int, tuple[Key, ...], tuple[Grant, ...]]:
         account = _find(transaction, email)
-        stored_bytes, keys = files.stored_bytes(transaction, account.id), api_keys.list_keys(transaction, account.id)
+        stored_bytes = files.stored_bytes(transaction, account.id)
+        keys = api_keys.list_keys(transaction, account.id)
         return account, stored_bytes, keys, ledger.list_grants(transaction, account.id)
 
     account, stored_bytes, keys, grants = _run_transaction(load_settings_or_exit(), read)
@@ -143,7 +145,8 @@ def grant(
     """Add credits to an account, or remove them, and print its balance."""
     from web.api.fields import EmailFields  # noqa: PLC0415, as above
 
-    address, text = _validate(EmailFields, email=email).email, " ".join(reason.split()) or None
+    address = _validate(EmailFields, email=email).email
+    text = " ".join(reason.split()) or None
     if credits == 0 or (credits < 0 and text is None):
         exit_with("N must not be 0, and a negative N needs a --reason", WRONG_USAGE)
 
@@ -159,7 +162,8 @@ def grant(
 @cli.command()
 def audit() -> None:
     """Check the ledger for inconsistencies. Reads the whole database, one account after the other."""
-    consistent, last = True, ""
+    consistent = True
+    last = ""
     with _database(load_settings_or_exit()) as database:
         while account_ids := database.run_blocking(ledger_audit.next_accounts, last):
             for last in account_ids:

@@ -64,10 +64,10 @@ class ConversionTask:
     inputs: tuple[Path, ...]
     label: str
     name: str
-    source_format: FileFormat | None
     output: Path | None
     target: FileFormat
     overwrite: bool | None
+    source_format: FileFormat | None = None
     tool: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     url: str | None = None

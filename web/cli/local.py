@@ -109,7 +109,8 @@ def _named(task: ConversionTask, planned: Sequence[PlannedOutput], options: Opti
     if not task.named:
         return outcome
     targets = {plan.target.name: plan.target for one in planned for plan in one.plans}
-    target, template = targets.get(outcome.output_format, task.target), options.get(FILENAME.name, "{name}.{ext}")
+    target = targets.get(outcome.output_format, task.target)
+    template = options.get(FILENAME.name, "{name}.{ext}")
     size = None if outcome.width is None or outcome.height is None else (outcome.width, outcome.height)
     return replace(outcome, filename=file_name(str(template), Path(task.name).stem, target, size))
 
@@ -118,7 +119,9 @@ async def dry_run_task(
     executor: Executor, task: ConversionTask, planned: Sequence[PlannedOutput], options: OptionValues
 ) -> CommandResult:
     """Finds out what the conversion would do; of several outputs or formats, the first one."""
-    plan, options, needed = planned[0].plans[0], planned[0].output.options, planned[0].output.inputs
+    plan = planned[0].plans[0]
+    options = planned[0].output.options
+    needed = planned[0].output.inputs
     try:
         with tempfile.TemporaryFile() as file:
             result = await _run_job(executor, task, Task.of(plan, options, dry_run=True), file, needed)

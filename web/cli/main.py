@@ -284,8 +284,10 @@ def doctor(as_json: Json = False) -> None:
     from engine.registry import load_registry
     from engine.sandbox import advise
 
-    registry, settings = load_registry(), load_settings_or_exit()
-    sandbox, processes = asyncio.run(_examine_sandbox(settings)), _processes(registry, settings)
+    registry = load_registry()
+    settings = load_settings_or_exit()
+    sandbox = asyncio.run(_examine_sandbox(settings))
+    processes = _processes(registry, settings)
     if as_json:
         return print(json.dumps({**_installation(registry, sandbox), "processes": processes}, indent=2))
     rows = [

@@ -74,7 +74,16 @@ class LocalBackend:
         additional = {name: _path(source, folder / f"further-{name}") for name, source in call.additional.items()}
         name = call.sources[0].name or "result"
         output = call.output or folder / "out" / f"{Path(name).stem}.{target.extensions[0]}"
-        task = ConversionTask(inputs, name, name, None, output, target, call.overwrite, call.tool, additional)
+        task = ConversionTask(
+            inputs,
+            label=name,
+            name=name,
+            output=output,
+            target=target,
+            overwrite=call.overwrite,
+            tool=call.tool,
+            files=additional,
+        )
         planned = make_plans(self._registry, task, call.options)
         return await (dry_run_task if call.dry_run else convert_task)(self._executor, task, planned, call.options)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,13 +187,28 @@ def run_convert(
     from web.cli import conversion, conversion_arguments
 
     given = {name: value for name, value in options.items() if value is not None}
-    paths, folder = [Path(name) for name in files], (output or "".join(files[-1:])).endswith("/")
-    place = None if output is None else Path(output)
-    arguments = conversion_arguments.Arguments(paths, to or (), source_format, overwrite, url, place, recursive, folder)
-    filename = None if options.get("filename") is None else str(options["filename"])
-    changes = bool(given.keys() - {"filename"})
-    arguments = replace(arguments, filename=filename, chosen_later=bool(outputs or preset), changes=changes)
-    mode = conversion.Mode(server, dry_run, submit, jobs, _display(quiet, verbose, as_json), outputs, preset)
+    arguments = conversion_arguments.Arguments(
+        paths=[Path(name) for name in files],
+        to=to or (),
+        source_format=source_format,
+        overwrite=overwrite,
+        url=url,
+        output=None if output is None else Path(output),
+        recursive=recursive,
+        folder=(output or "".join(files[-1:])).endswith("/"),
+        filename=None if options.get("filename") is None else str(options["filename"]),
+        chosen_later=bool(outputs or preset),
+        changes=bool(given.keys() - {"filename"}),
+    )
+    mode = conversion.Mode(
+        server=server,
+        dry_run=dry_run,
+        submit=submit,
+        jobs=jobs,
+        display=_display(quiet, verbose, as_json),
+        outputs=outputs,
+        preset=preset,
+    )
     conversion.run(arguments, given, mode)
 
 
@@ -299,7 +313,8 @@ def _file_flag(name: str, description: str, panel: str) -> Parameter:
 
 def _flag(option: Option, default: str, panel: str) -> Parameter:
     """The parameter of an option, None by default. Booleans have the flags `--name` and `--no-name`."""
-    flag, is_switch = option.name.replace("_", "-"), option.schema["type"] == "boolean"
+    flag = option.name.replace("_", "-")
+    is_switch = option.schema["type"] == "boolean"
     details = [] if is_switch else [option.values]
     if option.required:
         details.append("required")

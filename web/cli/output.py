@@ -12,7 +12,8 @@ import typer
 if TYPE_CHECKING:
     from config.settings import Settings
 
-FAILED, WRONG_USAGE = 1, 2
+FAILED = 1
+WRONG_USAGE = 2
 """Exit codes of commands that do not succeed."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -70,7 +71,8 @@ def _storage_error(error: Exception) -> str | None:
     from storage.database.migrate import NewerSchema  # noqa: PLC0415
     from storage.errors import StorageError  # noqa: PLC0415
 
-    first_line, install = str(error).partition("\n")[0], "install it in the source folder with: pip install"
+    first_line = str(error).partition("\n")[0]
+    install = "install it in the source folder with: pip install"
     match error:
         case ImproperlyConfigured():
             return f"PostgreSQL needs the package psycopg; {install} '.[postgres]'"

@@ -218,7 +218,8 @@ async def report(
 
 def describe(result: CommandResult, display: Display, *, with_defaults: bool) -> list[str]:
     """The lines to print for a task; for a dry run, with the options that have their defaults."""
-    name, outcome = result.task.label, result.outcome
+    name = result.task.label
+    outcome = result.outcome
     if result.error is not None:
         return [f"{name}: {result.error}"]
     if display.quiet:
@@ -247,7 +248,8 @@ def _explain(explanation: Explanation, outcome: Outcome, *, with_defaults: bool)
     facts += [f"{outcome.width} x {outcome.height} pixels"] if outcome.width is not None else []
     facts += [f"{outcome.pages} pages"] if (outcome.pages or 1) > 1 else []
     facts += [f"{outcome.file_count} files"] if outcome.container else []
-    steps, losses = ", ".join(explanation.steps), ", ".join(explanation.losses) or "nothing"
+    steps = ", ".join(explanation.steps)
+    losses = ", ".join(explanation.losses) or "nothing"
     lines = [", ".join(facts), f"steps: {steps}", f"loses {losses}"]
     for name, value in explanation.options.items():
         if with_defaults or name in explanation.given:

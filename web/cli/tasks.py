@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -33,7 +32,8 @@ def make_tool_tasks(registry: Registry, arguments: ToolArguments, files: ExitSta
     Makes that folder, and copies standard input as `make_tasks` does. Raises UsageError, and OSError for an input that
     cannot be read, or a folder that cannot be made.
     """
-    tool, output = registry.tools[arguments.tool], arguments.output
+    tool = registry.tools[arguments.tool]
+    output = arguments.output
     several = len(arguments.paths) > 1 and not tool.takes_several
     if not _is_folder(registry, output, ends_with_slash=arguments.folder, several=several):
         _check_output(None if output == _STANDARD_STREAM else output)
@@ -67,8 +67,17 @@ def _make_tool_task(
         _check(path, destination)
     overwrite = _may_replace(destination) if arguments.overwrite is None else arguments.overwrite
     opened = [_open(path, None, files) for path in paths]
-    inputs, (_, label, name) = tuple(path for path, _, _ in opened), opened[0]
-    return ConversionTask(inputs, label, name, None, destination, target, overwrite, arguments.tool, arguments.files)
+    _, label, name = opened[0]
+    return ConversionTask(
+        inputs=tuple(path for path, _, _ in opened),
+        label=label,
+        name=name,
+        output=destination,
+        target=target,
+        overwrite=overwrite,
+        tool=arguments.tool,
+        files=arguments.files,
+    )
 
 
 def _may_replace(output: Path | None) -> bool | None:
@@ -89,7 +98,7 @@ def _make_url_task(registry: Registry, arguments: Arguments, url: str) -> Conver
     destination = None if output == _STANDARD_STREAM else output
     _check_output(destination)
     overwrite = _may_replace(destination) if arguments.overwrite is None else arguments.overwrite
-    return ConversionTask((), url, "", None, destination, target, overwrite, url=url)
+    return ConversionTask((), label=url, name="", output=destination, target=target, overwrite=overwrite, url=url)
 
 
 def make_tasks(
@@ -118,14 +127,22 @@ def make_tasks(
     if overwrite is None and arguments.output is not None and len(planned) == 1:
         overwrite = _may_replace(planned[0][1])
     opened = {path: _open(path, source_format, files) for path in dict.fromkeys(path for path, _, _ in planned)}
-    tasks = [
-        replace(
-            ConversionTask((opened[path][0],), *opened[path][1:], source_format, output, target, overwrite),
-            named=output not in (None, arguments.output)
-            and (arguments.filename is not None or target in (AUTO_FORMAT, CHOSEN_LATER)),
+    tasks = []
+    for path, output, target in planned:
+        source, label, name = opened[path]
+        names_result = arguments.filename is not None or target in (AUTO_FORMAT, CHOSEN_LATER)
+        tasks.append(
+            ConversionTask(
+                inputs=(source,),
+                label=label,
+                name=name,
+                output=output,
+                target=target,
+                overwrite=overwrite,
+                source_format=source_format,
+                named=names_result and output not in (None, arguments.output),
+            )
         )
-        for path, output, target in planned
-    ]
     return tasks, list(dict.fromkeys(skipped))
 
 
@@ -140,8 +157,11 @@ def _make_named_task(
     *paths, output = [*arguments.paths, *([] if arguments.output is None else [arguments.output])]
     if not paths or output.is_dir() or arguments.folder:
         raise UsageError("expected INPUT and OUTPUT; use --to FORMAT to convert into a folder.")
-    target, tool = _target_of(registry, output), None
-    found = [file for path in paths for file in _expand(registry, path, arguments.recursive, None, skipped, output)]
+    target = _target_of(registry, output)
+    tool = None
+    found = [
+        file for path in paths for file in _expand(registry, path, None, skipped, output, recursive=arguments.recursive)
+    ]
     _check_output(output)
     for path in found:
         _check(path, output)
@@ -149,9 +169,17 @@ def _make_named_task(
         tool = _joining_tool(registry, found, target)
     overwrite = _may_replace(output) if arguments.overwrite is None else arguments.overwrite
     opened = [_open(path, source_format, files) for path in found]
-    inputs = tuple(path for path, _, _ in opened)
     label, name = opened[0][1:] if len(opened) == 1 else (f"{len(opened)} files", output.name)
-    return ConversionTask(inputs, label, name, source_format, output, target, overwrite, tool)
+    return ConversionTask(
+        inputs=tuple(path for path, _, _ in opened),
+        label=label,
+        name=name,
+        output=output,
+        target=target,
+        overwrite=overwrite,
+        source_format=source_format,
+        tool=tool,
+    )
 
 
 def _check_planned(arguments: Arguments, planned: Sequence[tuple[Path, Path | None, FileFormat]]) -> None:
@@ -194,9 +222,11 @@ def _check_different(outputs: Sequence[Path | None]) -> None:
 
 def _open(path: Path, source_format: FileFormat | None, files: ExitStack) -> tuple[Path, str, str]:
     """The input, its label and its name."""
-    name, label = path.name, str(path)
+    name = path.name
+    label = str(path)
     if path == _STANDARD_STREAM:
-        name, label = "stdin", "standard input"
+        name = "stdin"
+        label = "standard input"
         path = _copy_standard_input(files)
     if source_format is not None:
         name = f"{Path(name).stem}.{source_format.extensions[0]}"
@@ -226,7 +256,8 @@ def _pairs(
     registry: Registry, arguments: Arguments, target: FileFormat, skipped: list[SkippedFile]
 ) -> Iterator[tuple[Path, Path | None]]:
     """The inputs and outputs of a command with --to. The inputs of a folder are its files."""
-    paths, output = [*arguments.paths], arguments.output
+    paths = [*arguments.paths]
+    output = arguments.output
     if output is None and paths[1:] and (arguments.folder or paths[-1].is_dir() or paths[-1] == _STANDARD_STREAM):
         output = paths.pop()
     elif output is None and paths == [_STANDARD_STREAM]:
@@ -246,7 +277,8 @@ def _pairs(
         return
     for path in paths:
         changes = arguments.changes and output is not None and output.resolve() != path.resolve()
-        for file in _expand(registry, path, arguments.recursive, target, skipped, output, changes):
+        found = _expand(registry, path, target, skipped, output, recursive=arguments.recursive, changes=changes)
+        for file in found:
             name = "stdin" if file == _STANDARD_STREAM else file.stem
             place = (
                 file.parent if output is None else output / file.parent.relative_to(path) if path.is_dir() else output
@@ -257,10 +289,11 @@ def _pairs(
 def _expand(
     registry: Registry,
     path: Path,
-    recursive: bool,
     target: FileFormat | None,
     skipped: list[SkippedFile],
     output: Path | None,
+    *,
+    recursive: bool,
     changes: bool = False,
 ) -> list[Path]:
     """The path, or the files of a folder that can be converted, sorted. Adds all others to `skipped`.
@@ -276,7 +309,7 @@ def _expand(
             continue
         if one.is_dir() and recursive and not one.is_symlink():
             with suppress(UsageError):  # other folders may have files
-                found += _expand(registry, one, recursive, target, skipped, output, changes)
+                found += _expand(registry, one, target, skipped, output, recursive=recursive, changes=changes)
         elif (reason := _reason_to_skip(registry, one, target, changes)) is None:
             found.append(one)
         else:
