@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from io import BytesIO
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import imagecodecs
 import numpy as np
@@ -304,7 +304,7 @@ def _avif_of(points: CodePoints, bits: int = 8, mode: str = "RGB") -> bytes:
     samples = array if bits == 8 else array.astype(np.uint16) << (bits - 8)
     primaries, transfer, matrix = points
     encodable = 2 if primaries == 3 else primaries  # imagecodecs refuses what the standard reserves
-    colors = {"primaries": encodable, "transfer": transfer, "matrix": matrix}
+    colors: dict[str, Any] = {"primaries": encodable, "transfer": transfer, "matrix": matrix}
     encoded = imagecodecs.avif_encode(samples, 95, speed=8, bitspersample=bits, pixelformat="yuv444", **colors)
     return bytes(encoded).replace(struct.pack(">4sH", b"nclx", encodable), struct.pack(">4sH", b"nclx", primaries))
 
