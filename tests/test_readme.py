@@ -325,9 +325,7 @@ def test_the_keywords_of_conversions_are_as_documented() -> None:
 
 
 def test_the_fields_of_file_formats_are_documented() -> None:
-    keywords = [
-        name for name, parameter in signature(FileFormat).parameters.items() if parameter.kind is Parameter.KEYWORD_ONLY
-    ]
+    keywords = [name for name, one in signature(FileFormat).parameters.items() if one.kind is Parameter.KEYWORD_ONLY]
 
     assert [row[0] for row in _PLUGINS.table("field")] == keywords
 

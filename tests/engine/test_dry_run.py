@@ -31,11 +31,9 @@ _OPTIONS: tuple[OptionValues, ...] = (
 
 def _outcome_of_run(plan: Plan, data: bytes, options: OptionValues) -> object:
     made: list[object] = []
-    result = pipeline.run(
-        plan, [data], options, on_file=lambda file: made.append(verify(_REGISTRY, plan, file, options))
-    )
-    codes = {warning.code for warning in result.outcome.warnings} - {"kept_original"}  # which only an encoder can tell
-    return made[0], result.outcome.container, result.outcome.file_count, codes
+    done = pipeline.run(plan, [data], options, on_file=lambda file: made.append(verify(_REGISTRY, plan, file, options)))
+    codes = {warning.code for warning in done.outcome.warnings} - {"kept_original"}  # which only an encoder can tell
+    return made[0], done.outcome.container, done.outcome.file_count, codes
 
 
 def _outcome_of_dry_run(plan: Plan, data: bytes, options: OptionValues) -> object:

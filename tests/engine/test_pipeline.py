@@ -272,11 +272,9 @@ def test_an_original_of_which_pages_are_selected_is_not_kept() -> None:
 @pytest.mark.parametrize("name", CAMERAS)
 @pytest.mark.parametrize("orientation", [3, 6, 8])
 def test_the_size_of_a_raw_file_is_known_before_it_is_developed(name: str, orientation: int) -> None:
-    raster = pipeline.open_file(
-        _REGISTRY.path(_REGISTRY.formats[name], RASTER), raw_sample(name, orientation=orientation)
-    )
+    got = pipeline.open_file(_REGISTRY.path(_REGISTRY.formats[name], RASTER), raw_sample(name, orientation=orientation))
 
-    assert raster.sizes == [next(iter(raster.frames)).size]
+    assert got.sizes == [next(iter(got.frames)).size]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -115,13 +115,8 @@ def test_anything_else_is_unknown(tmp_path: Path, content: bytes) -> None:
 
 
 def _text_format(name: str, *text_extensions: str) -> Plugin:
-    fmt = FileFormat(
-        name,
-        media_type="text/x",
-        extensions=(name,),
-        sniff=Signature((0, b"<" + name.encode())),
-        text_extensions=text_extensions,
-    )
+    sniff = Signature((0, b"<" + name.encode()))
+    fmt = FileFormat(name, media_type="text/x", extensions=(name,), sniff=sniff, text_extensions=text_extensions)
 
     @conversion(fmt, RASTER)
     def decode(_data: bytes) -> Raster:

@@ -191,15 +191,11 @@ async def test_attacks_on_a_server_on_older_kernels_fail(searchable: Path, aims:
         path.chmod(mode)
         os.chown(path, user, _GROUP if is_root else -1)
 
+    command = (sys.executable, "-m", "tests.support.executors.attacked_server", str(folder))
     server = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "tests.support.executors.attacked_server",
-            str(folder),
-            json.dumps(versions),
-            json.dumps(attacks),
-        ),
+        *command,
+        json.dumps(versions),
+        json.dumps(attacks),
         stdout=subprocess.PIPE,
         user=user if is_root else None,
         group=user if is_root else None,

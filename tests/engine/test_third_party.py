@@ -66,10 +66,8 @@ def test_40_sabotages_at_once_have_no_effect_on_others(tmp_path: Path) -> None:
     for name, what in names.items():
         sabotages.install(tmp_path, name, sources[what])
     (tmp_path / "a.png").write_bytes(sample("png"))
-    command, variables = [sys.executable, "-c", _CONVERT], {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": ""}
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, timeout=60, check=True
-    )
+    command, env = [sys.executable, "-c", _CONVERT], {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **env}, capture_output=True, timeout=60, check=True)
     facts = json.loads((tmp_path / "facts").read_text())
 
     assert len(names) >= 40

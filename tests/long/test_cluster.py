@@ -109,9 +109,7 @@ def test_a_cluster_whose_processes_end(tmp_path: Path, seconds: float) -> None:
         keys = create_accounts(service.postgres.url, len(_COLORS))
         assert eventually(lambda: all(_is_ready(server) for server in service.servers), _JOIN_TIMEOUT)
         api, trust = f"{service.nginx.url}/api/v1", service.nginx.trust
-        clients = [
-            Clients(api, key, size, color, trust) for key, size, color in zip(keys, _SIZES, _COLORS, strict=True)
-        ]
+        clients = [Clients(api, key, size, tint, trust) for key, size, tint in zip(keys, _SIZES, _COLORS, strict=True)]
         kills = int(1.5 * seconds / _KILL_INTERVAL)
         asyncio.run(_convert_during_failures(service, clients, kills))
         assert sum(one.wrong_results for one in clients) == 0

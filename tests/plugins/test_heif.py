@@ -6,7 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from io import BytesIO
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import imagecodecs
 import numpy as np
@@ -304,16 +304,8 @@ def _avif_of(points: CodePoints, bits: int = 8, mode: str = "RGB") -> bytes:
     samples = array if bits == 8 else array.astype(np.uint16) << (bits - 8)
     primaries, transfer, matrix = points
     encodable = 2 if primaries == 3 else primaries  # imagecodecs refuses what the standard reserves
-    encoded = imagecodecs.avif_encode(
-        samples,
-        95,
-        speed=8,
-        bitspersample=bits,
-        pixelformat="yuv444",
-        primaries=encodable,
-        transfer=transfer,
-        matrix=matrix,
-    )
+    colors: dict[str, Any] = {"primaries": encodable, "transfer": transfer, "matrix": matrix}
+    encoded = imagecodecs.avif_encode(samples, 95, speed=8, bitspersample=bits, pixelformat="yuv444", **colors)
     return bytes(encoded).replace(struct.pack(">4sH", b"nclx", encodable), struct.pack(">4sH", b"nclx", primaries))
 
 
@@ -401,10 +393,8 @@ def test_wide_colors_are_kept_where_the_target_holds_a_profile(make: Callable[..
 
 
 def test_an_animation_has_the_colors_of_its_primary_image(screenshots: Screenshots) -> None:
-    frames = np.stack([np.asarray(photo((120, 80))), np.asarray(photo((120, 80)).rotate(180))])
-    data = bytes(
-        imagecodecs.avif_encode(frames, 95, speed=8, pixelformat="yuv444", primaries=12, transfer=13, matrix=6)
-    )
+    both = np.stack([np.asarray(photo((120, 80))), np.asarray(photo((120, 80)).rotate(180))])
+    data = bytes(imagecodecs.avif_encode(both, 95, speed=8, pixelformat="yuv444", primaries=12, transfer=13, matrix=6))
     still = _avif_of(_P3)
 
     expected, seen = screenshots(still, _convert(data, "bmp")[0])

@@ -134,10 +134,8 @@ def test_references_to_what_is_outside_are_removed_and_named(tmp_path: Path) -> 
 def _mentions(data: bytes, text: str) -> bool:
     if not data.startswith(b"PK"):
         return text.encode() in data
-    archive = open_checked(data)
-    parts = [
-        archive.read(name).decode("utf-8", "ignore") for name in archive.namelist() if name[-12:] != "manifest.xml"
-    ]
+    file = open_checked(data)
+    parts = [file.read(name).decode("utf-8", "ignore") for name in file.namelist() if name[-12:] != "manifest.xml"]
     nested = [b64decode(one).decode() for part in parts for one in re.findall(r"base64,([\w+/=]+)", part)]
     return any(text in part for part in parts + nested)
 

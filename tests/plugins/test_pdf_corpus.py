@@ -34,18 +34,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "number" in metafunc.fixturenames:
         pages = [(entry, number) for entry in _PDFS for number in range(1, _count(entry) + 1) if _count(entry) > 1]
         some = [(entry, number) for entry, number in pages if number == _count(entry) // 2 + 1]
-        chosen_pages = pages if everything else some
-        metafunc.parametrize(
-            ("entry", "number"), chosen_pages, ids=[f"{entry.name}-{number}" for entry, number in chosen_pages]
-        )
+        those = pages if everything else some
+        metafunc.parametrize(("entry", "number"), those, ids=[f"{entry.name}-{number}" for entry, number in those])
 
     if "kept" in metafunc.fixturenames:
         rounds = [(entry, name) for entry in _PDFS for name in _KEEPING]
         some_rounds = [(_PDFS[place % len(_PDFS)], name) for place, name in enumerate(_KEEPING)] if _PDFS else []
-        chosen_rounds = rounds if everything else some_rounds
-        metafunc.parametrize(
-            ("entry", "kept"), chosen_rounds, ids=[f"{entry.name}-{name}" for entry, name in chosen_rounds]
-        )
+        cases = rounds if everything else some_rounds
+        metafunc.parametrize(("entry", "kept"), cases, ids=[f"{entry.name}-{name}" for entry, name in cases])
 
 
 def _one_password_opens(*entries: Entry) -> bool:

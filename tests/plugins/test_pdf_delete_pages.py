@@ -10,10 +10,10 @@ from pikepdf import Array, Dictionary, Name, Pdf, Stream, String
 from engine import ConversionError
 from engine.mupdf import pymupdf
 from tests.support.results.conversions import codes, convert
-from tests.support.samples.pdf_contents import contents
 from tests.support.samples.pdf_documents import (
     Item,
     at,
+    contents,
     delete,
     document,
     field,

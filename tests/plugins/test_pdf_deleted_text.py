@@ -10,11 +10,12 @@ import pytest
 from pikepdf import Array, Dictionary, Name, Object, Pdf, Stream, String
 
 from tests.support.results.conversions import convert, run_tool
-from tests.support.samples.pdf_contents import KINDS, contents
 from tests.support.samples.pdf_documents import (
+    KINDS,
     Extra,
     annotate,
     at,
+    contents,
     document,
     field,
     link,

@@ -52,17 +52,8 @@ def test_outlines() -> None:
 
 
 def test_links_and_names_refer_to_pages_of_their_own_document() -> None:
-    inputs = [
-        pdf.document(
-            name,
-            2,
-            pdf.named("spot", 1),
-            pdf.link(0, to=1),
-            pdf.link(0, Dest=String("spot")),
-            pdf.link(0, Dest=Name.spot),
-        )
-        for name in "AB"
-    ]
+    to_name = [pdf.link(0, Dest=name) for name in (String("spot"), Name.spot)]
+    inputs = [pdf.document(name, 2, pdf.named("spot", 1), pdf.link(0, to=1), *to_name) for name in "AB"]
 
     data = pdf.merge(*inputs).data
 

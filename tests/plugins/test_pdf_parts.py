@@ -159,15 +159,8 @@ def test_a_merge_of_a_split_is_the_document() -> None:
 
 def test_outlines_follow_their_pages() -> None:
     away = Dictionary(S=Name.URI, URI=String("https://example.com/"))
-    items = outline(
-        (
-            "Part",
-            None,
-            True,
-            [("One", 0, False, [("Two", 1, True, []), ("Three", 2, True, [])]), ("Web", away, True, [])],
-        ),
-        ("End", 3, True, []),
-    )
+    inner: list[Any] = [("One", 0, False, [("Two", 1, True, []), ("Three", 2, True, [])]), ("Web", away, True, [])]
+    items = outline(("Part", None, True, inner), ("End", 3, True, []))
 
     first, second = _split(document("A", 4, items), every=2)
 

@@ -96,14 +96,9 @@ def test_lossless_jpeg_tiles(bits: int, target: str) -> None:
 @pytest.mark.parametrize("tile", [None, (32, 32)])
 def test_webp_tiles(alpha: bool, tile: tuple[int, int] | None) -> None:
     samples = np.dstack((_RGB, _ALPHA)) if alpha else _RGB
-    data = _written(
-        samples,
-        photometric="rgb",
-        compression="webp",
-        compressionargs={"lossless": True},
-        tile=tile,
-        extrasamples=["unassalpha"] if alpha else None,
-    )
+    webp: dict[str, Any] = {"compression": "webp", "compressionargs": {"lossless": True}}
+    extra = ["unassalpha"] if alpha else None
+    data = _written(samples, photometric="rgb", tile=tile, extrasamples=extra, **webp)
 
     np.testing.assert_array_equal(_pixels(_convert(data), "RGBA" if alpha else "RGB"), samples)
 
@@ -199,17 +194,9 @@ def test_a_palette_of_16_bits() -> None:
 def test_big_tiff_keeps_depth_and_resolution(byteorder: str, planar: bool) -> None:
     samples = _RGB.astype(np.uint16) * 257
     stored = np.ascontiguousarray(np.moveaxis(samples, -1, 0)) if planar else samples
-    data = _written(
-        stored,
-        photometric="rgb",
-        planarconfig="separate" if planar else "contig",
-        bigtiff=True,
-        byteorder=byteorder,
-        compression="zlib",
-        predictor=True,
-        resolution=(300, 300),
-        resolutionunit="inch",
-    )
+    file: dict[str, Any] = {"bigtiff": True, "byteorder": byteorder, "compression": "zlib", "predictor": True}
+    file |= {"resolution": (300, 300), "resolutionunit": "inch"}
+    data = _written(stored, photometric="rgb", planarconfig="separate" if planar else "contig", **file)
 
     with tifffile.TiffFile(BytesIO(_convert(data, "tiff"))) as result:
         np.testing.assert_array_equal(result.asarray(), samples)

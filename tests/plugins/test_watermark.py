@@ -120,16 +120,9 @@ def test_the_size_is_a_share_of_the_width(image: Any, mark: Any, size: float, ex
 
 
 def test_a_tile_repeats_the_mark() -> None:
-    seen = np.asarray(
-        _drawn(
-            Image.new("RGB", _SIZE),
-            Image.new("RGBA", (9, 9), "lime"),
-            watermark_position="tile",
-            watermark_opacity=1,
-            watermark_size=10,
-            watermark_margin=5,
-        ).image
-    )
+    options: dict[str, Any] = {"watermark_opacity": 1, "watermark_size": 10, "watermark_margin": 5}
+    mark = Image.new("RGBA", (9, 9), "lime")
+    seen = np.asarray(_drawn(Image.new("RGB", _SIZE), mark, watermark_position="tile", **options).image)
 
     marked = seen[..., 1] == 255
     assert marked[:24, :24].all()
@@ -272,14 +265,8 @@ def test_a_text_has_all_fonts_that_it_needs() -> None:
 
 def test_a_text_has_its_color_and_an_outline() -> None:
     for name, color, outline in (("#ffff00", (255, 255, 0), (0, 0, 0)), ("navy", (0, 0, 128), (255, 255, 255))):
-        seen = convert(
-            saved(Image.new("RGB", (300, 100), "gray"), "PNG"),
-            "png",
-            watermark_text="ITI",
-            watermark_color=name,
-            watermark_size=80,
-            watermark_opacity=1,
-        ).data
+        options: dict[str, Any] = {"watermark_color": name, "watermark_size": 80, "watermark_opacity": 1}
+        seen = convert(saved(Image.new("RGB", (300, 100), "gray"), "PNG"), "png", watermark_text="ITI", **options).data
         assert {color, outline, (128, 128, 128)} <= {color for _, color in opened(seen).getcolors(10_000) or ()}
 
 

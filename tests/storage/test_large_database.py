@@ -46,9 +46,7 @@ def fill(database: Database, kind: str, clock: Clock) -> None:
             numbers = NUMBERS[kind].format(first=first, last=min(first + CHUNK, number) - 1)
             insert = Statement(f"INSERT INTO {table} {numbers}SELECT {SELECTS[table]}")
             values = {} if table == "account" else {"now": int(clock.now)}
-            database.run_blocking(
-                lambda transaction, sql, given: transaction.execute_statement(sql, **given), insert, values
-            )
+            database.run_blocking(lambda t, sql, given: t.execute_statement(sql, **given), insert, values)
 
 
 class Charging:

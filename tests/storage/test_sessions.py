@@ -205,9 +205,7 @@ async def test_a_token_works_once_under_concurrency(database: Database) -> None:
 
 @pytest.mark.both_databases
 async def test_registrations_of_one_address_share_an_account(database: Database) -> None:
-    tokens = [
-        (await database.run(email_verification.register, email, "n")).token for email in ("a@b.org", "A@B.org") * 5
-    ]
+    tokens = [(await database.run(email_verification.register, mail, "n")).token for mail in ("a@b.org", "A@B.org") * 5]
     attempts = (database.run(email_verification.verify, token, free_credits=50) for token in tokens)
     verified = await asyncio.gather(*attempts)
     assert sorted(one.purpose for one in verified) == ["register", *["replace"] * 9]

@@ -19,9 +19,7 @@ _SHOWN = {"resources": b"/XObject<</X 6 0 R>>", "content": b"q 99 0 0 99 0 0 cm 
 
 
 def _page_trees() -> dict[str, bytes]:
-    levels = [
-        b"<</Type/Pages/Count 1/Parent %d 0 R/Kids[%d 0 R]>>" % (max(2, n - 1), n + 1) for n in range(6, 6 + _DEEP)
-    ]
+    tree = [b"<</Type/Pages/Count 1/Parent %d 0 R/Kids[%d 0 R]>>" % (max(2, n - 1), n + 1) for n in range(6, 6 + _DEEP)]
     huge = b"<</Type/Pages/Kids[3 0 R]/Count %d>>"
     boxes = {
         "huge": b"0 0 1e9 1e9",
@@ -36,9 +34,7 @@ def _page_trees() -> dict[str, bytes]:
         "page trees in each other": pdf(
             b"<</Type/Pages/Parent 2 0 R/Kids[2 0 R]/Count 1>>", pages=b"<</Type/Pages/Kids[6 0 R 3 0 R]/Count 2>>"
         ),
-        "deep page tree": pdf(
-            *levels, b"<</Type/Page/MediaBox[0 0 9 9]>>", pages=b"<</Type/Pages/Kids[6 0 R]/Count 1>>"
-        ),
+        "deep page tree": pdf(*tree, b"<</Type/Page/MediaBox[0 0 9 9]>>", pages=b"<</Type/Pages/Kids[6 0 R]/Count 1>>"),
         "huge count": pdf(pages=huge % ((1 << 31) - 1)),
         "negative count": pdf(pages=huge % -5),
         "huge number of pages": pdf(pages=huge % (1 << 70)),

@@ -84,9 +84,7 @@ def test_tools_lists_every_plugin_that_reads(server: Running, servers: Servers) 
     families = {tool["plugin"]: tool for tool in data["tools"] if tool["id"].startswith("convert-")}
     assert data["total"] == len(data["tools"])
     used = {step for plan in servers.registry.catalogue() for step in plan.steps}
-    assert set(families) == {
-        plugin.name for plugin in servers.registry.plugins if plugin.reads and used & {*plugin.conversions}
-    }
+    assert set(families) == {one.name for one in servers.registry.plugins if one.reads and used & {*one.conversions}}
     jpeg = families["jpeg"]
     assert jpeg["input_formats"] == ["jpeg"]
     assert {"png", "webp", "jpeg"} <= set(jpeg["output_formats"])

@@ -96,14 +96,10 @@ def test_folders_standard_streams_and_existing_files(folder: Path, server: Runni
     assert run("pages.pdf", "-o", "out/page.zip", "--to", "png", "--pages", "all").exit_code == 0
     assert ZipFile(folder / "out" / "page.zip").namelist() == [f"pages-0{number}.png" for number in (1, 2, 3)]
 
-    piped = subprocess.run(
-        [COMMAND, *command, "-", "--to", "png"],
-        cwd=folder,
-        input=(folder / "out" / "photo.jpg").read_bytes(),
-        capture_output=True,
-        env={**os.environ, "CONVERTD_API_KEY": key},
-        check=False,
-    )
+    photo = (folder / "out" / "photo.jpg").read_bytes()
+    known = {**os.environ, "CONVERTD_API_KEY": key}
+    words = [COMMAND, *command, "-", "--to", "png"]
+    piped = subprocess.run(words, cwd=folder, input=photo, capture_output=True, env=known, check=False)
     assert (piped.returncode, piped.stdout[:4]) == (0, b"\x89PNG")
 
 

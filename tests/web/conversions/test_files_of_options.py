@@ -107,13 +107,8 @@ def test_fonts_are_found_in_the_sandbox(server: Running, text: str) -> None:
 
 def test_a_result_is_a_file_as_well(server: Running) -> None:
     key = server.account()
-    made = server.request(
-        "POST",
-        "/convert/json",
-        key,
-        files={"file": ("a.png", MARK)},
-        data={"output_format": "webp", "lossless": "true"},
-    ).json()["data"]
+    form: dict[str, Any] = {"files": {"file": ("a.png", MARK)}, "data": {"output_format": "webp", "lossless": "true"}}
+    made = server.request("POST", "/convert/json", key, **form).json()["data"]
 
     assert is_marked(send(server, key, watermark=made["file_id"], **OPTIONS).content)
 

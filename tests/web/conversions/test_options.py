@@ -169,13 +169,8 @@ def test_an_operation_of_its_own_for_dry_runs(server: Running) -> None:
     dry = server.convert(image(), "webp", dry_run="true", quality="70")
     assert found.json()["data"] == dry.json()["data"]
     assert found.json()["meta"]["credits_remaining"] == 1
-    problem(
-        server.request(
-            "POST", "/convert/inspect", key, files={"file": ("a.jpg", b"words")}, data={"output_format": "png"}
-        ),
-        400,
-        "invalid_file_type",
-    )
+    words: dict[str, Any] = {"files": {"file": ("a.jpg", b"words")}, "data": {"output_format": "png"}}
+    problem(server.request("POST", "/convert/inspect", key, **words), 400, "invalid_file_type")
 
 
 def test_a_dry_run_of_a_broken_file(server: Running) -> None:

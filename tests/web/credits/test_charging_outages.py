@@ -259,9 +259,7 @@ async def payers(tmp_path: Path) -> AsyncIterator[tuple[Payers, SyncedFiles]]:
 async def test_reported_charges_survive_a_power_cut(payers: tuple[Payers, SyncedFiles], tmp_path: Path) -> None:
     clients, files = payers
     # Checkpoints, which move the commits from the log into the database, are frequent.
-    clients.database.run_blocking(
-        lambda transaction: transaction.connection.execute_sql("PRAGMA wal_autocheckpoint = 40")
-    )
+    clients.database.run_blocking(lambda t: t.connection.execute_sql("PRAGMA wal_autocheckpoint = 40"))
     files.before_sync = clients.cut
     await asyncio.gather(*(clients.pay(25) for _ in range(8)))
 

@@ -329,12 +329,8 @@ async def test_transfers_are_counted_by_outcome(servers: Servers, place: Receive
     with pytest.raises(InvalidParameter):
         async with files.fetch(ACCOUNT, [RemoteFile("http://127.0.0.9/")]):
             pass
-    counted = {
-        tuple(sample.labels.values()): sample.value
-        for metric in registry.collect()
-        for sample in metric.samples
-        if sample.name.endswith("_total")
-    }
+    samples = [sample for metric in registry.collect() for sample in metric.samples if sample.name.endswith("_total")]
+    counted = {tuple(sample.labels.values()): sample.value for sample in samples}
     fetched = {("fetch", "completed"): 2, ("fetch", "http_status"): 1, ("fetch", "forbidden_address"): 1}
     assert counted == {**fetched, ("export", "completed"): 1}
 

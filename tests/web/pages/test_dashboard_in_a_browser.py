@@ -135,12 +135,8 @@ def test_keys_on_the_dashboard(page: Page, site: Running, keep: Callable[[Page, 
 def test_session_survives_a_link_from_another_site(page: Page, site: Running) -> None:
     sign_in(page, site.account(credits=7))
     port = urlsplit(site.url).port
-    page.route(
-        "http://elsewhere.test/",
-        lambda route: route.fulfill(
-            content_type="text/html", body=f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
-        ),
-    )
+    back = f'<a href="http://localhost:{port}/dashboard?purchase=pur_1">back</a>'
+    page.route("http://elsewhere.test/", lambda route: route.fulfill(content_type="text/html", body=back))
     page.goto("http://elsewhere.test/")
     page.get_by_role("link", name="back").click()
     expect(page.locator("#credits")).to_have_text("7")
