@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
+from anyascii import anyascii
 from python_multipart.multipart import parse_options_header
 
 from config.pricing import RATE_WINDOW
+from engine.file_names import safe_stem
 from storage.rate_limits import RateLimitStatus
 from web.api.errors import malformed
 
@@ -124,6 +126,7 @@ _COMMON_VALUES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _MAX_LENGTH = 4 << 10  # bytes of a header with parameters; the time to parse it grows with the square
 _EXTENDED = re.compile(rb";\s*+filename\*\s*+=\s*+(utf-8|iso-8859-1)'[^';\s]*+'([^;\s]++)", re.IGNORECASE)
 _WARNING_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}", re.ASCII)
@@ -176,6 +179,13 @@ def extended_filename(disposition: bytes) -> str:
     """The parameter `filename*` of Content-Disposition, as a non-ASCII name is sent (RFC 5987); empty without one."""
     extended = _EXTENDED.search(disposition)
     return unquote_to_bytes(extended[2]).decode(extended[1].decode(), "replace") if extended else ""
+
+
+def content_disposition(name: str, kind: str = "attachment") -> str:
+    """The value of Content-Disposition for a file of this name (RFC 6266), which is saved unless `kind` is `inline`."""
+    stem, _, extension = anyascii(name).rpartition(".")
+    ascii_name = re.sub(r"%|[^ -~]", "_", f"{safe_stem(stem) or 'file'}.{extension}")
+    return f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
 
 
 def common_headers(request_id: str) -> dict[str, str]:

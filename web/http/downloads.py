@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from engine.outcome import Outcome, OutputResult
 from storage.tables.files import File
 from web.api.errors import InvalidParameter, NotFound, RangeNotSatisfiable
-from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, warning_codes
+from web.api.headers import DOWNLOAD_HEADERS, INLINE_HEADERS, content_disposition, warning_codes
 from web.api.operations import ZIP
 from web.http.handler import BaseHandler
-from web.services.files.files import content_disposition, result_of
+from web.services.files.files import result_of
 from web.services.files.zip_archive import Entry, zip_blocks
 
 _RANGE = re.compile(r"\s*+bytes\s*+=\s*+([0-9]{0,18}+)\s*+-\s*+([0-9]{0,18}+)\s*+", re.ASCII | re.IGNORECASE)

@@ -18,7 +18,7 @@ from tests.support.requests.checks import conforms, problem
 from tests.support.samples.forms import image
 from tests.support.samples.pdf_documents import document
 from tests.support.servers.in_process import Running, Servers
-from web.services.files.files import content_disposition
+from web.api.headers import content_disposition
 
 BASE = "http://localhost:8000"
 OWN_HEADERS = ("date", "x-request-id", "x-credits-remaining", "ratelimit", "ratelimit-policy")  # of each request

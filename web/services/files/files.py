@@ -2,16 +2,12 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
-from urllib.parse import quote
-
-from anyascii import anyascii
 
 from config.errors import PublicError
 from engine.errors import UnknownFormat
-from engine.file_names import extension, safe_name, safe_stem
+from engine.file_names import extension, safe_name
 from engine.formats import FileFormat
 from engine.outcome import Outcome
 from engine.registry import Registry
@@ -33,7 +29,6 @@ from web.services.conversions.idempotency import ResponseData
 from web.services.files.work_files import OtherResult, StoredContent, WorkFile, of_worker
 from web.services.files.zip_archive import Entry
 
-_ATTR_CHAR = "!#$&+-.^_`|~"  # unescaped by RFC 8187, besides ASCII alphanumerics
 _BATCH_SIZE = 500  # rows or blobs
 _ORPHAN_AGE = 3600  # seconds; the row of a younger blob may not be committed yet
 
@@ -288,10 +283,3 @@ def check_quota(transaction: Transaction, account: Account, size: int, param: st
         stored = files.stored_bytes(transaction, account.id)
         if stored + size > limit:
             raise StorageFull(stored, limit, param)
-
-
-def content_disposition(name: str, kind: str = "attachment") -> str:
-    """The value of Content-Disposition for a file of this name (RFC 6266), which is saved unless `kind` is `inline`."""
-    stem, _, extension = anyascii(name).rpartition(".")
-    ascii_name = re.sub(r"%|[^ -~]", "_", f"{safe_stem(stem) or 'file'}.{extension}")
-    return f"{kind}; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(name, safe=_ATTR_CHAR)}"
