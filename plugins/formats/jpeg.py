@@ -20,7 +20,7 @@ from engine import (
 )
 from engine.option_types import Effort, Hdr, Progressive, Quality, Subsampling
 from plugins._jpeg import segments, ultra_hdr
-from plugins._jpeg.coding_tables import encoding_for, encoding_of
+from plugins._jpeg.embedding import encoding_for, encoding_of
 from plugins._jpeg.segments import (
     ADOBE,
     APP13,

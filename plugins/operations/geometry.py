@@ -21,7 +21,7 @@ from engine import (
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
 from plugins._color import profiles
 from plugins._metadata.exif_data import FLIPS, ROTATIONS
-from plugins._pixels import attention, canvases, pillow, resampling
+from plugins._pixels import canvases, pillow, resampling
 from plugins._pixels.sizes import (
     ATTENTION,
     Sizing,
@@ -35,7 +35,7 @@ from plugins._pixels.sizes import (
 )
 from plugins.operations import trim as borders
 
-MODULES = resampling.MODULES + attention.MODULES
+MODULES = resampling.MODULES + canvases.MODULES
 # Pillow's methods for EXIF orientations, which turn counterclockwise.
 _METHODS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

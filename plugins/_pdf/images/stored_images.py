@@ -12,7 +12,7 @@ from PIL import Image, ImageChops
 
 from engine import MAX_PIXELS, Frame, Raster, Size
 from engine.mupdf import pymupdf
-from plugins._jpeg import coding_tables
+from plugins._jpeg import embedding
 from plugins._pdf import flate
 from plugins._pdf.name_trees import as_list
 from plugins._pixels import pillow, png_encoder
@@ -201,7 +201,7 @@ def jpeg(image: Image.Image, quality: int) -> bytes:
     """A JPEG of the samples themselves."""
     # Pillow inverts CMYK, as Adobe's programs do in files.
     samples = ImageChops.invert(image) if image.mode == "CMYK" else image
-    parameters = coding_tables.encoding_for(quality)
+    parameters = embedding.encoding_for(quality)
     return pillow.encode_jpeg(samples, **parameters, progressive=True, optimize=True)
 
 
