@@ -50,8 +50,10 @@ def prepare(data: bytes, metadata: Metadata, *, rotate: Rotate = 0, flip: Flip |
     check_scans(data)
     data, image = open_file(data)
     orientation = exif_data.orientation_after(exif_data.read_orientation(image), rotate=rotate, flip=flip)
-    dpi, profile = pillow.read_dpi(image), image.info.get("icc_profile")
-    size, mode = image.size, image.mode
+    dpi = pillow.read_dpi(image)
+    profile = image.info.get("icc_profile")
+    size = image.size
+    mode = image.mode
     uses_huffman, is_complete = inspect_coding(data)
     if not uses_huffman:
         data = _encode_again(image)

@@ -81,7 +81,8 @@ def on_canvas(frame: Frame, size: Size, position: tuple[int, int], fill: Fill | 
     profile = color.matching_profile(mode, frame.icc_profile)
     samples = color.color_in((red, green, blue), mode.removesuffix("A"), profile)
     if has_alpha or alpha < 255:
-        samples, mode = (*samples, alpha), mode if has_alpha else mode + "A"
+        samples = (*samples, alpha)
+        mode = mode if has_alpha else mode + "A"
     x, y = position
     pixels = frame.pixels
     if isinstance(pixels, Image.Image):
@@ -122,7 +123,10 @@ _DARK = 5.0  # the luminance below which a pixel has no color, of 100
 _BLUR = 10  # the crop's diagonal is this multiple of the radius in which salience is summed
 _TO_XYZ = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
 _WHITE = (0.9505, 1.0, 1.0891)
-_LINEAR_PART, _SLOPE, _INTERCEPT = 0.008856, 7.787, 16 / 116  # The curve of lightness in CIE Lab.
+# The curve of lightness in CIE Lab.
+_LINEAR_PART = 0.008856
+_SLOPE = 7.787
+_INTERCEPT = 16 / 116
 
 
 def salient_point(frame: Frame, part: Size, whole: Size) -> Focus:

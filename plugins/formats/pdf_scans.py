@@ -52,7 +52,8 @@ def embed_tiff(
         raster = _decode(data, rest or order[:1], metadata)
         frames = iter(raster.converted_for(CAPABILITIES).frames if rest else ())
         for index in order:
-            page, image = found[index], embedded[index]
+            page = found[index]
+            image = embedded[index]
             dots = (dpi, dpi) if dpi else pillow.plausible_dpi(page.get_resolution(unit=_INCH))
             orientation = codec.orientation(page)
             if image is not None:

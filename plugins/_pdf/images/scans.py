@@ -33,7 +33,9 @@ _STENCIL = "None"  # the color space of a mask through which the page is painted
 _PROFILE = re.compile(r"/ICCBased (\d+) 0 R")
 _MAX_PARTS = 1000
 _TOLERANCE = 1  # pixels by which an image can miss the edges of the page
-_DRAWN_SIDE, _SAMPLES = 256, 16  # pixels per side of a page that is compared with the image, and averages of them
+# Pixels per side of a page that is compared with the image, and averages of them.
+_DRAWN_SIDE = 256
+_SAMPLES = 16
 _MAX_DIFFERENCE = 40  # levels; color management makes differences, too
 # The EXIF orientation with the same effect, by which of the two factors of a matrix are positive.
 _UPRIGHT = {(True, True): 1, (False, True): 2, (False, False): 3, (True, False): 4}
@@ -170,7 +172,8 @@ def _part(page: pymupdf.Page, info: dict[str, Any]) -> _Part | None:
     if abs(matrix.b) < slack and abs(matrix.c) < slack:
         orientation = _UPRIGHT[matrix.a > 0, matrix.d > 0]
     elif abs(matrix.a) < slack and abs(matrix.d) < slack:
-        orientation, size = _TURNED[matrix.b > 0, matrix.c > 0], size[::-1]
+        orientation = _TURNED[matrix.b > 0, matrix.c > 0]
+        size = size[::-1]
     else:
         return None
     return _Part(info["xref"], info["bpc"], info["cs-name"], orientation, size, area) if not area.is_empty else None
@@ -181,7 +184,8 @@ def _read(document: pymupdf.Document, part: _Part) -> Pixels | None:
     if part.bits == 16 and (deep := _read_deep(document, part)):
         return deep
     pixmap = pymupdf.Pixmap(document, part.xref)
-    mode, is_stencil = _MODES.get(pixmap.n), part.space == _STENCIL
+    mode = _MODES.get(pixmap.n)
+    is_stencil = part.space == _STENCIL
     if mode is None or bool(pixmap.alpha) != is_stencil:
         return None
     image = Image.frombytes(mode, (pixmap.width, pixmap.height), pixmap.samples)
@@ -216,8 +220,13 @@ def _profile(document: pymupdf.Document, part: _Part) -> bytes | None:
     return document.xref_stream(int(match[1])) if match else None
 
 
-_START, _STOP = b"\xff\xd8", b"\xff\xd9"
-_SCAN, _RESTART_INTERVAL, _RESTART, _COMMENT = 0xDA, 0xDD, 0xD0, 0xFE  # markers of JPEG
+_START = b"\xff\xd8"
+_STOP = b"\xff\xd9"
+# Markers of JPEG.
+_SCAN = 0xDA
+_RESTART_INTERVAL = 0xDD
+_RESTART = 0xD0
+_COMMENT = 0xFE
 _SEQUENTIAL = (0xC0, 0xC1)
 _FRAMES = (*_SEQUENTIAL, 0xC2)
 _REVERSED = 2  # the order of bits in a byte
@@ -270,8 +279,10 @@ def _jpeg(data: bytes, page: TiffPage) -> Tiles | None:
     if any(_header(part) != (size, bands) for part, (size, _) in zip(parts, boxes, strict=True)):
         return None
     if len(parts) > 1 and not page.is_tiled and (joined := _join(parts, page.rowsperstrip, page.imagelength)):
-        parts, boxes = [joined], [((page.imagewidth, page.imagelength), (0, 0))]
-    inverted, profile = page.photometric == PHOTOMETRIC.MINISWHITE, codec.profile(page)
+        parts = [joined]
+        boxes = [((page.imagewidth, page.imagelength), (0, 0))]
+    inverted = page.photometric == PHOTOMETRIC.MINISWHITE
+    profile = codec.profile(page)
     return [
         (Stream(part, size, mode, "DCTDecode", inverted=inverted, icc_profile=profile), position)
         for part, (size, position) in zip(parts, boxes, strict=True)

@@ -117,7 +117,8 @@ class StoredImage:
 
     def replace(self, image: Image.Image, encoding: Encoding) -> None:
         """Stores what `decode` returned, at another size or as it is."""
-        stream, keeps_depth = self.stream, self.is_bilevel
+        stream = self.stream
+        keeps_depth = self.is_bilevel
         stream.write(encoding.data, filter=Name(f"/{encoding.filter}"), decode_parms=encoding.parameters)
         stream.Width, stream.Height = image.size
         if keeps_depth:
@@ -162,7 +163,8 @@ def _decode(
     for key, value in values.items():
         if value is not None:
             stream[key] = _copied(copy, value)
-    stream.Type, stream.Subtype = Name.XObject, Name.Image
+    stream.Type = Name.XObject
+    stream.Subtype = Name.Image
     stream.Width, stream.Height = image.size
     stream.BitsPerComponent = image.bits
     copy.trailer.Image = copy.make_indirect(stream)
