@@ -13,7 +13,9 @@ from plugins._metadata import exif_data
 
 _IMAGE = 1  # the first item of a file of libavif
 VERSION = 4  # bytes of version and flags at the start of the content of a full box
-ITEM_COUNT, LOCATION_COUNT = VERSION, VERSION + 2  # offsets in iinf and iloc
+# Offsets in iinf and iloc.
+ITEM_COUNT = VERSION
+LOCATION_COUNT = VERSION + 2
 LOCATION = ">HHHII"  # an entry of iloc: item, file, number of extents (1), offset and length
 FIRST_ASSOCIATIONS = VERSION + 6  # offset in ipma of the number of properties of the first item
 _REPEATS = 1  # flag of elst
@@ -23,7 +25,9 @@ _SIZE = 8  # bytes of ispe after version and flags, and of the size at the end o
 _VIDEO_TRANSFERS = (1, 6, 14, 15)  # code points that browsers take for sRGB in images
 _CODE_POINTS = 4  # bytes of primaries and transfer in the color property, before the matrix
 _IDENTITY = b"\0\0"  # the matrix of RGB
-_LIGHT_LEVELS, _MASTERING_DISPLAY = 4, 24  # bytes of clli and mdcv
+# Bytes of clli and mdcv.
+_LIGHT_LEVELS = 4
+_MASTERING_DISPLAY = 24
 
 
 Rectangle = tuple[int, int, int, int]
@@ -151,7 +155,8 @@ def clean_aperture(data: bytes, width: int, height: int) -> Rectangle | None:
 
 def _primary_properties(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The type and content of each property of the primary item."""
-    item, container = find(data, b"meta", b"pitm"), find(data, b"meta", b"iprp")
+    item = find(data, b"meta", b"pitm")
+    container = find(data, b"meta", b"iprp")
     properties = find(data, b"ipco", inside=container) if container else None
     if item is None or container is None or properties is None:
         return
@@ -167,10 +172,12 @@ def associations(data: bytes, box: Box) -> Iterator[tuple[int, bytes, list[int]]
     """Of each entry of ipma: the item, the entry itself, and the indexes of its properties from 1."""
     if box.end - box.content < VERSION + 4:
         return
-    wide_items, wide_indexes = data[box.content] > 0, data[box.content + 3] & 1
+    wide_items = data[box.content] > 0
+    wide_indexes = data[box.content + 3] & 1
     (count,) = struct.unpack_from(">I", data, box.content + VERSION)
     start = box.content + VERSION + 4
-    size, step = 4 if wide_items else 2, 2 if wide_indexes else 1
+    size = 4 if wide_items else 2
+    step = 2 if wide_indexes else 1
     mask = 0x7FFF if wide_indexes else 0x7F  # without the flag of essential properties
     for _ in range(count):
         first = start + size + 1
@@ -187,7 +194,8 @@ def repair(data: bytes) -> bytes:
 
     They are several ipma boxes of the same version and flags, and alpha of the item 0 instead of the primary item.
     """
-    properties, references = find(data, b"meta", b"iprp"), find(data, b"meta", b"iref")
+    properties = find(data, b"meta", b"iprp")
+    references = find(data, b"meta", b"iref")
     if references is not None:
         data = _with_valid_references(data, references)
     return data if properties is None else _with_single_associations(data, properties)
@@ -242,7 +250,8 @@ def loop_count(data: bytes) -> int:
         return 0  # browsers do the same
     if not data[edits.content + 3] & _REPEATS:
         return 1
-    total, once = _duration(data, header), _duration(data, edits)
+    total = _duration(data, header)
+    once = _duration(data, edits)
     return -(-total // once) if total is not None and once else 0
 
 

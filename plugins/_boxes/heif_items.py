@@ -42,7 +42,8 @@ def read(data: bytes, decode: Callable[[bytes], Image.Image], size: Size) -> Gai
     `decode` returns the upright primary image of a file. Issues a FidelityWarning for a map that cannot be read.
     """
     found = {data[kind : kind + 4]: number for number, kind in items(data)}
-    tone_mapped, properties = found.get(_TONE_MAPPED), _auxiliary_properties(data)
+    tone_mapped = found.get(_TONE_MAPPED)
+    properties = _auxiliary_properties(data)
     if tone_mapped is None and not properties:
         return None
     gain_map = None
@@ -100,7 +101,8 @@ def _numbers(data: bytes, size: int) -> Iterator[int]:
 
 def _with_primary(data: bytes, number: int) -> bytes:
     """The file with another primary item, which is neither hidden nor auxiliary."""
-    primary, references = find(data, b"meta", b"pitm"), find(data, b"meta", b"iref")
+    primary = find(data, b"meta", b"pitm")
+    references = find(data, b"meta", b"iref")
     assert primary is not None
     changed = bytearray(data)
     if references is not None:
@@ -128,10 +130,12 @@ def _plain(image: Image.Image) -> Image.Image:
 
 def add(data: bytes, gain_map: GainMap, encoded: bytes) -> bytes:
     """The file with a gain map, whose image is `encoded`. Both must be files of libavif without metadata."""
-    file, other = contents(data), contents(encoded)
+    file = contents(data)
+    other = contents(encoded)
     parts, others = (contents(one[b"meta"][VERSION:]) for one in (file, other))
     (count,) = struct.unpack_from(">H", parts[b"iinf"], ITEM_COUNT)
-    image, tone_mapped = count + 1, count + 2
+    image = count + 1
+    tone_mapped = count + 2
     _, _, _, start, length = struct.unpack_from(LOCATION, others[b"iloc"], LOCATION_COUNT + 2)
     added = {image: encoded[start : start + length], tone_mapped: b"\0" + gain_maps.to_iso(gain_map)}
     for number, flags, kind in ((image, _HIDDEN, b"av01\0"), (tone_mapped, 0, _TONE_MAPPED + b"\0")):
@@ -160,7 +164,8 @@ def add(data: bytes, gain_map: GainMap, encoded: bytes) -> bytes:
 
 def _merged_properties(data: bytes, others: bytes, image: int, tone_mapped: int) -> bytes:
     """The content of iprp in which `image` has the properties of the other file, `tone_mapped` some of this one."""
-    properties, added = contents(data), contents(others)
+    properties = contents(data)
+    added = contents(others)
     kinds = [box.kind for box in boxes(properties[b"ipco"])]
     own = [index for index in _first_indexes(properties) if kinds[(index & _MAX_INDEX) - 1] in _SHARED]
     moved = [index + len(kinds) for index in _first_indexes(added)]
@@ -183,7 +188,9 @@ def _first_indexes(properties: dict[bytes, bytes]) -> list[int]:
 
 
 _MIN_LOCATION = 6  # bytes of an entry of any version
-_BRAND, _BRANDS = 8, 16  # offsets of the major brand, and of the compatible ones
+# Offsets of the major brand, and of the compatible ones.
+_BRAND = 8
+_BRANDS = 16
 _CONTAINERS = (b"mif", b"msf")  # how brands of containers for any codec begin
 
 
@@ -192,7 +199,8 @@ def take_exif(data: bytes) -> tuple[bytes, bytes | None]:
 
     libavif refuses files with damaged EXIF, and Pillow encodes the texts of EXIF again.
     """
-    hidden, block = bytearray(data), None
+    hidden = bytearray(data)
+    block = None
     for number, kind in items(data):
         if data[kind : kind + 4] == b"Exif":
             content = item_content(data, number)
@@ -210,30 +218,37 @@ def items(data: bytes) -> Iterator[tuple[int, int]]:
         return
     count_size = 4 if data[found.content : found.content + 1] > b"\0" else 2
     for box in boxes(data, found.content + VERSION + count_size, found.end):
-        start, size = box.content + VERSION, 4 if data[box.content : box.content + 1] > b"\2" else 2
+        start = box.content + VERSION
+        size = 4 if data[box.content : box.content + 1] > b"\2" else 2
         if start + size + 6 <= box.end:
             yield int.from_bytes(data[start : start + size]), start + size + 2
 
 
 def item_content(data: bytes, number: int) -> bytes:
     """The content of an item that is stored in one part in the file or in idat; empty for others."""
-    found, inside = find(data, b"meta", b"iloc"), find(data, b"meta", b"idat")
+    found = find(data, b"meta", b"iloc")
+    inside = find(data, b"meta", b"idat")
     locations = data[found.content : found.end] if found else b""
     stream = BytesIO(locations)
 
     def read(size: int) -> int:
         return int.from_bytes(stream.read(size))
 
-    version, sizes = read(VERSION) >> 24, read(2)
+    version = read(VERSION) >> 24
+    sizes = read(2)
     offset_size, length_size, base_size, index_size = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
-    id_size, index_size = 4 if version > 1 else 2, index_size if version else 0
+    id_size = 4 if version > 1 else 2
+    index_size = index_size if version else 0
     for _ in range(min(read(id_size), len(locations) // _MIN_LOCATION)):
-        item, method = read(id_size), read(2) & 15 if version else 0
+        item = read(id_size)
+        method = read(2) & 15 if version else 0
         read(2)  # the file
-        base, count = read(base_size), read(2)
+        base = read(base_size)
+        count = read(2)
         if item == number and count == 1:
             read(index_size)
-            start, length = base + read(offset_size), read(length_size)
+            start = base + read(offset_size)
+            length = read(length_size)
             start += inside.content if inside and method else 0
             return data[start : start + length] if length else data[start:]
         stream.seek(count * (index_size + offset_size + length_size), 1)

@@ -15,13 +15,26 @@ from plugins._pixels import pillow
 
 SIGNATURE = b"\0\0\0\x0cjP  \r\n\x87\n"
 CODESTREAM = b"\xff\x4f\xff\x51"
-SRGB, GRAY, CMYK = 16, 17, 12  # enumerated color spaces
-_SIZ, _COD, _SOT, _EOC = 0xFF51, 0xFF52, 0xFF90, 0xFFD9  # markers
+# Enumerated color spaces.
+SRGB = 16
+GRAY = 17
+CMYK = 12
+# Markers.
+_SIZ = 0xFF51
+_COD = 0xFF52
+_SOT = 0xFF90
+_EOC = 0xFFD9
 _REVERSIBLE = 1  # the wavelet
 _MAX_CHANNELS = 5  # four inks and transparency
-_ENUMERATED, _PROFILE = 1, 2  # how the box colr describes colors
+# How the box colr describes colors.
+_ENUMERATED = 1
+_PROFILE = 2
 _COLORS = 3  # bytes of colr before the color space or the profile
-_COLOR, _OPACITY, _PREMULTIPLIED, _WHOLE_IMAGE = 0, 1, 2, 0  # kinds of channels, and what they are for
+# Kinds of channels, and what they are for.
+_COLOR = 0
+_OPACITY = 1
+_PREMULTIPLIED = 2
+_WHOLE_IMAGE = 0
 _METER = 39.3701  # inches
 _RESOLUTION = struct.Struct(">HHHHbb")  # down and across in dots per meter: numerators, denominators, exponents
 _UUIDS: Mapping[str, bytes] = MappingProxyType(
@@ -191,7 +204,8 @@ def _read_opacity(
 
 def with_metadata(raster: Raster, data: bytes) -> Raster:
     """The raster with the metadata and the resolution of a file. The pixels are not turned."""
-    exif, dpi = _read_exif(data), _read_dpi(data)
+    exif = _read_exif(data)
+    dpi = _read_dpi(data)
     return replace(
         raster,
         metadata=ImageMetadata(
@@ -250,7 +264,8 @@ def is_complete(content: Content) -> bool:
 
 def write(codestream: bytes, brand: bytes, raster: Raster, mode: str, bits: int, profile: bytes | None) -> bytes:
     """A file with the codestream of an image of `mode`, and with the metadata of the raster."""
-    (width, height), channels = _Codestream.find(codestream).size, len(mode)
+    (width, height) = _Codestream.find(codestream).size
+    channels = len(mode)
     color_space = CMYK if mode == "CMYK" else SRGB if mode.startswith("RGB") else GRAY
     description = bytes([_ENUMERATED, 0, 0]) + struct.pack(">I", color_space)
     header = [

@@ -14,12 +14,17 @@ with lazy_imports():
     import imagecodecs
 
 UNSPECIFIED = 2
-SRGB_PRIMARIES, SRGB_TRANSFER = 1, 13
+SRGB_PRIMARIES = 1
+SRGB_TRANSFER = 13
 _BT2020 = 9  # primaries, and the matrix for them
-_RGB, _BT601 = 0, 6  # matrices
+# Matrices.
+_RGB = 0
+_BT601 = 6
 _GRAY_MODES = ("1", "L", "LA", "I;16")
 _MIN_AREA = 0.001  # twice the area of the triangle of primaries
-_CREATION_TIME, _TAG_TABLE = 24, 128  # offsets in an ICC profile
+# Offsets in an ICC profile.
+_CREATION_TIME = 24
+_TAG_TABLE = 128
 
 Curve: TypeAlias = tuple[float, float, float, float, float]
 """A transfer function as in ICC profiles, of g, a, b, c and d: light is (a v + b) ** g from v = d, below it c v."""
@@ -99,7 +104,8 @@ def with_profile(raster: Raster, colors: tuple[Primaries, Curve] | None) -> Rast
 
 def profile(primaries: Primaries, curve: Curve, *, gray: bool) -> bytes:
     """An ICC profile (version 4) of RGB with these primaries, or of gray. Equal colors have equal profiles."""
-    white, colors = primaries[:2], None if gray else primaries[2:]
+    white = primaries[:2]
+    colors = None if gray else primaries[2:]
     data = bytearray(imagecodecs.cms_profile("gray" if gray else "rgb", whitepoint=white, primaries=colors, gamma=1.0))
     # Parametric curves replace the gamma. LittleCMS itself would write tables of 24 KB.
     (tags,) = struct.unpack_from(">I", data, _TAG_TABLE)

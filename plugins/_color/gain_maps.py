@@ -17,7 +17,10 @@ _APPLE_HEADROOM = re.compile(rb"HDRGainMapHeadroom(?:=[\"']|>)([0-9.]+)")
 _NUMBER = re.compile(rb"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?")
 _LARGEST = 64.0  # Limit of any number: no image has a factor of 2 ** 64.
 _DENOMINATOR = 1_000_000
-_BANDS, _BASE_COLORS, _COMMON_DENOMINATOR = 0x80, 0x40, 0x08  # flags
+# Flags.
+_BANDS = 0x80
+_BASE_COLORS = 0x40
+_COMMON_DENOMINATOR = 0x08
 
 
 def made(
@@ -45,7 +48,8 @@ def from_xmp(packet: bytes) -> GainMapNumbers | None:
         return found if len(found) in (1, 3) else (default,)
 
     try:
-        (low, *_), (high, *_) = read("HDRCapacityMin", 0), read("HDRCapacityMax", math.nan)
+        (low, *_) = read("HDRCapacityMin", 0)
+        (high, *_) = read("HDRCapacityMax", math.nan)
         bands = read("GainMapMin", 0), read("GainMapMax", math.nan), read("Gamma", 1)
         return GainMapNumbers(*bands, read("OffsetSDR", 1 / 64), read("OffsetHDR", 1 / 64), low, high)
     except ValueError:
@@ -55,10 +59,8 @@ def from_xmp(packet: bytes) -> GainMapNumbers | None:
 def _values(packet: bytes, name: str) -> bytes:
     """The text of an attribute or an element; of a list, the entries."""
     key = name.encode()
-    attribute, element = (
-        rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key,
-        rb"<hdrgm:%b\b[^<>]*>(.*?)(?:</hdrgm:%b>|\Z)" % (key, key),
-    )
+    attribute = rb"hdrgm:%b\s*=\s*[\"']([^\"']*)" % key
+    element = rb"<hdrgm:%b\b[^<>]*>(.*?)(?:</hdrgm:%b>|\Z)" % (key, key)
     found = re.search(attribute + b"|" + element, packet, re.DOTALL)
     return re.sub(rb"<[^>]*>", b" ", found[1] or found[2] or b"") if found else b""
 
@@ -120,13 +122,15 @@ _SIGNED = (False, False, True, True, False, True, True)  # headrooms; minimum, m
 def _fractions(data: bytes, *, common: bool) -> Iterator[float]:
     """The headrooms, then the numbers of each band."""
     denominator = struct.unpack_from(">I", data)[0] if common else 0
-    offset, index = 4 if common else 0, 0
+    offset = 4 if common else 0
+    index = 0
     while offset + (4 if common else 8) <= len(data):
         kind = _SIGNED[index if index < 2 else 2 + (index - 2) % 5]
         numerator = struct.unpack_from(">i" if kind else ">I", data, offset)[0]
         below = denominator if common else struct.unpack_from(">I", data, offset + 4)[0]
         yield numerator / below
-        offset, index = offset + (4 if common else 8), index + 1
+        offset = offset + (4 if common else 8)
+        index = index + 1
 
 
 def to_iso(gain_map: GainMap) -> bytes:

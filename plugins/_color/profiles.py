@@ -103,7 +103,8 @@ def to_profile(frame: Frame, target: Profile, intent: ImageCms.Intent, backgroun
         )
         mode = target.mode
         if alpha is not None:
-            converted, mode = np.dstack((converted, alpha)), mode + "A"
+            converted = np.dstack((converted, alpha))
+            mode = mode + "A"
     is_deep = isinstance(frame.pixels, DeepPixels)
     pixels = DeepPixels(converted, mode) if is_deep else Image.fromarray(converted, mode)
     return replace(frame, pixels=pixels, icc_profile=target.data)

@@ -22,11 +22,15 @@ from plugins._tiff import tiff_directories
 _MAX_BODY = 65_533  # bytes; what any segment can hold
 _SCAN = b"\xff\xda"
 _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")  # not stuffing, a restart or another one without a length
-END, APP13, COMMENT = 0xD9, 0xED, 0xFE  # markers; END has no length either
+# Markers; END has no length either.
+END = 0xD9
+APP13 = 0xED
+COMMENT = 0xFE
 _XMP = b"http://ns.adobe.com/xap/1.0/\0"
 PHOTOSHOP = b"Photoshop 3.0\0"
 _MAX_SCAN_HEADER = 100  # bytes, of which a header of a scan has at most 16
-JFIF, ADOBE = 0xE0, 0xEE
+JFIF = 0xE0
+ADOBE = 0xEE
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by coding process
 _HUFFMAN = frozenset({0xC0, 0xC1, 0xC2})  # baseline, extended and progressive, which all readers decode
 _MAX_SCANS = 100  # encoders write about ten; each is a pass over all pixels
@@ -63,7 +67,8 @@ def read_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """The marker, start and end of each segment, up to the end of the image."""
     end = 2
     while (marker := _MARKER.search(data, end)) is not None:
-        code, end = data[marker.end() - 1], marker.end()
+        code = data[marker.end() - 1]
+        end = marker.end()
         if code != END:
             end += int.from_bytes(data[end : end + 2], "big")
         yield code, marker.start(), end
@@ -132,7 +137,8 @@ def map_segments(data: bytes, change: Callable[[int, bytes], bytes | None], adde
         parts.append(data[position:start])  # entropy-coded data
         if code == END:
             break
-        position, segment = end, data[start:end]
+        position = end
+        segment = data[start:end]
         if is_metadata(code):
             body = change(code, segment[4:])
             segment = b"" if body is None else segment[:2] + (len(body) + 2).to_bytes(2, "big") + body
@@ -178,9 +184,13 @@ Images: TypeAlias = list[tuple[int, list[bytes]]]
 _START = b"\xff\xd8"
 _AFTER_HEADER = (0xD9, 0xDA)  # markers: the end of the image, a scan
 _INDEX = b"MPF\0"
-_MAX_IMAGES, _MAX_HEADER = 16, 1 << 18  # entries of an index that are read, bytes of each image
-_ENTRIES, _ENTRY_SIZE = 0xB002, 16
-_KIND, _PREVIEWS = 0xFFFFFF, (0x010001, 0x010002)  # kinds of images in their attributes; previews of VGA and Full HD
+# Entries of an index that are read, bytes of each image.
+_MAX_IMAGES = 16
+_MAX_HEADER = 1 << 18
+_ENTRIES = 0xB002
+_ENTRY_SIZE = 16
+_KIND = 0xFFFFFF  # kinds of images in their attributes
+_PREVIEWS = (0x010001, 0x010002)  # previews of VGA and Full HD
 # Names of gain maps: of Adobe and Google, of Apple, and of ISO 21496-1.
 _GAIN_MAP = (
     b"http://ns.adobe.com/hdr-gain-map/1.0/",

@@ -12,7 +12,11 @@ _OPERATIONS: Mapping[int, int] = MappingProxyType({1: 0, 2: 1, 3: 6, 4: 2, 5: 3,
 """TurboJPEG's operation by EXIF orientation."""
 
 # Options of a transform. Version 2 of the library has no optimal tables for baseline files, and ignores the option.
-_PERFECT, _CROP, _PROGRESSIVE, _NO_METADATA, _OPTIMAL = 1, 4, 32, 64, 256
+_PERFECT = 1
+_CROP = 4
+_PROGRESSIVE = 32
+_NO_METADATA = 64
+_OPTIMAL = 256
 
 
 class _Region(Structure):
@@ -78,7 +82,8 @@ def _run(data: bytes, orientation: int, options: int, region: _Region) -> bytes 
     options |= _PERFECT | _NO_METADATA | _OPTIMAL
     wanted = _Transform(region, _OPERATIONS[orientation], options, None, None)
     handle = _LIBRARY.tjInitTransform()
-    result, size = c_void_p(), c_ulong()
+    result = c_void_p()
+    size = c_ulong()
     try:
         # It fails for warnings of the decoder too, such as a missing end.
         failed = _LIBRARY.tjTransform(handle, data, len(data), 1, byref(result), byref(size), byref(wanted), 0)

@@ -15,9 +15,13 @@ from plugins._pixels import pillow
 with lazy_imports():
     import numpy as np
 
-_XMP, _ISO = b"http://ns.adobe.com/xap/1.0/\0", b"urn:iso:std:iso:ts:21496:-1\0"
+_XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_ISO = b"urn:iso:std:iso:ts:21496:-1\0"
 _VERSION = bytes(4)  # ISO 21496-1: the first image has the version, the second one the numbers
-_APP1, _APP2, _FIRST = 0xE1, 0xE2, (0xE0, 0xE1)  # markers; JFIF, EXIF and XMP come first
+# Markers; JFIF, EXIF and XMP come first.
+_APP1 = 0xE1
+_APP2 = 0xE2
+_FIRST = (0xE0, 0xE1)
 _MAX_BODY = 65_533  # bytes of a segment
 _QUALITY = 92  # JPEG quality of the gain map
 _PRIMARY = 0x030000  # kind of the first image

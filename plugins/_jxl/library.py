@@ -25,21 +25,37 @@ from typing import Any
 _VERSIONS = range(9_000, 12_000)
 
 # Events of the decoder, and what its function `JxlDecoderProcessInput` returns besides.
-SUCCESS, ERROR, NEED_MORE_INPUT, NEED_IMAGE, NEED_JPEG_SPACE, NEED_BOX_SPACE = 0, 1, 2, 5, 6, 7
-BASIC_INFO, COLORS, FRAME, FULL_IMAGE, JPEG_FOUND, BOX = 0x40, 0x100, 0x400, 0x1000, 0x2000, 0x4000
-ORIGINAL_COLORS, DATA_COLORS = 0, 1
+SUCCESS = 0
+ERROR = 1
+NEED_MORE_INPUT = 2
+NEED_IMAGE = 5
+NEED_JPEG_SPACE = 6
+NEED_BOX_SPACE = 7
+BASIC_INFO = 0x40
+COLORS = 0x100
+FRAME = 0x400
+FULL_IMAGE = 0x1000
+JPEG_FOUND = 0x2000
+BOX = 0x4000
+ORIGINAL_COLORS = 0
+DATA_COLORS = 1
 """The colors of the encoded image, and those that the decoder returns."""
 NEED_MORE_OUTPUT = 2
 """What `JxlEncoderProcessOutput` returns if it has written all space."""
-FLOAT, UINT8, UINT16 = 0, 2, 3
+FLOAT = 0
+UINT8 = 2
+UINT16 = 3
 """Types of samples."""
-ALPHA, BLACK = 0, 4
+ALPHA = 0
+BLACK = 4
 """Types of extra channels."""
-EFFORT, COMPRESS_BOXES = 0, 33
+EFFORT = 0
+COMPRESS_BOXES = 33
 """Settings of frames."""
 DEPTH_OF_CODESTREAM = 1
 """Samples of 16 bits that hold numbers of the depth in the header."""
-RGB, GRAY = 0, 1
+RGB = 0
+GRAY = 1
 """Color spaces."""
 
 

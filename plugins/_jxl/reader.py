@@ -24,7 +24,11 @@ LIBRARY = library.load()
 _CONTENTS = (b"Exif", b"xml ", b"jhgm")  # types of boxes that are read: EXIF, XMP, gain map
 _MAX_BOX = 32 << 20  # bytes of one of them after decompression
 _FIRST_SPACE = 1 << 20  # bytes
-_D65, _SRGB, _P3, _SRGB_TRANSFER = 1, 1, 11, 13  # code points of libjxl
+# Code points of libjxl.
+_D65 = 1
+_SRGB = 1
+_P3 = 11
+_SRGB_TRANSFER = 13
 _BRIGHTEST_WHITE = 1.02  # more is not a result of rounding or compression
 _DISPLAY_P3 = 12  # code point of H.273
 _DEFAULT_INTENSITY = 10_000.0  # cd/m², the brightest value of PQ, does not describe the image
@@ -93,7 +97,8 @@ def _check(status: int) -> None:
 
 def read_header(data: bytes) -> Header:
     """Reads everything but the pixels. Raises CorruptInput, and TooLarge for an image with too many pixels."""
-    header, info = Header(), library.BasicInfo()
+    header = Header()
+    info = library.BasicInfo()
     ticks: list[int] = []
     box: _Space | None = None
     with _decoder(data, library.BASIC_INFO | library.COLORS | library.FRAME | library.BOX) as handle:
@@ -178,7 +183,8 @@ def _read_colors(handle: Any, header: Header, info: library.BasicInfo) -> None:
     colors = library.Colors()
     original = library.ORIGINAL_COLORS
     if LIBRARY.JxlDecoderGetColorAsEncodedProfile(handle, original, byref(colors)) != library.SUCCESS:
-        header.profile, header.converts = _profile(handle, original), not info.uses_original_profile
+        header.profile = _profile(handle, original)
+        header.converts = not info.uses_original_profile
         return
     primaries = _primaries(colors)
     if colors.transfer in HDR_TRANSFERS and primaries:

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SPACE = 1 << 20  # bytes of output at a time
-_D65, _SRGB, _P3 = 1, 1, 11  # code points of libjxl
+# Code points of libjxl.
+_D65 = 1
+_SRGB = 1
+_P3 = 11
 _CODE_POINTS = {11: _P3, 12: _P3}  # primaries: libjxl's code points by the ones of H.273
 _DCI = 11  # P3 with the white of cinemas in H.273, and this white in libjxl
 _SRGB_TRANSFER = 13
@@ -75,7 +78,9 @@ def write(frames: Sequence[NDArray[Any]], durations: Sequence[int], mode: str, e
     with _encoder(encoding.effort) as (handle, settings):
         info = library.BasicInfo()
         LIBRARY.JxlEncoderInitBasicInfo(byref(info))
-        info.width, info.height, info.bits = width, height, encoding.bits
+        info.width = width
+        info.height = height
+        info.bits = encoding.bits
         info.uses_original_profile = encoding.lossless
         info.color_channels = 1 if mode in ("L", "LA") else 3
         extra = library.BLACK if mode == "CMYK" else library.ALPHA if mode.endswith("A") else None
@@ -120,7 +125,9 @@ def _set_colors(handle: Any, encoding: Encoding, *, gray: bool) -> None:
     colors = library.Colors()
     colors.space = library.GRAY if gray else 0
     colors.rendering_intent = 1  # relative, which does not change colors
-    colors.white_point, colors.primaries, colors.transfer = _D65, _SRGB, _SRGB_TRANSFER
+    colors.white_point = _D65
+    colors.primaries = _SRGB
+    colors.transfer = _SRGB_TRANSFER
     if encoding.hdr:
         colors.primaries = _CODE_POINTS.get(encoding.hdr.primaries, encoding.hdr.primaries)
         colors.white_point = _DCI if encoding.hdr.primaries == _DCI else _D65
@@ -176,7 +183,8 @@ def _finish(handle: Any) -> bytes:
     parts: list[bytes] = []
     space = ctypes.create_string_buffer(_SPACE)
     while True:
-        position, left = c_void_p(ctypes.addressof(space)), c_size_t(_SPACE)
+        position = c_void_p(ctypes.addressof(space))
+        left = c_size_t(_SPACE)
         status = LIBRARY.JxlEncoderProcessOutput(handle, byref(position), byref(left))
         parts.append(space.raw[: _SPACE - left.value])
         if status != library.NEED_MORE_OUTPUT:
@@ -185,7 +193,8 @@ def _finish(handle: Any) -> bytes:
 
 
 BOX = b"jhgm"
-_QUALITY, _EFFORT = 92, 5
+_QUALITY = 92
+_EFFORT = 5
 _HEADER = ">BH"  # version, bytes of the numbers
 
 
@@ -210,7 +219,10 @@ def read_box(content: bytes | None, size: Size) -> GainMap | None:
         header = read_header(image)
         (array,) = read_frames(image, header, [0])
     except (struct.error, IndexError, ValueError, CorruptInput, TooLarge):
-        version, header, array, length = 1, None, None, 0
+        version = 1
+        header = None
+        array = None
+        length = 0
     numbers = gain_maps.from_iso(content[struct.calcsize(_HEADER) :][:length]) if not version else None
     if header is None or array is None or numbers is None or header.is_deep or header.mode not in ("L", "RGB"):
         warn_gain_map_lost()

@@ -22,7 +22,10 @@ FLIPS = {"horizontal": 2, "vertical": 4}
 """The EXIF orientations that mirror."""
 
 PREFIX = b"Exif\0\0"
-ORIENTATION, XMP, IPTC, PHOTOSHOP = 0x0112, 700, 33723, 34377
+ORIENTATION = 0x0112
+XMP = 700
+IPTC = 33723
+PHOTOSHOP = 34377
 DIRECTORIES = (EXPOSURE, GPS) = (0x8769, 0x8825)
 _INTEROPERABILITY = 0xA005
 # The tags that point to directories, by the tag of the directory that has them; 0 for the first one.
@@ -40,9 +43,18 @@ STRUCTURAL = frozenset(
     {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 280, 281, 282, 283, 284, 296, 301, 317, 318, 319}
     | {320, 322, 323, 324, 325, 338, 339, 347, 512, 513, 514, 529, 530, 531, 532, 34675}
 )
-_SOFTWARE, _TIME, _HOST_COMPUTER = 0x0131, 0x0132, 0x013C
-_ACROSS, _DOWN, _UNIT = _RESOLUTION = 0x011A, 0x011B, 0x0128  # dots per unit, and the unit
-_RATIONAL, _INCH, _DENOMINATOR = 5, 2, 1  # a type, a unit, the denominator of integers
+_SOFTWARE = 0x0131
+_TIME = 0x0132
+_HOST_COMPUTER = 0x013C
+# Dots per unit, and the unit.
+_ACROSS = 0x011A
+_DOWN = 0x011B
+_UNIT = 0x0128
+_RESOLUTION = (_ACROSS, _DOWN, _UNIT)
+# A type, a unit, the denominator of integers.
+_RATIONAL = 5
+_INCH = 2
+_DENOMINATOR = 1
 _SAFE = (DESCRIPTIVE | {*_RESOLUTION, ORIENTATION}) - {0x010D, _HOST_COMPUTER, *DIRECTORIES}
 
 # Exposure, dates, lens and title: tags of the EXIF directory that identify neither a device nor a person or place.
@@ -52,15 +64,19 @@ SAFE_EXPOSURE = frozenset(
     | {0xA000, 0xA001, 0xA20B, 0xA215, 0xA217, 0xA300, 0xA301, 0xA302, *range(0xA401, 0xA40B), 0xA40C}
     | {0xA432, 0xA433, 0xA434, 0xA436, 0xA437, 0xA460, 0xA461, 0xA462}
 )
-_COLOR_SPACE, _GPS_VERSION = 0xA001, 0
+_COLOR_SPACE = 0xA001
+_GPS_VERSION = 0
 _SIZES: Mapping[int, tuple[int, int]] = MappingProxyType({0: (0x0100, 0x0101), EXPOSURE: (0xA002, 0xA003)})
 # Versions, components, color space and sizes of the EXIF directory, which describe the file and not the image.
 _TECHNICAL = frozenset({0x9000, 0xA000, _COLOR_SPACE, 0x9101, 0x9102, *_SIZES[EXPOSURE], _INTEROPERABILITY})
 
 _PREVIEW_DATA = ((0x0201, 0x0202), (tiff_directories.STRIP_OFFSETS, tiff_directories.STRIP_BYTE_COUNTS))
-_SHORT, LONG = 3, 4  # types
+# Types.
+_SHORT = 3
+LONG = 4
 _CODES: Mapping[int, str] = MappingProxyType({_SHORT: "H", LONG: "I"})
-_HEADER_SIZE, _ENTRY_SIZE = 8, 12
+_HEADER_SIZE = 8
+_ENTRY_SIZE = 12
 _MAX_SIZE = 32 << 20  # bytes
 _XMP_ORIENTATION = re.compile(rb"""tiff:Orientation(?:=["']|>)([1-8])["'<]""")
 
@@ -198,14 +214,21 @@ def size_of(directory: Directory) -> int:
 def write_directory(directory: Directory, order: str, offset: int, following: int = 0) -> bytes:
     """A directory for this offset, and after it its values and the directories it points to."""
     end = offset + 2 + _ENTRY_SIZE * len(directory) + 4
-    table, values = [struct.pack(f"{order}H", len(directory))], bytearray()
+    table = [struct.pack(f"{order}H", len(directory))]
+    values = bytearray()
     for tag, value in sorted(directory.items(), key=lambda item: item[0]):
         position = end + len(values)
         if isinstance(value, dict):
-            kind, length, data, stored = LONG, 1, struct.pack(f"{order}I", position), b""
+            kind = LONG
+            length = 1
+            data = struct.pack(f"{order}I", position)
+            stored = b""
             stored = write_directory(value, order, position)
         else:
-            kind, length, data, stored = value.kind, value.length, bytes(value.data), b""
+            kind = value.kind
+            length = value.length
+            data = bytes(value.data)
+            stored = b""
             if len(data) > 4:
                 data, stored = struct.pack(f"{order}I", position), data
         table.append(struct.pack(f"{order}HHI", tag, kind, length) + data.ljust(4, b"\0"))
@@ -289,7 +312,8 @@ def with_resolution(exif: bytes | None, dpi: float) -> bytes | None:
     block = parse(exif)
     dots = (round(dpi * _DENOMINATOR), _DENOMINATOR)
     if block is None:
-        rational, inch = Value(_RATIONAL, 1, struct.pack("<II", *dots)), Value(_SHORT, 1, struct.pack("<H", _INCH))
+        rational = Value(_RATIONAL, 1, struct.pack("<II", *dots))
+        inch = Value(_SHORT, 1, struct.pack("<H", _INCH))
         return write_block({_ACROSS: rational, _DOWN: rational, _UNIT: inch}, "<")
     changes = {}
     for tag in (_ACROSS, _DOWN):
@@ -342,7 +366,8 @@ def _preview_ranges(block: Block) -> Iterator[tuple[int, int]]:
     yield from ((entry.start, entry.start + entry.size) for entry in entries if entry.size > block.layout.offset_size)
     values = {entry.tag: tiff_directories.read_values(block.data, entry, block.layout) for entry in entries}
     for offsets, sizes in _PREVIEW_DATA:
-        starts, lengths = values.get(offsets, ()), values.get(sizes, ())
+        starts = values.get(offsets, ())
+        lengths = values.get(sizes, ())
         yield from ((start, start + length) for start, length in zip(starts, lengths, strict=False))
 
 

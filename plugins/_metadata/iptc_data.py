@@ -6,10 +6,18 @@ from typing import Any, NamedTuple
 
 from plugins._metadata import exif_data
 
-_MARKER, _EXTENDED = 0x1C, 0x8000  # the first byte of a dataset, and the flag of a size with more bytes
-_ENVELOPE, _APPLICATION = 1, 2  # records
-_CHARACTERS, _UTF_8 = 90, b"\x1b%G"  # the dataset of record 1 with the encoding
-_RESOURCE, _IIM = b"8BIM", 0x0404  # Photoshop's signature and its number of IPTC
+# The first byte of a dataset, and the flag of a size with more bytes.
+_MARKER = 0x1C
+_EXTENDED = 0x8000
+# Records.
+_ENVELOPE = 1
+_APPLICATION = 2
+# The dataset of record 1 with the encoding.
+_CHARACTERS = 90
+_UTF_8 = b"\x1b%G"
+# Photoshop's signature and its number of IPTC.
+_RESOURCE = b"8BIM"
+_IIM = 0x0404
 
 # XMP's equivalents of the datasets of record 2, as the IPTC Core has them.
 _PROPERTIES: Mapping[int, str] = MappingProxyType(
@@ -118,7 +126,8 @@ def _datasets(iptc: bytes) -> Iterator[_Dataset]:
     """The datasets, up to the first invalid one."""
     start = 0
     while start + 5 <= len(iptc) and iptc[start] == _MARKER:
-        size, content = int.from_bytes(iptc[start + 3 : start + 5]), start + 5
+        size = int.from_bytes(iptc[start + 3 : start + 5])
+        content = start + 5
         if size & _EXTENDED:
             content += min(size & ~_EXTENDED, 4)
             size = int.from_bytes(iptc[start + 5 : content])

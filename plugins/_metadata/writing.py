@@ -39,7 +39,8 @@ def adapt(raster: Raster, target: TargetCapabilities, *, wanted: Set[str]) -> Ra
     written_as_xmp = _WRITTEN_AS_XMP - target.metadata if "xmp" in target.metadata else frozenset()
     exif = exif_data.with_size(metadata.exif, raster.sizes[0]) if raster.sizes else metadata.exif
     if "resolution" in wanted - target.metadata and "exif" in target.metadata and raster.dpi:
-        exif, wanted = exif_data.with_resolution(exif, raster.dpi[0]), wanted - {"resolution"}
+        exif = exif_data.with_resolution(exif, raster.dpi[0])
+        wanted = wanted - {"resolution"}
     if lost := wanted - target.metadata - written_as_xmp:
         _warn(f"The target cannot hold this metadata: {', '.join(sorted(lost))}.")
     xmp = _with_captions(metadata, written_as_xmp) if written_as_xmp else metadata.xmp

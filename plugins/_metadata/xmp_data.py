@@ -18,9 +18,12 @@ _EXIF_NAMES = frozenset(ExifTags.TAGS[tag] for tag in exif_data.SAFE_EXPOSURE if
     "FlashpixVersion", "PhotographicSensitivity", "ImageTitle", "Photographer"
 }  # fmt: skip
 _ANY = frozenset({"*"})
-_DC, _PHOTOSHOP = "http://purl.org/dc/elements/1.1/", "http://ns.adobe.com/photoshop/1.0/"
-_BASIC, _CORE = "http://ns.adobe.com/xap/1.0/", "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
-_EXIF, _PDF = "http://ns.adobe.com/exif/1.0/", "http://ns.adobe.com/pdf/1.3/"
+_DC = "http://purl.org/dc/elements/1.1/"
+_PHOTOSHOP = "http://ns.adobe.com/photoshop/1.0/"
+_BASIC = "http://ns.adobe.com/xap/1.0/"
+_CORE = "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
+_EXIF = "http://ns.adobe.com/exif/1.0/"
+_PDF = "http://ns.adobe.com/pdf/1.3/"
 _SAFE_NAMES: Mapping[str, frozenset[str]] = {
     _DC: _ANY,
     "http://ns.adobe.com/xap/1.0/rights/": _ANY,
@@ -53,7 +56,9 @@ _NAME = re.compile(r"[<\s]([A-Za-z][\w.-]*:[\w.-]+)")
 
 _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _NAMESPACES = "http://www.w3.org/2000/xmlns/"
-_MAX_CHARACTERS, _MAX_TAGS = 4 << 20, 20_000  # larger packets take too long to parse
+# Larger packets take too long to parse.
+_MAX_CHARACTERS = 4 << 20
+_MAX_TAGS = 20_000
 _PACKET = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>{}<?xpacket end="w"?>'
 _EMPTY = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{_RDF}"></rdf:RDF></x:xmpmeta>'
 _END = re.compile(r"</[\w.-]+:RDF\s*>")
@@ -61,7 +66,8 @@ _INVALID_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0
 _PREFIXES: Mapping[str, str] = MappingProxyType(
     {"dc": _DC, "photoshop": _PHOTOSHOP, "xmp": _BASIC, "Iptc4xmpCore": _CORE, "exif": _EXIF, "pdf": _PDF}
 )
-_ITEM, _DEFAULT_ITEM = "<rdf:li>", '<rdf:li xml:lang="x-default">'
+_ITEM = "<rdf:li>"
+_DEFAULT_ITEM = '<rdf:li xml:lang="x-default">'
 # Properties with a list of values: its type, and how an item begins.
 _LISTS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {

@@ -12,7 +12,9 @@ SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 _ENTRY = struct.Struct("<64sHBxIII36xI8x")  # name, its length, kind, neighbors, child and first sector
 _MAX_SECTORS = 4096
-_MIN_SECTOR, _MAX_SECTOR = 9, 16  # exponents of 2
+# Exponents of 2.
+_MIN_SECTOR = 9
+_MAX_SECTOR = 16
 _LISTED_TABLES = 109  # sectors of the allocation table that the header lists
 _LAST = 0xFFFFFFFA  # higher numbers are no sectors
 _STREAM = 2

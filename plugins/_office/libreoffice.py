@@ -130,7 +130,8 @@ def convert(data: bytes, extension: str, filter_: Filter, password: str | None =
     """Converts a file with this extension. Raises CorruptInput for a file that cannot be read."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        source, result = folder / f"document.{extension}", folder / f"result.{filter_.extension}"
+        source = folder / f"document.{extension}"
+        result = folder / f"result.{filter_.extension}"
         source.write_bytes(data)
         for path, text in _PROFILE.items():
             file = folder / "profile" / "user" / path

@@ -111,7 +111,8 @@ class _Remover:
             markup = decompress(data, _MAX_SVG)
         if not _MARKUP.match(markup) or not (part in self._clicked or any(hint in markup for hint in _HINTS)):
             return data
-        root, before = _parse(markup), self._changes
+        root = _parse(markup)
+        before = self._changes
         if root is None:
             return data
         types = root.getroottree().docinfo.internalDTD
@@ -134,7 +135,8 @@ class _Remover:
         return bytes(etree.tostring(root, encoding="UTF-8", xml_declaration=True, standalone=True))
 
     def _clean_relation(self, relation: etree._Element, owner: str) -> None:
-        kind, target = relation.get("Type", "").rpartition("/")[2], relation.get("Target", "")
+        kind = relation.get("Type", "").rpartition("/")[2]
+        target = relation.get("Target", "")
         if kind == "hyperlink":
             self._clicked.setdefault(owner, {})[relation.get("Id", "")] = target
         else:
@@ -142,7 +144,9 @@ class _Remover:
             relation.set("Target", _NOWHERE)
 
     def _clean_reference(self, value: etree._ElementUnicodeResult, part: str) -> None:
-        element, name, link = value.getparent(), str(value.attrname), value.strip()
+        element = value.getparent()
+        name = str(value.attrname)
+        link = value.strip()
         kind = str(etree.QName(element).localname)
         if kind in _CLICKED or (name == "href" and element.tag.startswith(_VML)):
             return

@@ -95,7 +95,8 @@ class _Rewriter:
         for item in outline_items(parent):
             if self._is_visited(item):
                 break
-            is_kept, children = self.change_holder(item), self.change_outline(item)
+            is_kept = self.change_holder(item)
+            children = self.change_outline(item)
             if is_kept:
                 link_items(item, children)
             kept += [item] if is_kept else children
@@ -111,7 +112,8 @@ class _Rewriter:
 
 def outline_items(parent: Object) -> Iterator[Object]:
     """The children of an outline item."""
-    item, seen = parent.get("/First"), set()
+    item = parent.get("/First")
+    seen = set()
     while isinstance(item, Dictionary) and item.objgen not in seen:
         seen.add(item.objgen)
         successor = item.get("/Next")
@@ -136,7 +138,9 @@ def link_items(parent: Object, items: list[Object]) -> None:
         del parent["/Count"]
     if items:
         visible = sum(1 + max(0, int(item.get("/Count", 0))) for item in items)
-        parent.First, parent.Last, parent.Count = items[0], items[-1], visible if is_open else -visible
+        parent.First = items[0]
+        parent.Last = items[-1]
+        parent.Count = visible if is_open else -visible
 
 
 def named_destinations(root: Object) -> dict[String | Name, Any]:
@@ -203,7 +207,9 @@ class PartOutline:
             if is_apart(item):
                 continue
             keep_apart(item, apart)
-            index, found, children = len(self._items), page_of(_destination(item)), [*outline_items(item)]
+            index = len(self._items)
+            found = page_of(_destination(item))
+            children = [*outline_items(item)]
             page = page if found is None else found
             self._items.append(item)
             self._above.append(above)

@@ -55,10 +55,8 @@ def blank_documents(document: Pdf, data: bytes, password: str | None) -> Callabl
         for holder, kept in ((blank.Root, ()), (blank.trailer, ("/Root", "/Encrypt", "/ID", "/Size"))):
             for key in set(holder.keys()).difference(kept):
                 del holder[key]
-        blank.Root.Type, blank.Root.Pages = (
-            Name.Catalog,
-            blank.make_indirect(Dictionary(Type=Name.Pages, Kids=[], Count=0)),
-        )
+        blank.Root.Type = Name.Catalog
+        blank.Root.Pages = blank.make_indirect(Dictionary(Type=Name.Pages, Kids=[], Count=0))
         file = BytesIO()
         blank.save(file, encryption=True)
     return lambda: _open(file.getvalue(), password)

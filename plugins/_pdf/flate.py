@@ -12,7 +12,8 @@ from pikepdf import Name, PdfError, Stream
 from plugins._pdf.name_trees import as_list
 
 _MAX_BYTES = 64 << 20  # larger decompressed streams stay as they are
-_BEST, _FAST = 12, 8  # levels of libdeflate; the best one takes ten times as long
+_BEST = 12  # levels of libdeflate
+_FAST = 8  # the best one takes ten times as long
 _MAX_BEST = 4 << 20  # bytes that are compressed at the best level
 # Filters without parameters that matter, all of which Flate replaces. Their data is at most this many times as large.
 _OLD_FILTERS = {"/ASCIIHexDecode", "/ASCII85Decode", "/LZWDecode", "/RunLengthDecode", "/FlateDecode"}

@@ -83,7 +83,9 @@ def _make_empty_form(item: Stream) -> None:
     for key in list(item.keys()):
         if key != "/Length":
             del item[key]
-    item.Type, item.Subtype, item.BBox = Name.XObject, Name.Form, Array([0, 0, 0, 0])
+    item.Type = Name.XObject
+    item.Subtype = Name.Form
+    item.BBox = Array([0, 0, 0, 0])
 
 
 _MAX_DEPTH = 100  # arrays in each other

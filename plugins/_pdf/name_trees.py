@@ -39,7 +39,8 @@ def make_number_tree(entries: Iterable[tuple[int, Any]]) -> Dictionary:
 
 def unique_name(name: bytes, used: Collection[bytes]) -> bytes:
     """`name`, with a number appended if it is in `used`. Names are UTF-16 or single-byte text."""
-    number, candidate = 1, name
+    number = 1
+    candidate = name
     while candidate in used:
         number += 1
         suffix = f" ({number})"
@@ -65,7 +66,8 @@ def page_labels(root: Object, count: int) -> list[Label]:
     labels: list[Label] = [("/D", None, number) for number in range(1, count + 1)]
     for first, row in sorted(read_number_tree(root.get("/PageLabels")), key=_key):
         if isinstance(row, Dictionary) and first >= 0:
-            style, prefix = row.get("/S"), row.get("/P")
+            style = row.get("/S")
+            prefix = row.get("/P")
             shared = None if style is None else str(style), None if prefix is None else bytes(prefix)
             start = int(row.get("/St", 1)) - first
             labels[first:] = [(*shared, start + index) for index in range(first, count)]

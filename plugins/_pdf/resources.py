@@ -32,7 +32,8 @@ def has_nested_patterns(page: Object, levels: int) -> bool:
 
 def _patterns(items: list[Any]) -> list[Any]:
     """The patterns that the pages or patterns draw with, also in forms, without those in patterns."""
-    drawn, patterns = [*items], dict[Any, Any]()
+    drawn = [*items]
+    patterns = dict[Any, Any]()
     forms: set[Any] = set()
     for item in drawn:  # the loop adds forms
         resources = item.get("/Resources") or Dictionary()

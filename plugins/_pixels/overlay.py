@@ -210,7 +210,8 @@ class TextMark:
 
 def _runs(text: str) -> Iterator[_Run]:
     """The parts of a text, each with a font that has all of its characters. Raises InvalidOption."""
-    start, font = 0, _default_font()
+    start = 0
+    font = _default_font()
     for index, char in enumerate(text):
         if unicodedata.category(char).startswith(_JOINING) or _has(font, char):
             continue
@@ -220,7 +221,8 @@ def _runs(text: str) -> Iterator[_Run]:
             raise InvalidOption(message, reason="unknown", param="watermark_text", details={"value": char})
         if index > start:
             yield text[start:index], font
-        start, font = index, found
+        start = index
+        font = found
     yield text[start:], font
 
 

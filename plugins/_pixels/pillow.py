@@ -148,7 +148,8 @@ def to_raster(
     sizes: Sequence[Size] = (),
 ) -> Raster:
     """The frames of an opened image, in `order`. `sizes` are needed if the frames differ in size."""
-    orientation, dpi = exif_data.read_orientation(image), read_dpi(image)
+    orientation = exif_data.read_orientation(image)
+    dpi = read_dpi(image)
     return Raster(
         _frames(image, order),
         count=len(order),
@@ -317,7 +318,8 @@ def encode(image: Image.Image, encoder: str, **parameters: Any) -> bytes:
 def compress_bilevel(image: Image.Image) -> tuple[bool, bytes]:
     """The samples of an image of mode 1, of which 0 is white: whether by Group 4 or by deflate, and the smaller."""
     inverted = ImageChops.invert(image)
-    group4, deflated = _group4(inverted), zlib.compress(inverted.tobytes())
+    group4 = _group4(inverted)
+    deflated = zlib.compress(inverted.tobytes())
     return len(group4) <= len(deflated), min(group4, deflated, key=len)
 
 

@@ -33,10 +33,14 @@ _DEFAULT_EFFORT = 5
 _LEVELS = (1, 2, 3, 4, 6, 7, 8, 9, 10)
 # Of palettes that are made here, which takes longer than compression. Drawings are smaller with 9, photos with 10.
 _LEVELS_OF_PALETTES = ((1,), (4,), (6,), (9,), (9, 10), (9, 10), (9, 10), (9, 12), (9, 12))
-_SMALL, _LEVELS_IF_SMALL = 1 << 19, (9, 12)  # bytes of rows that level 12 compresses in 0.2 s
+# Bytes of rows that level 12 compresses in 0.2 s.
+_SMALL = 1 << 19
+_LEVELS_IF_SMALL = (9, 12)
 _MAX_ZLIB_LEVEL = 9
 _MAX_COLORS = 256
-_BANDS, _BAND_ROWS = 16, 4  # the parts of an image that are compressed to decide on filters
+# The parts of an image that are compressed to decide on filters.
+_BANDS = 16
+_BAND_ROWS = 4
 # Adam7: the first column and row of each pass, and the distances of its columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _INTERLACE = 20  # offset of the interlace method in the IHDR chunk
@@ -45,10 +49,14 @@ _HEADER = 33  # bytes of the signature and the IHDR chunk
 # In the IHDR chunk.
 _COLOR_TYPES: Mapping[str, int] = MappingProxyType({"1": 0, "L": 0, "RGB": 2, "P": 3, "LA": 4, "RGBA": 6})
 _EMPTY_FILE = 1024  # bytes; the most that libpng writes besides the rows
-_CHUNK, _CHUNK_OVERHEAD = 8192, 64  # bytes of pixels that libpng writes at a time, and the most that it adds to them
+# Bytes of pixels that libpng writes at a time, and the most that it adds to them.
+_CHUNK = 8192
+_CHUNK_OVERHEAD = 64
 _GRAY_BITS = (2, 4)  # depths of gray besides 1, 8 and 16
 _XMP = "XML:com.adobe.xmp"
-RGB, _FULL_RANGE = 0, 1  # values in the chunk cICP
+# Values in the chunk cICP.
+RGB = 0
+_FULL_RANGE = 1
 LUMINANCE_UNITS = 10_000  # per cd/m², of the chunks cLLI and mDCV
 CAPABILITIES = TargetCapabilities(
     ("1", "L", "LA", "P", "PA", "RGB", "RGBA"),
@@ -101,7 +109,8 @@ def encode(
         if progressive:
             FidelityWarning.issue("option_ignored", "progressive has no effect on animated PNG.")
         return _encode_animation(raster, frames, _LEVELS[effort - 1])
-    pixels, metadata = frames[0].pixels, list(_metadata_chunks(raster, frames[0].icc_profile))
+    pixels = frames[0].pixels
+    metadata = list(_metadata_chunks(raster, frames[0].icc_profile))
     bits = _bits(pixels, raster.source.bit_depth)
     return _encode_samples(pixels, bits, levels, metadata, interlaced=progressive)
 
@@ -198,7 +207,8 @@ def _palette_chunks(image: Image.Image) -> list[bytes]:
 
 def compress_pixels(image: Image.Image) -> bytes:
     """The rows of an image of bytes as the image data of a PNG: each after the number of its filter, compressed."""
-    samples, level = np.asarray(image), _LEVELS[_DEFAULT_EFFORT - 1]
+    samples = np.asarray(image)
+    level = _LEVELS[_DEFAULT_EFFORT - 1]
     return bytes(imagecodecs.deflate_encode(_rows(samples, filtered=_filters_help(samples, level)), level))
 
 
@@ -282,7 +292,8 @@ def _split(data: bytes) -> tuple[list[bytes], bytearray, list[bytes]]:
     """The signature and chunks before the pixels, the decompressed rows, and the chunks after."""
     before: list[bytes] = [SIGNATURE]
     after: list[bytes] = []
-    rows, inflater = bytearray(), zlib.decompressobj()
+    rows = bytearray()
+    inflater = zlib.decompressobj()
     for kind, chunk in read_chunks(memoryview(data)):
         if kind == b"IDAT":
             rows += inflater.decompress(chunk[8:-4])

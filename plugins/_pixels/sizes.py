@@ -128,7 +128,8 @@ class Drawing(Sizing):
 
         None for the whole, which is also needed where the part depends on the pixels.
         """
-        crop, by_attention = self.crop, self.gravity == ATTENTION
+        crop = self.crop
+        by_attention = self.gravity == ATTENTION
         if crop is None or self.trim is not None or (by_attention and is_ratio(crop)):
             return None
         return pixel_box(crop_rectangle(crop, full, focus_of(self.gravity)), full, size)
@@ -146,7 +147,8 @@ def focus_of(gravity: str) -> Focus:
 
 def offset(focus: Focus, outer: Size, inner: Size) -> tuple[int, int]:
     """The position of the smaller rectangle in the larger one, as near to the focus as the edges allow."""
-    (x, y), (width, height) = focus, inner
+    (x, y) = focus
+    (width, height) = inner
     across, down = floor(x * outer[0] - width / 2), floor(y * outer[1] - height / 2)
     return max(0, min(across, outer[0] - width)), max(0, min(down, outer[1] - height))
 
@@ -198,7 +200,8 @@ def length(text: str, side: int) -> float:
 def scaled_box(rectangle: tuple[int, ...], size: Size, new_size: Size) -> tuple[float, float, float, float]:
     """The edges of a rectangle of x, y, width and height after scaling the image from `size` to `new_size`."""
     x, y, width, height = rectangle
-    (across, down), (new_across, new_down) = size, new_size
+    (across, down) = size
+    (new_across, new_down) = new_size
     left, right = (edge * new_across / across for edge in (x, x + width))  # exact at the edges of the image
     top, bottom = (edge * new_down / down for edge in (y, y + height))
     return left, top, right, bottom
@@ -234,7 +237,8 @@ def scaled_size(size: Size, width: int | None, height: int | None, *, fit: Fit, 
 
 def _reachable_box(size: Size, box: Size) -> Size:
     """The largest box with the ratio of `box` that an image fills without becoming larger; at most `box`."""
-    (across, down), (width, height) = size, box
+    (across, down) = size
+    (width, height) = box
     if width <= across and height <= down:
         return box
     if width * down >= height * across:  # the width is the limit

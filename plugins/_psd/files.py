@@ -20,14 +20,26 @@ from psd_tools.compression import decode_prediction, decode_rle
 
 from engine import CorruptInput, DeepPixels, check_size
 
-BITMAP, GRAY, INDEXED, RGB, CMYK, MULTICHANNEL, DUOTONE, LAB = 0, 1, 2, 3, 4, 7, 8, 9  # color modes
+# Color modes.
+BITMAP = 0
+GRAY = 1
+INDEXED = 2
+RGB = 3
+CMYK = 4
+MULTICHANNEL = 7
+DUOTONE = 8
+LAB = 9
 
 _HEADER = struct.Struct(">4sH6xHIIHH")
 _PSB = 2  # version
 _RAW, _RLE, _ZIP, _ZIP_WITH_PREDICTION = range(4)
 _SAMPLE_TYPES = {1: "u1", 8: "u1", 16: ">u2", 32: ">f4"}
-_MIN_RESOURCE, _MIN_BLOCK = 11, 12  # bytes
-_VERSION_INFO, _MERGED_FLAG = 1057, 4  # resource, and the offset in it of whether the file has a merged image
+# Bytes.
+_MIN_RESOURCE = 11
+_MIN_BLOCK = 12
+# Resource, and the offset in it of whether the file has a merged image.
+_VERSION_INFO = 1057
+_MERGED_FLAG = 4
 
 _EFFECTS = frozenset({b"lfx2", b"lmfx", b"lrFX"})
 _LONG = frozenset(
@@ -226,7 +238,8 @@ _LAYER_NAME = b"\7Layer 1"  # a Pascal string, padded to a multiple of four byte
 
 def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes], *, large: bool) -> bytes:
     """A file with 1, 8 or 16 bits per sample; a PSB if it is `large`. `resources` are its image resources by number."""
-    mode, (width, height) = pixels.mode, pixels.size
+    mode = pixels.mode
+    (width, height) = pixels.size
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     planes: NDArray[Any] = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
     if mode == "CMYK":
@@ -235,7 +248,9 @@ def write(pixels: Image.Image | DeepPixels, resources: Mapping[int, bytes], *, l
         planes = planes ^ np.array([0, 128, 128], np.uint8).reshape(3, 1, 1)  # a and b are signed outside of Pillow
     depth = array.itemsize * 8
     if mode == "1":
-        planes, depth = np.packbits(~planes, axis=-1), 1  # 1 is black
+        # 1 is black.
+        planes = np.packbits(~planes, axis=-1)
+        depth = 1
     return b"".join(
         (
             struct.pack(">4sH6xHIIHH", b"8BPS", 2 if large else 1, len(planes), height, width, depth, _MODES[mode]),

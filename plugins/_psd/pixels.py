@@ -17,7 +17,9 @@ from psd_tools.constants import Resource, Tag
 from engine import CorruptInput, DeepPixels, FidelityWarning, Frame, color
 from plugins._psd.files import BITMAP, CMYK, DUOTONE, GRAY, INDEXED, LAB, MULTICHANNEL, RGB, PsdFile
 
-_ICC_PROFILE, _TRANSPARENT_INDEX = 1039, 1047  # resources
+# Resources.
+_ICC_PROFILE = 1039
+_TRANSPARENT_INDEX = 1047
 _MODES = {BITMAP: "1", GRAY: "L", INDEXED: "P", RGB: "RGB", CMYK: "CMYK", DUOTONE: "L", LAB: "LAB"}
 _PALETTE_SIZE = 768
 _BLEND_TOLERANCE = 3 / 255  # rounding of blended samples
@@ -45,7 +47,8 @@ def frames(file: PsdFile) -> Iterator[Frame]:
         return
     mode = _color_mode(file)
     profile = color.matching_profile(mode, file.resources.get(_ICC_PROFILE))
-    planes, has_alpha = _read_planes(file, mode), _has_alpha(file, mode)
+    planes = _read_planes(file, mode)
+    has_alpha = _has_alpha(file, mode)
     if mode in ("L", "RGB"):
         yield Frame(_merge(mode + "A" * has_alpha, planes), profile)
         return
@@ -88,7 +91,8 @@ def deep_frames(file: PsdFile) -> Iterator[Frame]:
     mode += "A" * _has_alpha(file, mode)
     if is_linear and profile:
         # With the linear profile, 8 bits would be too few for dark colors.
-        (array, mode), profile = color.deep_to_srgb(array, mode, profile), None
+        (array, mode) = color.deep_to_srgb(array, mode, profile)
+        profile = None
     yield Frame(DeepPixels(array, mode), profile)
 
 

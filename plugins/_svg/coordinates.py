@@ -43,7 +43,8 @@ def font_size(element: etree._Element | None) -> float:
             return _FONT_SIZES[value]
         match = re.fullmatch(r"(\d+\.?\d*|\.\d+)(px|pt|em|rem|%)?", value)
         if match is not None:
-            number, unit = float(match[1]), match[2]
+            number = float(match[1])
+            unit = match[2]
             if unit in ("em", "%"):
                 return number * font_size(element.getparent()) / (1 if unit == "em" else 100)
             return number * {"pt": 4 / 3, "rem": 16}.get(unit, 1)

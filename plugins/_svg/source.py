@@ -117,7 +117,8 @@ class _Reader:
             image = pillow.open_image(data, *_DECODERS)
             kind = str(image.format)
             if kind not in _DRAWN or image.mode == "CMYK":
-                kind, data = "PNG", pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
+                kind = "PNG"
+                data = pillow.encode(image.convert("RGB" if image.mode == "CMYK" else "RGBA"), "PNG")
             return f"data:image/{kind.lower()};base64,{base64.b64encode(data).decode()}"
         return link
 
@@ -164,7 +165,8 @@ def _expand_entities(svg: bytes) -> bytes:
     if doctype is None:
         return svg
     subset = doctype.group(1) or b""
-    declared, external = _ENTITY.findall(subset), _EXTERNAL_ENTITY.findall(subset)
+    declared = _ENTITY.findall(subset)
+    external = _EXTERNAL_ENTITY.findall(subset)
     texts = {name: double or single for name, double, single in declared if name not in _PREDEFINED}
     svg = svg[: doctype.start()] + svg[doctype.end() :]
     for _ in range(_MAX_DEPTH):
@@ -237,7 +239,8 @@ def _count_drawn(root: etree._Element, limit: int) -> int:
             uses.append(element)
     if not uses:
         return count
-    drawn, pending = 0, [root]
+    drawn = 0
+    pending = [root]
     while pending:
         element = pending.pop()
         drawn += 1

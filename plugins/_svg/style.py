@@ -90,7 +90,8 @@ class _Cascade:
 
     def __init__(self, root: etree._Element, viewport: Size) -> None:
         self._viewport = viewport
-        self._normal, self._important = cssselect2.Matcher(), cssselect2.Matcher()
+        self._normal = cssselect2.Matcher()
+        self._important = cssselect2.Matcher()
         self._empty = True
         for style in root.iter(f"{SVG}style"):
             text = "".join(style.itertext())

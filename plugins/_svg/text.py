@@ -10,7 +10,9 @@ from plugins._svg.coordinates import font_size, inherited
 from plugins._svg.source import SVG
 
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_RIGHT_TO_LEFT, _END = "\u202b", "\u202c"  # Unicode's embedding of a direction
+# Unicode's embedding of a direction.
+_RIGHT_TO_LEFT = "\u202b"
+_END = "\u202c"
 _OPPOSITE = {"start": "end", "end": "start", "middle": "middle"}
 _TRANSFORMS = {"uppercase": str.upper, "lowercase": str.lower, "capitalize": str.title}
 
@@ -169,7 +171,8 @@ def _text_of(foreign: etree._Element) -> etree._Element:
     for source, line in lines:
         size = font_size(source)
         height = _line_height(source, size)
-        left, width = _side(foreign, "x"), _side(foreign, "width")
+        left = _side(foreign, "x")
+        width = _side(foreign, "width")
         align = inherited(source, "text-align", "start")
         anchor = {"center": "middle", "right": "end", "end": "end"}.get(align, "start")
         x = left + {"start": 0.0, "middle": width / 2, "end": width}[anchor]
@@ -206,7 +209,8 @@ def _line_height(element: etree._Element, size: float) -> float:
 
 def _lines(foreign: etree._Element) -> Iterator[tuple[etree._Element, str]]:
     """The lines of text, each with the element that its style comes from."""
-    source, line = foreign, ""
+    source = foreign
+    line = ""
     for event, element in etree.iterwalk(foreign, events=("start", "end")):
         if _name(element) in _BLOCKS and line.strip():
             yield source, " ".join(line.split())

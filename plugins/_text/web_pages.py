@@ -44,9 +44,11 @@ class _Fetcher(URLFetcher):  # type: ignore[misc]
         """Raises ValueError for a URL that is refused."""
         if url[:5].lower() == "data:":
             response = super().fetch(url, headers)
-            body, kind = response.read(), response.content_type
+            body = response.read()
+            kind = response.content_type
         else:
-            body, kind = self._read(url), guess_type(urlsplit(url).path)[0] or "application/octet-stream"
+            body = self._read(url)
+            kind = guess_type(urlsplit(url).path)[0] or "application/octet-stream"
         if body.startswith(_POSTSCRIPT):
             self.refused[url] = None
             raise ValueError("PostScript is not drawn in HTML.")

@@ -18,7 +18,9 @@ _HEAD = 1 << 16  # bytes of a file without directory that are searched for names
 _MAX_ENTRIES = 10_000
 _MAX_ENTRY = 512  # bytes in the directory, on average
 _MARKUP = (".xml", ".rels")
-_MAX_UNPACKED, _MAX_MARKUP = 512 << 20, 64 << 20  # bytes of all entries together, of markup, which is slow to read
+# Bytes of all entries together, of markup, which is slow to read.
+_MAX_UNPACKED = 512 << 20
+_MAX_MARKUP = 64 << 20
 _ENCRYPTED = 1  # a flag of an entry
 
 
@@ -26,7 +28,8 @@ def mimetype(content: Content) -> bytes:
     """The media type in the first file of an archive, named mimetype, as OpenDocument has it; otherwise empty."""
     if content[:4] != SIGNATURE or content[30:38] != b"mimetype":
         return b""
-    extra, size = int.from_bytes(content[28:30], "little"), int.from_bytes(content[22:26], "little")
+    extra = int.from_bytes(content[28:30], "little")
+    size = int.from_bytes(content[22:26], "little")
     return bytes(content[38 + extra : 38 + extra + min(size, 100)])
 
 

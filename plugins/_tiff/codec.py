@@ -27,7 +27,9 @@ _CODECS = [imagecodecs.cms_transform, *(getattr(imagecodecs, f"{name}_decode") f
 
 
 _NO_IMAGE = tiff_directories.REDUCED | tiff_directories.MASK
-_ASSOCIATED, _UNASSOCIATED = 1, 2  # kinds of alpha
+# Kinds of alpha.
+_ASSOCIATED = 1
+_UNASSOCIATED = 2
 _MODES = {
     PHOTOMETRIC.MINISWHITE: "L",
     PHOTOMETRIC.MINISBLACK: "L",
@@ -208,7 +210,8 @@ def _to_pixels(array: NDArray[Any], page: TiffPage) -> DeepPixels | Image.Image:
         if _has_transparent_inks(page):
             inks = np.dstack((samples, alpha))
             return pillow.transparent_inks(inks, (1 << depth) - 1, page.tags.valueof("InterColorProfile"))
-        samples, mode = np.dstack((samples, alpha)), f"{mode}A"
+        samples = np.dstack((samples, alpha))
+        mode = f"{mode}A"
     pixels = DeepPixels.from_bits(samples[..., 0] if mode == "L" else samples, depth, mode)
     return pixels if is_deep(page) else pixels.as_image()
 
@@ -266,7 +269,8 @@ def _lab_values(samples: NDArray[Any], band: int, page: TiffPage) -> NDArray[np.
     if samples.dtype.kind == "f":
         return samples.astype(np.float32)
     unsigned = samples.view(f"u{samples.itemsize}")  # the sample format may only apply to a and b
-    values, depth = unsigned.astype(np.float32), bits(page)
+    values = unsigned.astype(np.float32)
+    depth = bits(page)
     if page.photometric == PHOTOMETRIC.ITULAB:
         low, high = _ITU_LAB[band]
         return low + values * np.float32((high - low) / ((1 << depth) - 1))

@@ -15,7 +15,8 @@ from plugins._tiff import tiff_directories
 
 _SCANNER = b"NIKON"  # the maker whose film scanners write RAW files
 _TIFF = (b"II*\0", b"MM\0*")
-_FUJI, _MINOLTA = b"FUJIFILM", b"\0MRM"
+_FUJI = b"FUJIFILM"
+_MINOLTA = b"\0MRM"
 _CANON_UUID, _XMP_UUID = (
     bytes.fromhex(text) for text in ("85c0b687820f11e08111f4ce462b6a48", "be7acfcb97a942e89c71999491e3afac")
 )

@@ -10,21 +10,39 @@ from engine import Content, once_per_file
 Directory: TypeAlias = Mapping[int, tuple[int, ...] | bytes]
 """The tags of one directory: integers, or bytes for the types ASCII and undefined."""
 
-SUBFILE, WIDTH, HEIGHT, COMPRESSION, PHOTOMETRIC, MAKE, MODEL = 254, 256, 257, 259, 262, 271, 272
-SUB_DIRECTORIES, DNG_VERSION = 330, 50706
-REDUCED, MASK = 1, 4  # subfile types: a smaller version of another page, and a transparency mask
-STRIP_OFFSETS, STRIP_BYTE_COUNTS, PANASONIC_OFFSET = 273, 279, 280
-TILE_OFFSETS, TILE_BYTE_COUNTS = 324, 325
+SUBFILE = 254
+WIDTH = 256
+HEIGHT = 257
+COMPRESSION = 259
+PHOTOMETRIC = 262
+MAKE = 271
+MODEL = 272
+SUB_DIRECTORIES = 330
+DNG_VERSION = 50706
+# Subfile types: a smaller version of another page, and a transparency mask.
+REDUCED = 1
+MASK = 4
+STRIP_OFFSETS = 273
+STRIP_BYTE_COUNTS = 279
+PANASONIC_OFFSET = 280
+TILE_OFFSETS = 324
+TILE_BYTE_COUNTS = 325
 _SEE_VENDOR_TAG = 0xFFFFFFFF  # strip offset of files that have it in a tag of the manufacturer
-CFA, LINEAR_RAW = 32803, 34892
+CFA = 32803
+LINEAR_RAW = 34892
 EXTRA_SAMPLES = 338  # what the channels besides the colors mean: 0 is unspecified
-SAMPLES, CFA_PATTERN, LEAF = 277, 33422, 34310  # samples per pixel, colors of a sensor's filter, Leaf's tag
+# Samples per pixel, colors of a sensor's filter, Leaf's tag.
+SAMPLES = 277
+CFA_PATTERN = 33422
+LEAF = 34310
 
 # Format codes of integers, and bytes per value, by type. Other types have one byte per value.
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 _SIZES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 _MIN_SIZE = 14  # bytes of a header and an empty directory
-_MAX_DIRECTORIES, _MAX_ENTRIES, _MAX_VALUES = 24, 512, 64
+_MAX_DIRECTORIES = 24
+_MAX_ENTRIES = 512
+_MAX_VALUES = 64
 
 
 class Entry(NamedTuple):
@@ -166,7 +184,8 @@ def _is_reduced(directory: Directory) -> bool:
 def is_truncated(content: Content, directories: list[Directory]) -> bool:
     """Whether a strip or a tile of the directories ends beyond the end of the file."""
     for directory in directories:
-        strips, tiles = directory.get(STRIP_OFFSETS, ()), directory.get(TILE_OFFSETS, ())
+        strips = directory.get(STRIP_OFFSETS, ())
+        tiles = directory.get(TILE_OFFSETS, ())
         if strips in ((), (_SEE_VENDOR_TAG,)):
             strips = directory.get(PANASONIC_OFFSET, ())
         for offsets, sizes in ((strips, STRIP_BYTE_COUNTS), (tiles, TILE_BYTE_COUNTS)):
@@ -196,7 +215,8 @@ def read_entries(content: Content, offset: int, layout: Layout) -> tuple[list[En
     entries: list[Entry] = []
     for position in range(0, len(table) - layout.entry_size + 1, layout.entry_size):
         tag, kind, length = struct.unpack_from(layout.entry, table, position)
-        size, field = length * _SIZES.get(kind, 1), start + position + struct.calcsize(layout.entry)
+        size = length * _SIZES.get(kind, 1)
+        field = start + position + struct.calcsize(layout.entry)
         value = field if size <= layout.offset_size else layout.read_offset(content, field)
         entries.append(Entry(tag, kind, length, value, size))
     return entries, layout.read_offset(content, end)

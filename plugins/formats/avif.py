@@ -44,7 +44,9 @@ AVIF = FileFormat(
 )
 
 MODULES = ("PIL.AvifImagePlugin", "imagecodecs._avif")
-_LOSSLESS, _GAIN_MAP_QUALITY = 100, 90  # quality
+# Quality.
+_LOSSLESS = 100
+_GAIN_MAP_QUALITY = 90
 _SPEEDS = (9, 9, 8, 7, 6, 5, 4, 4, 3)  # libavif's speed by effort; each step below 6 takes a multiple of the time
 _PROFILE_SPACE = slice(16, 20)  # the color space in the header of an ICC profile
 _SLOWEST = ((2, 3), (8, 4), (13, 6), (36, 8))  # megapixels, and the lowest speed for images up to that size

@@ -32,8 +32,12 @@ _HEADER = struct.Struct("<10xIIiiHHI")  # offset of the pixels; size of the seco
 _COMPRESSION = 30  # offset
 _MASKS = 54  # offset, in all versions
 _MASKS_END = _MASKS + 16
-_BIT_FIELDS, _ALPHA_BIT_FIELDS = 3, 6  # methods of compression
-_OS2_HEADER, _ALPHA_HEADER = 64, 56  # sizes of headers: with other methods, and the least with a mask for alpha
+# Methods of compression.
+_BIT_FIELDS = 3
+_ALPHA_BIT_FIELDS = 6
+# Sizes of headers: with other methods, and the least with a mask for alpha.
+_OS2_HEADER = 64
+_ALPHA_HEADER = 56
 # Masks that Pillow reads, by bits per pixel.
 _PILLOW_MASKS = {16: (0xF800, 0x07E0, 0x001F, 0), 32: (0xFF0000, 0x00FF00, 0x0000FF, 0)}
 _STRIP = 64  # rows converted at a time

@@ -58,14 +58,20 @@ _MP4_BRANDS = (
     b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42",
     b"avc1", b"M4V ", b"M4VP", b"mp4v", b"dash", b"MSNV",
 )  # fmt: skip
-_EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
+_EBML = b"\x1a\x45\xdf\xa3"
+_SEGMENT = b"\x18\x53\x80\x67"
 _HEAD = 4096
-_MAX_SECONDS, _MAX_SIDE = 60, 1920
+_MAX_SECONDS = 60
+_MAX_SIDE = 1920
 _MILLISECOND = Fraction(1, 1000)
 _STILL = 1000  # milliseconds for which an image without duration is shown
-_PQ, _HLG = 16, 18  # transfer characteristics of high dynamic range
+# Transfer characteristics of high dynamic range.
+_PQ = 16
+_HLG = 18
 # Matrix coefficients. A file that names none has BT.709 from 720 rows on, BT.601 with fewer.
-_BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
+_BT709 = 1
+_UNSPECIFIED = 2
+_BT601 = 5
 _HD = 720
 _REPRODUCIBLE = {"fflags": "+bitexact"}  # writes no random number
 _SAMPLES = {"RGB": "rgb24", "RGBA": "rgba"}  # FFmpeg's names by mode
@@ -252,7 +258,8 @@ def _check(value: float, limit: int, reason: str, quantity: str) -> None:
 
 def _frames(data: bytes, demuxer: str, clip: _Clip, durations: dict[int, float]) -> Iterator[Frame]:
     """Decodes the frames up to the last one with a duration, and yields those that have one."""
-    last, found = max(durations), 0
+    last = max(durations)
+    found = 0
     with _open(data, demuxer) as container:
         for index, decoded in enumerate(_decode(container)):
             if index in durations:
@@ -307,7 +314,8 @@ def _encoder(target: FileFormat, muxer: str, codec: str, crf: Callable[[int], in
                     _describe(stream, frame.size)
                 converted = av.VideoFrame.from_ndarray(pixels, "rgb24")
                 converted = converted.reformat(format=stream.pix_fmt, dst_colorspace=_BT709)
-                converted.pts, converted.time_base = round(elapsed), _MILLISECOND
+                converted.pts = round(elapsed)
+                converted.time_base = _MILLISECOND
                 elapsed += frame.duration or _STILL
                 durations[converted.pts] = round(elapsed) - converted.pts
                 _mux(container, stream.encode(converted), durations)

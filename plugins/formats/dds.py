@@ -45,10 +45,21 @@ _FIELDS = struct.Struct("<12xII4xI52xI4sI4I4xI12x")
 _WRITTEN = struct.Struct("<4s7I44x4I4I5I")
 _EXTENSION = struct.Struct("<5I")  # follows a header with the code DX10
 _START = 128  # offset of the pixels without the extension
-_ALPHA_PIXELS, _ALPHA, _CODE, _PALETTE, _RGB, _LUMINANCE = 1, 2, 4, 0x20, 0x40, 0x20000  # kinds of pixels
-_PALETTE_SIZE, _CUBE_OF_DX10, _LIGHT = 1024, 4, 6  # bytes; a flag of the extension; the number of BC6
-_CUBE, _VOLUME = 0x200, 0x200000  # kinds of files with additional images
-_TEXTURE, _CAPTIONS = 0x1000, 0x100F  # what is written: a texture; which fields are set
+# Kinds of pixels.
+_ALPHA_PIXELS = 1
+_ALPHA = 2
+_CODE = 4
+_PALETTE = 0x20
+_RGB = 0x40
+_LUMINANCE = 0x20000
+_PALETTE_SIZE = 1024  # bytes
+_CUBE_OF_DX10 = 4  # a flag of the extension
+_LIGHT = 6  # the number of BC6
+# Kinds of files with additional images.
+_CUBE = 0x200
+_VOLUME = 0x200000
+_TEXTURE = 0x1000  # what is written: a texture
+_CAPTIONS = 0x100F  # which fields are set
 _PREMULTIPLIED = 2  # kind of alpha in the extension
 _MIN_BLOCK = 4  # pixels across and down
 
@@ -168,13 +179,16 @@ _MODES = {1: "L", 2: "RGB", 3: "RGB", 4: "RGBA"}  # by number of bands; two are 
 def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     """The first image, at its full size."""
     header = _Header(*_FIELDS.unpack_from(data))
-    start, count = _START, header.depth if header.caps & _VOLUME else 6 if header.caps & _CUBE else 1
+    start = _START
+    count = header.depth if header.caps & _VOLUME else 6 if header.caps & _CUBE else 1
     palette = b""
     if header.flags & _PALETTE:
-        palette, start = data[start : start + _PALETTE_SIZE], start + _PALETTE_SIZE
+        palette = data[start : start + _PALETTE_SIZE]
+        start = start + _PALETTE_SIZE
     if header.flags & _CODE and header.code == b"DX10":
         number, _, misc, array, alpha = _EXTENSION.unpack_from(data, start)
-        start, count = start + _EXTENSION.size, max(count, array * (6 if misc & _CUBE_OF_DX10 else 1))
+        start = start + _EXTENSION.size
+        count = max(count, array * (6 if misc & _CUBE_OF_DX10 else 1))
         kind = _FORMATS.get(number)
         if isinstance(kind, _Blocks):
             kind = kind._replace(premultiplied=alpha & 7 == _PREMULTIPLIED)
@@ -184,7 +198,8 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         raise CorruptInput("The pixels of the DDS are of an unknown kind.")
     if count > 1:
         FidelityWarning.issue("pictures_dropped", "Only the first image of the texture was converted.")
-    size, mode = (header.width, header.height), _mode(kind, palette)
+    size = (header.width, header.height)
+    mode = _mode(kind, palette)
     if isinstance(kind, _Blocks) and abs(kind.number) == _LIGHT:
         return linear_light.raster(
             lambda: _read_light_blocks(data[start:], size, kind), mode, size, bits=16, exposure=exposure
@@ -202,7 +217,8 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
 
 def _legacy_kind(header: _Header) -> _Kind | None:
     """The kind of pixels of a file without the extension. None if it is unknown."""
-    flags, bits = header.flags, header.bits
+    flags = header.flags
+    bits = header.bits
     if flags & _CODE:
         return _CODES.get(header.code)
     if flags & _PALETTE:
@@ -255,9 +271,12 @@ def _read_light_blocks(data: bytes, size: Size, kind: _Blocks) -> NDArray[np.flo
 
 def _read_blocks(data: bytes, size: Size, kind: _Blocks) -> Image.Image:
     whole, blocks = _blocks(data, size, kind)
-    mode, name = kind.mode, kind.name
+    mode = kind.mode
+    name = kind.name
     if kind is _BC4_SIGNED:  # as both halves of BC5
-        blocks, mode, name = np.repeat(np.frombuffer(blocks, "V8"), 2).tobytes(), "RGB", "BC5S"
+        blocks = np.repeat(np.frombuffer(blocks, "V8"), 2).tobytes()
+        mode = "RGB"
+        name = "BC5S"
     image = Image.frombytes(mode, whole, blocks, "bcn", kind.number, name).crop((0, 0, *size))
     if mode != kind.mode:
         return image.getchannel("R")

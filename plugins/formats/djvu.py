@@ -56,7 +56,8 @@ def read(data: bytes, *, pages: Pages | None = None) -> pymupdf.Document:
     if not _is_complete(data):
         raise CorruptInput("The file is truncated.")
     with TemporaryDirectory() as folder:
-        source, result = Path(folder, "in.djvu"), Path(folder, "out.pdf")
+        source = Path(folder, "in.djvu")
+        result = Path(folder, "out.pdf")
         source.write_bytes(data)
         process = subprocess.run(
             [*PROGRAMS, "-format=pdf", str(source), str(result)],

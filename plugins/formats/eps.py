@@ -108,7 +108,8 @@ def _run_ghostscript(data: bytes, device: str, *arguments: str) -> bytes:
     """Renders `data` (PostScript or PDF) with `device`. Raises CorruptInput."""
     # -dSAFER permits access to TMPDIR, so TMPDIR is a separate folder.
     with TemporaryDirectory() as folder:
-        source, result = Path(folder, "in"), Path(folder, "out")
+        source = Path(folder, "in")
+        result = Path(folder, "out")
         source.write_bytes(data)
         command = [
             *PROGRAMS,
@@ -233,13 +234,16 @@ def _make_upright(document: pymupdf.Document) -> tuple[float, float]:
     Ghostscript writes the content outside the crop box, too, and fails on some resources of pages, but not of forms.
     """
     page = document[0]
-    width, height, rotation = page.rect.width, page.rect.height, page.rotation
+    width = page.rect.width
+    height = page.rect.height
+    rotation = page.rotation
     page.set_rotation(0)
     area = page.rect * ~page.transformation_matrix
     turned = page.rect * pymupdf.Matrix(rotation)
     matrix = page.transformation_matrix * pymupdf.Matrix(rotation) * pymupdf.Matrix(1, 0, 0, -1, -turned.x0, turned.y1)
     kind, resources = document.xref_get_key(page.xref, "Resources")
-    form, content = document.get_new_xref(), document.get_new_xref()
+    form = document.get_new_xref()
+    content = document.get_new_xref()
     document.update_object(
         form, _FORM.format(_numbers(area), _numbers(matrix), "<<>>" if kind == "null" else resources)
     )

@@ -45,7 +45,8 @@ EXR = FileFormat(
 
 MODULES = ("OpenEXR", "numpy")
 _COLORS = ("R", "G", "B")
-_LUMINANCE, _ALPHA = "Y", "A"
+_LUMINANCE = "Y"
+_ALPHA = "A"
 _DIFFERENCES = ("RY", "BY")
 _CHANNELS_OF_A_IMAGE = 4
 _LARGEST_HALF = 65504.0
@@ -79,7 +80,8 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
         FidelityWarning.issue("layers_dropped", f"Only these channels were converted: {names}.")
     bits = 16 if _is_half(data, image) else 32
     raster = linear_light.raster(partial(_read, data, image), image.mode, image.size, bits=bits, exposure=exposure)
-    xmp, density = header.get("xmp"), header.get("xDensity", 0)
+    xmp = header.get("xmp")
+    density = header.get("xDensity", 0)
     dpi = pillow.plausible_dpi((density, density * header["pixelAspectRatio"]))
     return replace(raster, dpi=dpi, metadata=ImageMetadata(xmp=pillow.upright_xmp(xmp)))
 

@@ -49,7 +49,9 @@ _LOOPING = b"NETSCAPE2.0\x03\x01"
 _OPAQUE = 128  # the least alpha of an opaque pixel; GIF has one bit of it
 _COLORS = 256  # colors of a frame, with the transparent one
 _PART = 1 << 16  # pixels that are looked up at a time
-_KEEP, _CLEAR = 1, 2  # disposal methods: keep the frame, or clear to transparency
+# Disposal methods: keep the frame, or clear to transparency.
+_KEEP = 1
+_CLEAR = 2
 _UNIT = 10  # milliseconds; browsers play frames of at most one unit, of any format, as ten
 _SHORTEST = 2  # units of a frame that browsers play in time
 _TOLERANCE = 0.01  # milliseconds; sources store fractions
@@ -179,7 +181,8 @@ def _to_still(image: Image.Image) -> Image.Image:
     """`image` with at most 256 colors, dithered if colors are lost."""
     if image.mode in ("L", "P"):
         return _with_one_transparent_color(image)
-    rgb, mask = image.convert("RGB"), _opaque(image)
+    rgb = image.convert("RGB")
+    mask = _opaque(image)
     return (_exact(rgb, mask) or _reduced(rgb, mask, dither=True)).image(0)
 
 

@@ -40,8 +40,11 @@ _SIZE = re.compile(rb"^([-+])([XY]) +(\d+) +([-+])([XY]) +(\d+)[ \r]*$")
 _ORIENTATIONS = {"-Y+X": 1, "-Y-X": 2, "+Y-X": 3, "+Y+X": 4, "-X-Y": 6, "-X+Y": 7, "+X-Y": 5, "+X+Y": 8}
 _XYZ = 10  # primaries
 _PIXEL_BYTES = 4
-_MIN_RUNS, _MAX_RUNS = 8, 0x7FFF  # the widths of rows whose runs are by component
-_MAX_RUN, _HEADER = 128, 1024  # samples of a run; bytes, of which a header needs fewer
+# The widths of rows whose runs are by component.
+_MIN_RUNS = 8
+_MAX_RUNS = 0x7FFF
+_MAX_RUN = 128  # samples of a run
+_HEADER = 1024  # bytes, of which a header needs fewer
 _LARGEST = 1e37
 _MANTISSA = 256
 

@@ -71,7 +71,8 @@ def decode(data: bytes, *, pages: Pages | None = None, hdr: Hdr = "keep") -> Ras
     # pillow-heif opens at another image, such as a tile, if the primary one is invalid.
     if not header["primary"]:
         raise CorruptInput("The primary image is invalid.")
-    raster, bits = pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages), header["bit_depth"]
+    raster = pillow.decode(data, "HEIF", paged=True, lossy=True, pages=pages)
+    bits = header["bit_depth"]
     if bits > 8:
         raster = replace(raster, deep_frames=_decode_deep(data, pages), source=replace(raster.source, bit_depth=bits))
     raster = heif.with_colors(raster, data)

@@ -48,7 +48,8 @@ ICNS = FileFormat(
 )
 
 _HEAD = 8  # bytes before the content of a file or a block: type and length
-_PNG, _ARGB = b"\x89PNG\r\n\x1a\n", b"ARGB"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_ARGB = b"ARGB"
 _JPEG_2000 = (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51")
 _ARGB_SIDES = {b"ic04": 16, b"ic05": 32, b"icsb": 18, b"icsB": 36}
 # By type: the side, and the type of the block with the alpha.

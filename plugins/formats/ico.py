@@ -26,14 +26,22 @@ from plugins._pixels import icons, pillow, sample_arrays
 from plugins.formats import bmp, png
 
 MODULES = ("numpy", *icons.MODULES)
-_HEADER, _ENTRY = struct.Struct("<HHH"), struct.Struct("<BBBBHHII")
-_ICON, _CURSOR = 1, 2  # kinds of files
+_HEADER = struct.Struct("<HHH")
+_ENTRY = struct.Struct("<BBBBHHII")
+# Kinds of files.
+_ICON = 1
+_CURSOR = 2
 _DEFAULT_SIZES = (16, 32, 48)  # besides the image itself
-_MAX_SIDE, _PNG_SIDE = 256, 256  # pixels; the least side that is written as PNG
+_MAX_SIDE = 256  # pixels
+_PNG_SIDE = 256  # the least side that is written as PNG
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_CORE, _INFO = 12, 40  # sizes of headers of bitmaps
+# Sizes of headers of bitmaps.
+_CORE = 12
+_INFO = 40
 _BITMAP = struct.Struct("<IiiHHIIiiII")
-_COMPRESSION, _BIT_FIELDS = 16, 3  # offset, and a value
+# Offset, and a value.
+_COMPRESSION = 16
+_BIT_FIELDS = 3
 _MASKS = 12  # bytes
 _MAX_ENTRIES = 1000
 
@@ -108,7 +116,8 @@ def _read_bitmap(data: bytes, size: Size, bits: int) -> Image.Image:
     """A bitmap with the mask after it. Raises CorruptInput."""
     width, height = size
     info, start = _bitmap_header(data, size, bits)
-    row, mask_row = (width * bits + 31) // 32 * 4, (width + 31) // 32 * 4
+    row = (width * bits + 31) // 32 * 4
+    mask_row = (width + 31) // 32 * 4
     end = start + row * height
     pixels = sample_arrays.from_buffer(data, "u1", row * height, start).tobytes()
     if bits == 32 and info[_COMPRESSION : _COMPRESSION + 1] == b"\0":

@@ -41,11 +41,16 @@ with lazy_imports():
     import imagecodecs
     import numpy as np
 
-_BRAND, _BRANDS_END = 20, 64  # offsets of the brand, and of the end of those that are searched
-_JPH, _JP2 = b"jph ", b"jp2 "
+# Offsets of the brand, and of the end of those that are searched.
+_BRAND = 20
+_BRANDS_END = 64
+_JPH = b"jph "
+_JP2 = b"jp2 "
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "CMYK"}
 _QUALITY = 80
-_LOWEST_PSNR, _PSNR_STEP = 24, 0.2  # dB at quality 0, and per step
+# dB at quality 0, and per step.
+_LOWEST_PSNR = 24
+_PSNR_STEP = 0.2
 _OPENJPH_PSNR = 5  # dB of a photo that is quantized with steps of its whole range
 
 
@@ -146,7 +151,8 @@ def _read(data: bytes, header: jp2.Header) -> Image.Image | DeepPixels:
     array = array if array.ndim == 3 else array[..., None]
     if array.shape != (*header.size[::-1], len(header.depths)):
         raise CorruptInput("The codestream differs from its header.")
-    mode, order = _mode(header), _color_channels(header)
+    mode = _mode(header)
+    order = _color_channels(header)
     is_deep = max(header.depths[index].bits for index in order) > 8
     maximum = 65535 if is_deep else 255
     if header.opacity is not None:

@@ -20,7 +20,7 @@ from engine import (
 )
 from engine.option_types import Effort, Hdr, Progressive, Quality, Subsampling
 from plugins._jpeg import segments, ultra_hdr
-from plugins._jpeg.coding_tables import encoding_for, encoding_of
+from plugins._jpeg.embedding import encoding_for, encoding_of
 from plugins._jpeg.segments import (
     ADOBE,
     APP13,
@@ -121,7 +121,8 @@ def _encode(raster: Raster, *, quality: int, effort: int, progressive: bool, sub
                 return kept
     frame = raster.first_frame()
     if own and raster.origin and frame.size == raster.origin.size:  # the file must not grow
-        progressive, optimize = progressive or "progressive" in source.info, True
+        progressive = progressive or "progressive" in source.info
+        optimize = True
     if frame.image.mode == "CMYK":
         subsampling = "4:4:4"  # its inks have equal rights
     parameters = encoding_for(quality, subsampling) | own

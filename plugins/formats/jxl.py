@@ -76,7 +76,8 @@ _MODES = ("L", "LA", "RGB", "RGBA")
 _INKS = "CMYK"
 _MAX_BITS = 16
 _MAX_PIXELS = 40_000_000  # a JPEG whose coefficients are kept has all of them in memory
-_EXIF, _XMP = b"Exif", b"xml "
+_EXIF = b"Exif"
+_XMP = b"xml "
 _OFFSET = 4  # bytes before the EXIF block, with the offset of its start
 _PLAIN_BOXES = frozenset({b"JXL ", b"ftyp", b"jxll", b"jxlc", b"jxlp", b"jxli", b"jbrd"})
 # Megapixels, and the highest effort for images up to that size: without loss, and with it. Efforts of 8 and 9 take a
@@ -252,7 +253,8 @@ def from_jpeg(
     if not (segments.inspect_coding(data)[1] or segments.is_decodable(image)):
         raise OSError("truncated")
     pixels = image.width * image.height
-    size, orientation = pillow.upright_size(image), exif_data.read_orientation(image)
+    size = pillow.upright_size(image)
+    orientation = exif_data.read_orientation(image)
     others = segments.find_others(data, segments.read_segments) if hdr == "keep" else []
     gain_map = ultra_hdr.read(data, others, size, orientation)
     boxes = [writer.write_box(gain_map)] if gain_map else []
@@ -276,7 +278,8 @@ def to_jpeg(data: bytes, *, metadata: Metadata = "safe", hdr: Hdr = "keep", dpi:
     original = reader.read_jpeg(data)
     if original is None:
         return jpeg.encode(filters.metadata(decode(data, {"hdr": hdr}), _given(metadata, dpi)))
-    filtered, header = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi), reader.read_header(data)
+    filtered = segments.filter_segments(original, metadata, gain_map=False, dpi=dpi)
+    header = reader.read_header(data)
     others = segments.find_others(original, segments.read_segments) if metadata == "all" else []
     has_own = segments.find_gain_map(others) is not None
     gain_map = None if has_own or hdr == "drop" else writer.read_box(header.boxes.get(writer.BOX), header.size)

@@ -41,10 +41,18 @@ with lazy_imports():
     import imagecodecs
     import numpy as np
 
-_PIXEL_FORMAT, _ORIENTATION, _WIDTH, _HEIGHT, _ACROSS, _DOWN = 0xBC01, 0xBC02, 0xBC80, 0xBC81, 0xBC82, 0xBC83
+_PIXEL_FORMAT = 0xBC01
+_ORIENTATION = 0xBC02
+_WIDTH = 0xBC80
+_HEIGHT = 0xBC81
+_ACROSS = 0xBC82
+_DOWN = 0xBC83
 _PARTS = ((0xBCC0, 0xBCC1), (0xBCC2, 0xBCC3))  # tags with the offset and size of the colors, and of alpha
-_PROFILE, _LONG = 0x8773, 4  # a tag, a type
-_CODESTREAM, _SHORT_SIDES = b"WMPHOTO\0", 0x80
+# A tag, a type.
+_PROFILE = 0x8773
+_LONG = 4
+_CODESTREAM = b"WMPHOTO\0"
+_SHORT_SIDES = 0x80
 _EXCHANGED = 5  # the first EXIF orientation that exchanges width and height
 # EXIF orientations by the transformation in the file: mirrored, after it is turned clockwise from the fifth on.
 _MIRRORED = (1, 4, 2, 3)
@@ -115,13 +123,16 @@ def decode(data: bytes, *, exposure: Exposure = 0) -> Raster:
     block = exif_data.parse_file(data)
     if block is None or _is_truncated(block):
         raise CorruptInput("The file is truncated, or has no directory.")
-    size, pixel_format = _read_size(block), block.bytes_of(_PIXEL_FORMAT) or b""
+    size = _read_size(block)
+    pixel_format = block.bytes_of(_PIXEL_FORMAT) or b""
     if pixel_format not in _FORMATS:
         raise CorruptInput(f"The pixel format {pixel_format.hex()} is not supported.")
     mode, bits = _FORMATS[pixel_format]
-    dpi, profile = _read_dpi(block), block.bytes_of(_PROFILE)
+    dpi = _read_dpi(block)
+    profile = block.bytes_of(_PROFILE)
     if _orientation(block) >= _EXCHANGED:
-        size, dpi = size[::-1], dpi and dpi[::-1]
+        size = size[::-1]
+        dpi = dpi and dpi[::-1]
     read = partial(_read, data, block, mode, bits)
     if bits == _LIGHT:
         raster = linear_light.raster(read, mode, size, bits=_LIGHT, exposure=exposure)

@@ -160,7 +160,8 @@ def decode(data: bytes) -> Raster:
 
 
 def _read_integers(data: bytes, header: _Header) -> Image.Image | DeepPixels:
-    size, mode = (header.width, header.height), header.mode
+    size = (header.width, header.height)
+    mode = header.mode
     if header.kind == b"4":
         row = (header.width + 7) // 8
         return Image.frombytes(
@@ -206,7 +207,8 @@ def decode_floats(data: bytes, *, exposure: Exposure = 0) -> Raster:
     header = _read_header(data[:_MAX_HEADER])
     if header is None or header.kind not in b"FfHh":
         raise CorruptInput("The header of the file is invalid.")
-    size, bytes_each = (header.width, header.height), 2 if header.kind in b"Hh" else 4
+    size = (header.width, header.height)
+    bytes_each = 2 if header.kind in b"Hh" else 4
     check_size(*size)
     shape = size[::-1] if header.mode == "L" else (*size[::-1], 3)
     values = sample_arrays.from_buffer(data, f"{header.order}f{bytes_each}", int(np.prod(shape)), header.end)

@@ -114,7 +114,8 @@ def _separate_by_commas(data: bytes) -> bytes:
         message = f"The table has more than {_MAX_LINES} lines."
         raise TooLarge(message, reason="elements", details={"max_lines": _MAX_LINES})
     if declared := _DECLARED.match(text):
-        separator, text = declared[1], text[declared.end() :]
+        separator = declared[1]
+        text = text[declared.end() :]
     else:
         separator = max(_SEPARATORS, key=lambda one: _separated_lines(text, one))
     table = StringIO()

@@ -32,15 +32,25 @@ WMF = FileFormat(
 MODULES = reading.MODULES
 TEMPLATE = "documents"
 _COST = 10.0
-_EMF_FRAME, _PER_MM = struct.Struct("<24x4i"), 100
+_EMF_FRAME = struct.Struct("<24x4i")
+_PER_MM = 100
 _EMF_SIZE = struct.Struct("<48xI")  # bytes in the file
 _WMF_BOX = struct.Struct("<6x4hH")  # the last number is the units per inch
-_WMF_SIZE, _WMF_START = struct.Struct("<28xI"), 22  # size in words of all after the box; offset after the box
-_WMF_HEADER_SIZE, _WMF_RECORD = 18, struct.Struct("<IH")  # bytes; the size of a record in words, and its function
-_WMF_MAP_MODE, _WMF_ORIGIN, _WMF_EXTENT = 0x0103, 0x020B, 0x020C  # functions
+_WMF_SIZE = struct.Struct("<28xI")  # size in words of all after the box
+_WMF_START = 22  # offset after the box
+_WMF_HEADER_SIZE = 18  # bytes
+_WMF_RECORD = struct.Struct("<IH")  # the size of a record in words, and its function
+# Functions.
+_WMF_MAP_MODE = 0x0103
+_WMF_ORIGIN = 0x020B
+_WMF_EXTENT = 0x020C
 _WMF_MAX_RECORDS = 10_000  # the extent has to be in the first of them
-_WMF_PIXEL_MODE, _WMF_FREE_MODES = 1, (7, 8)  # map modes whose units have no size
-_PIXELS, _TWIPS = 96, 1440  # assumed units per inch
+# Map modes whose units have no size.
+_WMF_PIXEL_MODE = 1
+_WMF_FREE_MODES = (7, 8)
+# Assumed units per inch.
+_PIXELS = 96
+_TWIPS = 1440
 _MAX_PIXELS = 2_000  # a drawing with a longer side is taken to be in twips
 _MM_PER_INCH = 25.4
 _MAX_SIDE = 2_000.0  # mm; larger drawings are made smaller
@@ -86,7 +96,8 @@ def _with_box(data: bytes) -> bytes:
     if data.startswith(_WMF_BOX_START):
         return data
     found: dict[int, tuple[int, ...]] = {}
-    records, start = bytearray(data), _WMF_HEADER_SIZE
+    records = bytearray(data)
+    start = _WMF_HEADER_SIZE
     for _ in range(_WMF_MAX_RECORDS):
         if _WMF_EXTENT in found or start + _WMF_RECORD.size > len(data):
             break

@@ -29,9 +29,11 @@ with lazy_imports():
 MODULES = ("numpy", "PIL.PcxImagePlugin")
 _HEADER = struct.Struct("<BBBBHHHHHH48sxBHH")
 _START = 128  # offset of the pixels
-_VERSIONS, _WITHOUT_PALETTE = (0, 2, 3, 4, 5), (0, 3)
+_VERSIONS = (0, 2, 3, 4, 5)
+_WITHOUT_PALETTE = (0, 3)
 _COLORS = 1  # kind of a palette; others are gray
-_PALETTE_MARK, _PALETTE_SIZE = 0x0C, 768  # precedes a palette at the end of the file; bytes
+_PALETTE_MARK = 0x0C  # precedes a palette at the end of the file
+_PALETTE_SIZE = 768  # bytes
 # The colors of EGA adapters, for files without a palette.
 _EGA = bytes.fromhex("0000000000aa00aa0000aaaaaa0000aa00aaaa5500aaaaaa5555555555ff55ff5555ffffff5555ff55ffffff55ffffff")
 
@@ -115,7 +117,8 @@ def _read(data: bytes, header: _Header) -> Image.Image:
 def _read_rows(data: bytes, header: _Header) -> NDArray[np.uint8]:
     """The bytes of the image: rows x planes x bytes. Raises CorruptInput."""
     width, height = header.size
-    row_bytes, needed = header.row_bytes, (width * header.bits + 7) // 8
+    row_bytes = header.row_bytes
+    needed = (width * header.bits + 7) // 8
     if row_bytes < needed:  # some programs write another number; rows have an even one
         row_bytes = needed + needed % 2
     count = row_bytes * header.planes * height

@@ -30,9 +30,9 @@ with lazy_imports():
     from engine.mupdf import pymupdf
     from plugins._pdf.images import image_pages, scans
     from plugins._pdf.text import texts
-    from plugins._tiff import codec, embedding
+    from plugins._tiff import codec
 
-MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", "plugins._tiff.embedding", *tiff.MODULES)
+MODULES = ("plugins._pdf.images.image_pages", "plugins._pdf.images.scans", *tiff.MODULES)
 TEMPLATE = "documents/scans"
 _INCH = 2
 
@@ -47,12 +47,13 @@ def embed_tiff(
         found = codec.images(file)
         order = pillow.select(list(range(len(found))), pages)
         check_count(len(order), [codec.upright_size(found[index]) for index in order], "pages")
-        embedded = {index: embedding.embeddable(data, found[index]) for index in order}
+        embedded = {index: scans.embeddable(data, found[index]) for index in order}
         rest = [index for index in order if embedded[index] is None]
         raster = _decode(data, rest or order[:1], metadata)
         frames = iter(raster.converted_for(CAPABILITIES).frames if rest else ())
         for index in order:
-            page, image = found[index], embedded[index]
+            page = found[index]
+            image = embedded[index]
             dots = (dpi, dpi) if dpi else pillow.plausible_dpi(page.get_resolution(unit=_INCH))
             orientation = codec.orientation(page)
             if image is not None:

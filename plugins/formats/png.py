@@ -40,7 +40,9 @@ PNG = FileFormat(
 
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DEPTH = 24  # offset of the bits per sample, before the color type
-_GRAY, _GRAY_ALPHA = 0, 4  # color types
+# Color types.
+_GRAY = 0
+_GRAY_ALPHA = 4
 _METADATA_CHUNKS = frozenset({b"eXIf", b"iTXt", b"tEXt", b"zTXt"})
 _ANIMATION_CHUNKS = frozenset({b"acTL", b"fcTL"})
 _NEEDED_CHUNKS = frozenset({b"IHDR", b"PLTE"})
@@ -50,7 +52,9 @@ _COLOR_CHUNKS: Mapping[bytes, int | None] = MappingProxyType(
     {b"cICP": 4, b"iCCP": None, b"sRGB": 1, b"gAMA": 4, b"cHRM": 32, b"mDCV": 24, b"cLLI": 8}
 )
 _FIXED_POINT = 100_000  # gAMA, cHRM
-_SRGB_GAMMA, _MIN_GAMMA, _TOLERANCE = 0.45455, 0.1, 0.005
+_SRGB_GAMMA = 0.45455
+_MIN_GAMMA = 0.1
+_TOLERANCE = 0.005
 
 
 def _is_deep(content: bytes) -> bool:

@@ -41,7 +41,12 @@ PSB = FileFormat(
 
 MODULES = ("plugins._psd.pixels", "plugins._psd.files", "encodings.mac_roman")
 TEMPLATE = "documents/psd"
-_RESOLUTION, _IPTC, _ICC_PROFILE, _EXIF, _XMP = 1005, 1028, 1039, 1058, 1060  # numbers of resources
+# Numbers of resources.
+_RESOLUTION = 1005
+_IPTC = 1028
+_ICC_PROFILE = 1039
+_EXIF = 1058
+_XMP = 1060
 _DPI = struct.Struct(">IHHIHH")  # across and down in dots per 65,536 inches, each with two units for display
 
 
@@ -67,7 +72,8 @@ def _decode(data: bytes) -> Raster:
 
 def _with_metadata(raster: Raster, file: files.PsdFile) -> Raster:
     dpi = file.resources.get(_RESOLUTION, b"")
-    exif, xmp = file.resources.get(_EXIF), file.resources.get(_XMP)
+    exif = file.resources.get(_EXIF)
+    xmp = file.resources.get(_XMP)
     across, _, _, down, *_ = _DPI.unpack_from(dpi) if len(dpi) >= _DPI.size else (0, 0, 0, 0)
     # The pixels are upright as they are: Photoshop ignores the orientation, and other programs copy it unchanged.
     return replace(

@@ -76,7 +76,8 @@ _TOLERANCE = 0.1
 _MIN_PREVIEW = 64  # pixels of the shorter side
 _SAMPLED_SIDE = 256  # pixels
 _CLIPPED = 0.015  # the share of all pixels; LibRaw's own brightening allows 0.01
-_MAX_GAIN, _BISECTIONS = 16, 12
+_MAX_GAIN = 16
+_BISECTIONS = 12
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def _develop(data: bytes, settings: _Settings) -> Raster:
 def _upright_size(data: bytes, settings: _Settings) -> Size:
     """The size of the developed image, from the header."""
     with rawpy.imread(BytesIO(data)) as raw:
-        sizes, flip = raw.sizes, settings.parameters(raw, data).get("user_flip", raw.sizes.flip)
+        sizes = raw.sizes
+        flip = settings.parameters(raw, data).get("user_flip", raw.sizes.flip)
         halved = settings.half_size and raw.raw_type == rawpy.RawType.Flat
     width, height = sizes.iwidth, sizes.iheight
     # LibRaw opens the thumbnail of some files that it does not know.

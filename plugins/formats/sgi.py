@@ -29,8 +29,11 @@ with lazy_imports():
 
 MODULES = ("numpy",)
 _HEADER = struct.Struct(">HBBHHHHII4x80sI")
-_MAGIC, _START = 0x01DA, 512  # offset of the samples, or of the tables of rows
-_DITHERED, _PALETTE = 1, 3  # kinds of colors: three and two bits in a byte; a palette without an image
+# Offset of the samples, or of the tables of rows.
+_MAGIC = 0x01DA
+_START = 512
+_DITHERED = 1  # kinds of colors: three and two bits in a byte
+_PALETTE = 3  # a palette without an image
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
@@ -93,7 +96,8 @@ def decode(data: bytes) -> Raster:
 
 def _read(data: bytes, header: _Header) -> NDArray[Any]:
     """The samples: height x width x bands, from the top. Raises CorruptInput."""
-    bands, shape = min(header.bands, 4), (header.height, header.width)
+    bands = min(header.bands, 4)
+    shape = (header.height, header.width)
     samples = np.empty((*shape, bands), f"u{header.size}")
     for band in range(bands):
         if header.compressed:
@@ -115,7 +119,8 @@ def _decompress(data: bytes, header: _Header, band: int) -> NDArray[Any]:
 
 def _row(data: bytes, position: int, header: _Header) -> bytes:
     """The samples of the row whose packets begin at this position. Raises CorruptInput."""
-    size, row = header.size, bytearray()
+    size = header.size
+    row = bytearray()
     while (missing := header.width - len(row) // size) > 0:
         head = int.from_bytes(data[position : position + size])
         count = min(head & 0x7F, missing)
@@ -151,7 +156,9 @@ def encode(raster: Raster) -> bytes:
     pixels = raster.first_frame().pixels
     array = pixels.array if isinstance(pixels, DeepPixels) else np.asarray(pixels)
     planes = np.moveaxis(array, -1, 0) if array.ndim == 3 else array[None]
-    size, (bands, height, width) = array.itemsize, planes.shape
-    dimensions, greatest = 2 if bands == 1 else 3, (1 << 8 * size) - 1
+    size = array.itemsize
+    (bands, height, width) = planes.shape
+    dimensions = 2 if bands == 1 else 3
+    greatest = (1 << 8 * size) - 1
     header = _HEADER.pack(_MAGIC, 0, size, dimensions, width, height, bands, 0, greatest, b"", 0)
     return header.ljust(_START, b"\0") + planes[:, ::-1].astype(f">u{size}").tobytes()

@@ -28,16 +28,25 @@ with lazy_imports():
 
 MODULES = ("numpy", "PIL.TgaImagePlugin")
 _HEADER = struct.Struct("<BBBHHBHHHHBB")
-_FOOTER, _FOOTER_SIZE = b"TRUEVISION-XFILE.\0", 26
+_FOOTER = b"TRUEVISION-XFILE.\0"
+_FOOTER_SIZE = 26
 _ATTRIBUTES = 494  # offset in the extension area of what the alpha means
 _NO_ALPHA = (0, 1, 2)  # values of it; 2: the data is to be kept, but is no alpha
-_ALPHA, _PREMULTIPLIED = 3, 4
-_PALETTE, _COLORS, _GRAY, _COMPRESSED = 1, 2, 3, 8  # types of images; the last is added
+_ALPHA = 3
+_PREMULTIPLIED = 4
+# Types of images; the last is added.
+_PALETTE = 1
+_COLORS = 2
+_GRAY = 3
+_COMPRESSED = 8
 _DEPTHS = {_PALETTE: (8, 15, 16), _COLORS: (15, 16, 24, 32), _GRAY: (1, 8, 16)}  # bits per pixel by type
 _KINDS = tuple(bytes([kind | packed]) for kind in _DEPTHS for packed in (0, _COMPRESSED))
 _ENTRY_DEPTHS = (15, 16, 24, 32)  # bits per color of a palette
 _MAX_ALPHA_BITS = 8
-_FROM_RIGHT, _FROM_TOP, _INTERLEAVED = 0x10, 0x20, 0xC0  # flags
+# Flags.
+_FROM_RIGHT = 0x10
+_FROM_TOP = 0x20
+_INTERLEAVED = 0xC0
 _RAW_MODES = {8: ("L", "L"), 16: ("I;16", "I;16"), 24: ("RGB", "BGR"), 32: ("RGBA", "BGRA")}
 
 
@@ -152,7 +161,8 @@ def _read(data: bytes, header: _Header, attributes: int | None) -> Image.Image:
 
 def _read_pixels(data: bytes, header: _Header) -> Image.Image:
     """The pixels from the top: numbers of 8 or 16 bits, or red, green, blue and alpha. Raises CorruptInput."""
-    size, depth = (header.width, header.height), (header.depth + 7) // 8 * 8
+    size = (header.width, header.height)
+    depth = (header.depth + 7) // 8 * 8
     direction = 1 if header.flags & _FROM_TOP else -1
     if header.depth == 1:
         bits = sample_arrays.from_buffer(data, "u1", (header.width + 7) // 8 * header.height, header.start)

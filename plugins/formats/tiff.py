@@ -62,17 +62,22 @@ TIFF = FileFormat(
 )
 
 MODULES = ("plugins._tiff.codec", "PIL.TiffImagePlugin")
-_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339
-_UNSIGNED, _INCH = 1, 2
+_BITS_PER_SAMPLE = 258
+_SAMPLE_FORMAT = 339
+_UNSIGNED = 1
+_INCH = 2
 _WEBP = 50001
 # Raised by Pillow for pages that it does not know.
 _UNREADABLE = (OSError, SyntaxError, TypeError, ValueError, KeyError, IndexError, struct.error)
 _BYTE = 1  # type
 _INKS = 5  # PhotometricInterpretation of CMYK
-JPEG_QUALITY, EFFORT = 90, 5
+JPEG_QUALITY = 90
+EFFORT = 5
 """The defaults of the encoder."""
 _LEVELS = (1, 1, 1, 2, 2, 4, 6, 9, 10)  # libdeflate's level by effort; 2 is faster than LZW
-_SAMPLE_ROWS, _SAMPLES = 16, 3  # the parts of an image that are compressed to choose the predictor
+# The parts of an image that are compressed to choose the predictor.
+_SAMPLE_ROWS = 16
+_SAMPLES = 3
 Compression: TypeAlias = Annotated[
     Literal["none", "lzw", "deflate", "jpeg"],
     Field(
@@ -277,7 +282,8 @@ def with_tags(data: bytes, raster: Raster, additional: Mapping[int, bytes | None
 
     `further` are the contents of other tags, None for those that are left out.
     """
-    layout, block = tiff_directories.read_layout(data), exif_data.parse(raster.metadata.exif)
+    layout = tiff_directories.read_layout(data)
+    block = exif_data.parse(raster.metadata.exif)
     tags = block.directory if block else {}
     directory = {tag: value for tag, value in tags.items() if tag not in exif_data.STRUCTURAL}
     blocks = {exif_data.XMP: raster.metadata.xmp, exif_data.IPTC: raster.metadata.iptc, **additional}

@@ -38,11 +38,15 @@ _CAPABILITIES = TargetCapabilities(
 _METHODS = (0, 1, 2, 3, 4, 5, 5, 6, 6)  # libwebp's method by effort
 # A lossy file holds the prediction modes of all blocks in 512 KiB. Where large images exceed that, methods 0 and 1
 # fail, and methods from 3 encode the image up to three times more. Method 2 keeps to the limit.
-_MAX_PIXELS, _LARGE_METHOD = 26_000_000, 2
+_MAX_PIXELS = 26_000_000
+_LARGE_METHOD = 2
 # Method and quality of libwebp by effort. Methods 5 and 6 take a multiple of the time and save nothing in photos.
 _LOSSLESS = ((0, 0), (1, 20), (2, 25), (3, 30), (4, 50), (4, 65), (4, 75), (4, 85), (4, 95))
-_FIRST_CHUNK, _FRAME_HEADER = 12, 16  # offset in a file; bytes
-_FLAGS, _ALPHA = 20, 0x10  # offset and bit in the extended header
+_FIRST_CHUNK = 12  # offset in a file
+_FRAME_HEADER = 16  # bytes
+# Offset and bit in the extended header.
+_FLAGS = 20
+_ALPHA = 0x10
 
 
 @conversion(WEBP, RASTER, memory=16)
@@ -54,7 +58,8 @@ def _is_lossy(data: bytes) -> bool:
     """Whether an image or a frame is lossy."""
     start = _FIRST_CHUNK
     while start + 8 <= len(data):
-        kind, size = data[start : start + 4], int.from_bytes(data[start + 4 : start + 8], "little")
+        kind = data[start : start + 4]
+        size = int.from_bytes(data[start + 4 : start + 8], "little")
         if kind == b"VP8 ":
             return True
         start += 8 + (_FRAME_HEADER if kind == b"ANMF" else size + size % 2)  # the chunks of a frame are inside it

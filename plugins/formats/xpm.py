@@ -51,7 +51,8 @@ _MAX_CHARACTERS = 8  # per pixel; as many fit into one number
 _PLAIN_COLOR = re.compile(rb"\s+c\s+#([0-9A-Fa-f]{6})\s*")
 # Colors that X11 defines differently than CSS.
 _X11 = {"gray": "#bebebe", "green": "#00ff00", "maroon": "#b03060", "purple": "#a020f0"}
-_TRANSPARENT, _OPAQUE = (0, 0, 0, 0), 128  # a color; the least alpha of an opaque pixel
+_TRANSPARENT = (0, 0, 0, 0)  # a color
+_OPAQUE = 128  # the least alpha of an opaque pixel
 _CHARACTERS = bytes(code for code in range(32, 127) if code not in b'"\\')
 _STRIP = 64  # rows written at a time
 
@@ -91,7 +92,8 @@ def decode(data: bytes) -> Raster:
 
 
 def _read(xpm: _Xpm, palette: Sequence[tuple[int, ...]]) -> Image.Image:
-    (width, height), characters = xpm.size, xpm.characters
+    (width, height) = xpm.size
+    characters = xpm.characters
     if any(len(row) < width * characters for row in xpm.rows) or not palette:
         raise CorruptInput("A row is too short, or there are no colors.")
     keys = _numbers(b"".join(color[:characters] for color in xpm.colors), characters)

@@ -87,7 +87,8 @@ def _map_levels(
     maximum = 255 if isinstance(pixels, Image.Image) else 65535
     table = np.clip(change(np.arange(maximum + 1) / maximum), 0, 1) * maximum + 0.5
     if isinstance(pixels, Image.Image):
-        levels, alpha = [int(level) for level in table], range(256)
+        levels = [int(level) for level in table]
+        alpha = range(256)
         bands = pixels.getbands()
         return pixels.point([level for band in bands for level in (alpha if band == "A" else levels)])
     colors = slice(None) if pixels.mode in ("L", "RGB") else slice(-1)

@@ -21,7 +21,7 @@ from engine import (
 from engine.option_types import Background, Crop, Flip, Gravity, Rotate
 from plugins._color import profiles
 from plugins._metadata.exif_data import FLIPS, ROTATIONS
-from plugins._pixels import attention, canvases, pillow, resampling
+from plugins._pixels import canvases, pillow, resampling
 from plugins._pixels.sizes import (
     ATTENTION,
     Sizing,
@@ -35,7 +35,7 @@ from plugins._pixels.sizes import (
 )
 from plugins.operations import trim as borders
 
-MODULES = resampling.MODULES + attention.MODULES
+MODULES = resampling.MODULES + canvases.MODULES
 # Pillow's methods for EXIF orientations, which turn counterclockwise.
 _METHODS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -53,7 +53,8 @@ def crop(raster: Raster, *, crop: Crop | None = None, gravity: Gravity = "center
         return raster
     if raster.sizes:
         rectangle = crop_rectangle(crop, raster.sizes[0], focus_of(gravity))
-    by_ratio, origin = is_ratio(crop), raster.origin
+    by_ratio = is_ratio(crop)
+    origin = raster.origin
     if origin:
         by_pixels = by_ratio and gravity == ATTENTION
         origin = origin.changed() if by_pixels else origin.cropped(*rectangle)
@@ -172,7 +173,8 @@ def _warn_ignored(sizing: Sizing, gravity: Gravity, *, placed: bool) -> None:
 
     `placed`: gravity has had an effect.
     """
-    has_side, has_box = sizing.width or sizing.height, sizing.has_box
+    has_side = sizing.width or sizing.height
+    has_box = sizing.has_box
     places = placed or (has_box and (sizing.fit == "cover" or (sizing.fit == "contain" and gravity != ATTENTION)))
     without_effect = {
         "fit": sizing.fit != "inside" and not has_box,

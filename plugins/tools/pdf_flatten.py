@@ -8,9 +8,8 @@ from plugins.formats.pdf import PDF
 
 with lazy_imports():
     from plugins._pdf import documents, form_fields
-    from plugins._pdf.pages import flattening
 
-MODULES = ("plugins._pdf.documents", "plugins._pdf.pages.flattening", "plugins._pdf.form_fields")
+MODULES = ("plugins._pdf.documents", "plugins._pdf.form_fields")
 TEMPLATE = "documents"
 
 
@@ -24,5 +23,5 @@ def flatten(
     indexes = PageRanges.parse(pages).indexes(count)
     form_fields.remove_signatures(document)
     form_fields.remove_xfa(document)
-    flat = flattening.flatten_pages(document, set(indexes), password or "")
+    flat = form_fields.flatten_pages(document, set(indexes), password or "")
     return EncodedFile(documents.save_document(flat, sanitize=sanitize), pages=count)

@@ -112,12 +112,14 @@ def _split_by_size(
     save: Callable[..., EncodedFile], count: int, limit: int, size: int
 ) -> Iterator[tuple[str, EncodedFile]]:
     """Files of at most `limit` bytes, each with as many pages as fit. `size` is the size of the whole document."""
-    first, place = 0, 1
+    first = 0
+    place = 1
     length = max(1, count * limit // size)
     while first < count:
         file: EncodedFile | None = None
         issued: list[warnings.WarningMessage] = []
-        fitting, too_many = 0, count - first + 1
+        fitting = 0
+        too_many = count - first + 1
         while too_many - fitting > 1:
             length = min(max(length, fitting + 1), too_many - 1)
             # A part that is too large is split again, so its warnings do not count.
@@ -125,7 +127,9 @@ def _split_by_size(
                 warnings.simplefilter("always")
                 made = save(range(first, first + length), is_first=first == 0)
             if len(made.data) <= limit:
-                file, fitting, issued = made, length, caught
+                file = made
+                fitting = length
+                issued = caught
                 length *= 2
             else:
                 too_many = length
@@ -141,4 +145,6 @@ def _split_by_size(
         for one in issued:
             warnings.warn(one.message, stacklevel=1)
         yield f"{place:03}", file
-        first, place, length = first + fitting, place + 1, fitting
+        first = first + fitting
+        place = place + 1
+        length = fitting

@@ -40,7 +40,9 @@ MarkSize = Annotated[
 Under = Annotated[bool, Field(description="Draws below the content of the pages.")]
 Stamp = Annotated[bytes, InputFile(PDF, "An image to draw instead of a text, or the first page of a PDF.")]
 _TEXT_SIZE = 24  # points in the form, of a text that is scaled
-_SHARE, _TILE_SHARE = 0.7, 0.25  # share of the width or height of the page that a mark without size gets
+# Share of the width or height of the page that a mark without size gets.
+_SHARE = 0.7
+_TILE_SHARE = 0.25
 
 
 @tool("pdf-watermark", OBJECTS, title="Watermark a PDF", sources=(PDF,), count=page_count)

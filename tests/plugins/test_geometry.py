@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from engine import DeepPixels, FidelityWarning, Frame, InvalidOption, Raster, Size
-from plugins._pixels.attention import salient_point
+from plugins._pixels.canvases import salient_point
 from plugins._pixels.resampling import resample
 from plugins._pixels.sizes import Drawing, reduced_scale, scaled_size
 from plugins.operations import colors, geometry

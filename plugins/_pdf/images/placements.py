@@ -131,7 +131,8 @@ class _Contents:
 
 def _parse(holder: Object) -> dict[tuple[str, str], list[Matrix]]:
     drawn: dict[tuple[str, str], list[Matrix]] = {}
-    matrix, saved = _IDENTITY, [_IDENTITY]
+    matrix = _IDENTITY
+    saved = [_IDENTITY]
     for instruction in pikepdf.parse_content_stream(holder, _OPERATORS):
         operands = instruction.operands
         match str(instruction.operator):

@@ -163,7 +163,8 @@ def _resample(stored: StoredImage, image: Image.Image, size: Size) -> Image.Imag
 
 def _optimize_jpeg(image: StoredImage) -> None:
     """Compresses the coefficients of a JPEG better, and removes another compression around it."""
-    stream, raw = image.stream, image.stream.read_raw_bytes()
+    stream = image.stream
+    raw = image.stream.read_raw_bytes()
     if image.filters == ["/FlateDecode", "/DCTDecode"] and "/DecodeParms" not in stream:
         data = flate.decompress(raw)
         if data is None:

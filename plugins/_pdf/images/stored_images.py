@@ -12,7 +12,7 @@ from PIL import Image, ImageChops
 
 from engine import MAX_PIXELS, Frame, Raster, Size
 from engine.mupdf import pymupdf
-from plugins._jpeg import coding_tables
+from plugins._jpeg import embedding
 from plugins._pdf import flate
 from plugins._pdf.name_trees import as_list
 from plugins._pixels import pillow, png_encoder
@@ -117,7 +117,8 @@ class StoredImage:
 
     def replace(self, image: Image.Image, encoding: Encoding) -> None:
         """Stores what `decode` returned, at another size or as it is."""
-        stream, keeps_depth = self.stream, self.is_bilevel
+        stream = self.stream
+        keeps_depth = self.is_bilevel
         stream.write(encoding.data, filter=Name(f"/{encoding.filter}"), decode_parms=encoding.parameters)
         stream.Width, stream.Height = image.size
         if keeps_depth:
@@ -162,7 +163,8 @@ def _decode(
     for key, value in values.items():
         if value is not None:
             stream[key] = _copied(copy, value)
-    stream.Type, stream.Subtype = Name.XObject, Name.Image
+    stream.Type = Name.XObject
+    stream.Subtype = Name.Image
     stream.Width, stream.Height = image.size
     stream.BitsPerComponent = image.bits
     copy.trailer.Image = copy.make_indirect(stream)
@@ -201,7 +203,7 @@ def jpeg(image: Image.Image, quality: int) -> bytes:
     """A JPEG of the samples themselves."""
     # Pillow inverts CMYK, as Adobe's programs do in files.
     samples = ImageChops.invert(image) if image.mode == "CMYK" else image
-    parameters = coding_tables.encoding_for(quality)
+    parameters = embedding.encoding_for(quality)
     return pillow.encode_jpeg(samples, **parameters, progressive=True, optimize=True)
 
 

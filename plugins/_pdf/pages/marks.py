@@ -19,7 +19,9 @@ Matrix: TypeAlias = tuple[float, float, float, float, float, float]
 Color: TypeAlias = tuple[float, float, float]
 """Red, green and blue, from 0 to 1."""
 
-_ASCENT, _DESCENT = 0.75, 0.22  # Helvetica, in font sizes
+# Helvetica, in font sizes.
+_ASCENT = 0.75
+_DESCENT = 0.22
 _WIDE = 14_000  # points; no text is wider
 _MARGIN = 20  # points between a mark and the edges of a page
 _MAX_MARGIN = 0.1  # share of the width or height of the page
@@ -58,10 +60,12 @@ class Geometry:
     @classmethod
     def of(cls, page: Page) -> Geometry:
         """The geometry of a page by its crop box, rotation and unit."""
-        left, bottom, right, top = (float(edge) for edge in page.cropbox)
-        left, right, bottom, top = min(left, right), max(left, right), min(bottom, top), max(bottom, top)
+        edges = [float(edge) for edge in page.cropbox]
+        left, right = sorted(edges[::2])
+        bottom, top = sorted(edges[1::2])
         unit = float(page.obj.get("/UserUnit", 1)) or 1.0
-        scale, rotation = 1 / unit, int(_inherited(page.obj, "/Rotate") or 0) % 360
+        scale = 1 / unit
+        rotation = int(_inherited(page.obj, "/Rotate") or 0) % 360
         width, height = (right - left) * unit, (top - bottom) * unit
         match rotation:
             case 90:
@@ -74,7 +78,8 @@ class Geometry:
 
     def place(self, mark: Mark, position: str, angle: float = 0) -> Matrix:
         """The matrix of a mark at a position such as `northeast`, turned counterclockwise by `angle` degrees."""
-        extent, centers = mark.extent(angle), []
+        extent = mark.extent(angle)
+        centers = []
         for size, length, low, high in zip(
             extent, (self.width, self.height), ("west", "south"), ("east", "north"), strict=True
         ):
@@ -218,7 +223,8 @@ def _add_resource(document: Pdf, page: Page, form: Object) -> str:
         page.obj.Resources = resources
     if not isinstance(resources.get("/XObject"), Dictionary):
         resources.XObject = document.make_indirect(Dictionary())
-    forms, number = resources.XObject, form.objgen[0]
+    forms = resources.XObject
+    number = form.objgen[0]
     name = f"/Mark{number}"
     while name in forms and forms[name].objgen != form.objgen:
         name += "x"

@@ -44,7 +44,8 @@ def append(document: Pdf, other: Pdf) -> None:
     document.pages.extend(other.pages)
     pages = [page.obj for page in document.pages][start:]  # a slice of `document.pages` takes quadratic time
     # copy_foreign maps references to pages to the copies made by extend.
-    ours, theirs = document.Root, document.copy_foreign(other.Root)
+    ours = document.Root
+    theirs = document.copy_foreign(other.Root)
     destinations = named_destinations(ours) | named_destinations(theirs) if adds_destinations else {}
     _merge_structure(document, ours, theirs, pages)
     merges: dict[str, Callable[[Object, Object], None]] = {

@@ -61,7 +61,8 @@ class PartStructure:
             self._indexes[element.objgen] = index
             self._elements.append(element)
             self._above.append((above, position))
-            page, kids = element.get("/Pg", page), as_list(element.get("/K"))
+            page = element.get("/Pg", page)
+            kids = as_list(element.get("/K"))
             self._sizes.append(len(kids))
             for place, kid in enumerate(kids):
                 if isinstance(kid, Dictionary) and "/S" in kid:

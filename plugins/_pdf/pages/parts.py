@@ -154,7 +154,8 @@ class Divider:
 
     def _fill_catalog(self, part: Pdf, pages: Mapping[int, Object], *, with_attachments: bool) -> None:
         """Adds the entries of the catalog that are made for no part, and removes others."""
-        source, root = self._document, self._document.Root
+        source = self._document
+        root = self._document.Root
         if part is not source:
             info = source.trailer.get("/Info")
             if isinstance(info, Dictionary) and "/Type" not in info:  # broken files may name another object
@@ -241,14 +242,16 @@ class PartArticles:
         self._of_page: dict[int, list[tuple[int, int, Object]]] = {}  # article, position and bead
         for index, thread in enumerate(self._threads):
             keep_apart(thread, apart)
-            bead, position = thread.get("/F"), 0
+            bead = thread.get("/F")
+            position = 0
             while isinstance(bead, Dictionary) and not is_apart(bead):
                 keep_apart(bead, apart)
                 page = bead.get("/P")
                 number = numbers.get(page.objgen) if isinstance(page, Dictionary) else None
                 if number is not None:
                     self._of_page.setdefault(number, []).append((index, position, bead))
-                bead, position = bead.get("/N"), position + 1
+                bead = bead.get("/N")
+                position = position + 1
 
     def add_to(self, part: Pdf, pages: Iterable[int]) -> None:
         """Adds the articles with beads on these pages."""

@@ -162,7 +162,8 @@ def _with_known_images(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool)
     is_changed = False
     with zipfile.ZipFile(file, "w") as made:
         for entry in archive.infolist():
-            name, content = entry.filename, archive.read(entry)
+            name = entry.filename
+            content = archive.read(entry)
             if is_comic and name.lower().startswith(_OF_MACOS):
                 is_changed = True
                 continue
@@ -170,7 +171,8 @@ def _with_known_images(archive: zipfile.ZipFile, data: bytes, *, is_comic: bool)
                 image = pillow.open_image(content, *_IMAGES)
                 check_size(*image.size)
                 if image.format in _TRANSCODED:
-                    name, content = f"{name}.png" if is_comic else name, pillow.encode(image, "PNG")
+                    name = f"{name}.png" if is_comic else name
+                    content = pillow.encode(image, "PNG")
                     is_changed = True
             made.writestr(name, content)
     return file.getvalue() if is_changed else data

@@ -118,7 +118,9 @@ def remove_invisible_text(document: Pdf, page: pikepdf.Page) -> None:
 def _visible(holder: Any) -> bytes | None:
     """The content of a page or form without invisible text. None if it has none."""
     kept: list[Any] = []
-    mode, outer, count = 0, list[int](), 0
+    mode = 0
+    outer = list[int]()
+    count = 0
     with suppress(PdfError):
         for instruction in pikepdf.parse_content_stream(holder):
             count += 1

@@ -18,7 +18,8 @@ Box: TypeAlias = tuple[float, float, float, float]
 
 _GUTTER = 8.0  # points between columns
 _MAX_BLOCKS = 400  # on a page; columns are not searched among more
-_BOLD, _ITALIC = pymupdf.TEXT_FONT_BOLD, pymupdf.TEXT_FONT_ITALIC
+_BOLD = pymupdf.TEXT_FONT_BOLD
+_ITALIC = pymupdf.TEXT_FONT_ITALIC
 _HEADINGS = ((1.8, "h1"), (1.4, "h2"), (1.15, "h3"))  # by the size of the font relative to most of the text
 _MAX_HEADING = 200  # characters
 _SAFE_LINK = re.compile(r"(https?|mailto):", re.IGNORECASE)
@@ -90,7 +91,8 @@ def _in_reading_order(blocks: list[Block]) -> list[Block]:
     ordered: list[Block] = []
     start = 0
     while start < len(rows):
-        group, end = rows[start], start + 1
+        group = rows[start]
+        end = start + 1
         while end < len(rows) and len(_split(group + rows[end], 0, _GUTTER)) > 1:
             group = group + rows[end]
             end += 1

@@ -15,7 +15,9 @@ from fontTools.misc.eexec import decrypt
 from fontTools.misc.psCharStrings import T1CharString, T1OutlineExtractor, T2CharString
 from fontTools.pens.t2CharStringPen import T2CharStringPen
 
-_FILE_KEY, _GLYPH_KEY = 55665, 4330  # keys of the encryption
+# Keys of the encryption.
+_FILE_KEY = 55665
+_GLYPH_KEY = 4330
 _FILE_PREFIX = _GLYPH_PREFIX = 4  # random bytes that precede encrypted data
 _NUMBERS = rb"[-+.\deE\s]+"
 _BLUES = ("BlueValues", "OtherBlues", "FamilyBlues", "FamilyOtherBlues", "StemSnapH", "StemSnapV")
@@ -173,7 +175,8 @@ class _Outline(T1OutlineExtractor):  # type: ignore[misc]
     def op_vstem(self, index: int) -> None:
         self._add("vstem", self.sbx)
 
-    op_hstem3, op_vstem3 = op_hstem, op_vstem
+    op_hstem3 = op_hstem
+    op_vstem3 = op_vstem
 
     def op_callsubr(self, index: int) -> None:
         next(self.calls)
