@@ -69,7 +69,8 @@ class Origin:
         x = across - x - width if columns else x
         y = down - y - height if rows else y
         if exchanged:
-            x, y, width, height = y, x, height, width
+            x, y = y, x
+            width, height = height, width
         left = self.box[0] + x
         top = self.box[1] + y
         return replace(self, box=(left, top, left + width, top + height))

@@ -108,12 +108,20 @@ class Task:
         memory: int = 0,
         input_names: Iterable[str] = (),
     ) -> Task:
-        """Creates the task that runs a plan, or foresees the outcome."""
-        tool = None if plan.tool is None else plan.tool.name
-        sources = tuple(source.name for source in plan.sources)
-        names = tuple(input_name[:_MAX_NAME] for input_name in input_names)
-        described = options, tool, plan.isolated, plan.template, name, dry_run, memory, plan.file_names, names
-        return cls(sources, plan.target.name, *described)
+        """Creates the task that runs a plan, or a dry run of it."""
+        return cls(
+            inputs=tuple(source.name for source in plan.sources),
+            target=plan.target.name,
+            options=options,
+            tool=None if plan.tool is None else plan.tool.name,
+            isolated=plan.isolated,
+            template=plan.template,
+            name=name,
+            dry_run=dry_run,
+            memory=memory,
+            file_names=plan.file_names,
+            input_names=tuple(input_name[:_MAX_NAME] for input_name in input_names),
+        )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.executor import LocalExecutor
+from engine.lazy import lazy_imports
 from engine.registry import Registry, load_registry
 from web.agents.calls import MAX_RETURNED, AgentError, Call, Files, Source
 from web.agents.protocol import serve_stdio
@@ -16,6 +17,10 @@ from web.cli.output import FAILED, WRONG_USAGE, exit_with, load_settings_or_exit
 from web.cli.results import CommandResult
 from web.docs.catalogue import conversion, formats_catalogue
 from web.workers.executor_setup import SandboxIncomplete, check_sandbox, local_executor
+
+with lazy_imports():  # these need the package of the client
+    from web.agents import remote as remote_backend
+    from web.cli import remote
 
 
 async def serve_locally(folder: Path) -> None:
@@ -35,16 +40,12 @@ async def serve_locally(folder: Path) -> None:
 
 async def serve_remotely(folder: Path, server: str) -> None:
     """Serves an agent that uses the files of a folder, and converts them by the API of a server."""
-    # These need the package of the client.
-    from web.agents.remote import RemoteBackend  # noqa: PLC0415
-    from web.cli.remote import open_client  # noqa: PLC0415
-
     try:
-        client = open_client(server)
+        client = remote.open_client(server)
     except ValueError as error:
         exit_with(str(error), WRONG_USAGE)
     async with client:
-        await serve_stdio(AgentTools(load_registry(), RemoteBackend(client), Files(folder), served=True))
+        await serve_stdio(AgentTools(load_registry(), remote_backend.RemoteBackend(client), Files(folder), served=True))
 
 
 class LocalBackend:
