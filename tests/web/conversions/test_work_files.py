@@ -101,10 +101,10 @@ async def test_a_small_result_stays_in_memory_and_cannot_be_changed(work_files: 
 async def test_a_result_of_another_size_or_that_is_still_written_is_refused(work_files: WorkFiles, size: int) -> None:
     with work_files.create("account") as file:
         os.write(file.descriptor, bytes(size))
-        with pytest.raises(StepFailed):
-            await file.seal(size + 1)
         with mmap.mmap(file.descriptor, size), pytest.raises(StepFailed):
             await file.seal(size)
+        with pytest.raises(StepFailed):
+            await file.seal(size + 1)
 
 
 async def test_processes_of_a_server_share_memory_and_space(tmp_path: Path) -> None:
