@@ -108,8 +108,8 @@ class Server(HTTPServer):
 
     def _accept(self, listener: socket.socket) -> None:
         for number in range(_BACKLOG):
-            first = number == 0 and listener in self._left_to_others
-            if self._usage is not None and self._usage.is_above_mean and not first:
+            waited = number == 0 and listener in self._left_to_others
+            if self._usage is not None and self._usage.is_above_mean and not waited:
                 self._left_to_others.add(listener)
                 self._pause(listener, _TURN_OF_OTHERS)
                 return
