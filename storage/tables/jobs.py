@@ -35,9 +35,6 @@ MICROSECONDS = 1_000_000
 UNOWNED: Final = ServerInstance("", "")
 """The owner of the holds of jobs: they do not end with a server."""
 
-FOREVER: Final = 1 << 40
-"""Seconds for which the holds of jobs last: until they are settled or released."""
-
 
 @dataclass(frozen=True)
 class LaneRecord:

@@ -55,7 +55,7 @@ def now(database: Database, account: StoredAccount) -> tuple[int, int]:
 
 
 def spend(database: Database, account: StoredAccount, amount: int) -> None:
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account.id, amount, OWNER), USE)
 
 
 def found(database: Database, purchase: str) -> Purchase:
