@@ -29,8 +29,8 @@ FIND_STOPPED = Statement("SELECT 1 FROM server WHERE alive_at <= :stopped LIMIT 
 
 # Servers that are silent, and earlier runs of those that have started again.
 _STOPPED = (
-    "EXISTS (SELECT 1 FROM server WHERE server.name = owned.server"
-    " AND (server.boot <> owned.boot OR server.alive_at <= :stopped))"
+    "EXISTS (SELECT 1 FROM server WHERE server.name = {0}.server"
+    " AND (server.boot <> {0}.boot OR server.alive_at <= :stopped))"
 )
 _CLAIM_STOPPED = (
     "EXISTS (SELECT 1 FROM server WHERE substr({0}, 1, length(server.name) + 1) = server.name || '.'"
@@ -40,14 +40,17 @@ _CLAIM_STOPPED = (
 # Rows that another transaction has locked are left to it, or to the next call: waiting for them could be a deadlock.
 GIVE_BACK = (
     Statement(
-        "UPDATE hold SET expires_at = :now WHERE id IN (SELECT id FROM hold AS owned"
-        f" WHERE state = 'held' AND expires_at > :now AND {_STOPPED}{LOCKED_ROWS})"
+        "UPDATE hold SET expires_at = :now WHERE id IN (SELECT id FROM hold"
+        f" WHERE state = 'held' AND expires_at > :now AND {_STOPPED.format('hold')}{LOCKED_ROWS})"
     ),
     Statement(
-        "UPDATE job SET lease_until = :now WHERE id IN (SELECT id FROM job AS owned"
-        f" WHERE state = 'processing' AND lease_until > :now AND {_STOPPED}{LOCKED_ROWS})"
+        "UPDATE job SET lease_until = :now WHERE id IN (SELECT id FROM job"
+        f" WHERE state = 'processing' AND lease_until > :now AND {_STOPPED.format('job')}{LOCKED_ROWS})"
     ),
-    Statement(f"DELETE FROM batch_run WHERE id IN (SELECT id FROM batch_run AS owned WHERE {_STOPPED}{LOCKED_ROWS})"),
+    Statement(
+        "DELETE FROM batch_run WHERE id IN (SELECT id FROM batch_run"
+        f" WHERE {_STOPPED.format('batch_run')}{LOCKED_ROWS})"
+    ),
     Statement(
         "DELETE FROM idempotency WHERE state = 'running' AND attempt IN (SELECT attempt FROM idempotency"
         f" WHERE state = 'running' AND {_CLAIM_STOPPED.format('attempt')}{LOCKED_ROWS})"
