@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
-from storage.database.transaction import Transaction, is_by_account, mode_of
+from storage.database.transaction import BY_ACCOUNT, MODE, Mode, Transaction
 
 R = TypeVar("R")
 
@@ -23,8 +23,8 @@ class Call(Generic[R]):
         self._function = function
         self._args = args
         self._kwargs = kwargs
-        self.mode = mode_of(function)
-        self.group: str | None = args[0] if is_by_account(function) else None
+        self.mode: Mode = getattr(function, MODE, Mode.SYNCED)
+        self.group: str | None = args[0] if hasattr(function, BY_ACCOUNT) else None
         self.future: Future[R] = Future()
         self.expired = False
         self._lock = threading.Lock()
