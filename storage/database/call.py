@@ -42,12 +42,14 @@ class Call(Generic[R]):
             # A duplicate: libraries close the descriptors of lost connections.
             connection = descriptor and stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
             with self._lock:
-                self._running, self._connection = not self.future.cancelled(), connection or None
+                self._running = not self.future.cancelled()
+                self._connection = connection or None
             try:
                 yield self._running
             finally:
                 with self._lock:
-                    self._running, self._connection = False, None
+                    self._running = False
+                    self._connection = None
 
     def cancel(self) -> bool:
         """Cancels the call unless the function is running. Returns whether it will not run, or not once more."""

@@ -84,7 +84,8 @@ class Database:
                 if not is_busy(error):
                     raise
         call = Call(function, args, kwargs)
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
         seconds = self._submit(call, lambda: loop.call_soon_threadsafe(ended.set))
         timer = None if seconds is None else loop.call_later(seconds, call.expire)
         try:
@@ -121,7 +122,8 @@ class Database:
         self, function: Callable[Concatenate[Transaction, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Like `run`, for callers without an event loop. Blocks."""
-        call, ended = Call(function, args, kwargs), threading.Event()
+        call = Call(function, args, kwargs)
+        ended = threading.Event()
         if not ended.wait(self._submit(call, ended.set)):
             call.expire()
             ended.wait()

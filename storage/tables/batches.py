@@ -47,7 +47,8 @@ def create(transaction: Transaction, account: str, output_format: str, retention
 @reading
 def get(transaction: Transaction, account: str, batch_id: str) -> Batch:
     """Returns the account's batch with this id. Raises NotFound."""
-    table, run = models.Batch, models.Run
+    table = models.Batch
+    run = models.Run
     runs = run.select().where((run.batch == table.batch_id) & (run.lease_until > transaction.now))
     query = table.select(*columns(table, Batch, running=fn.EXISTS(runs)))
     found = transaction.values(Batch, query.where(_live(transaction, account, batch_id)))

@@ -184,7 +184,8 @@ def settle(transaction: Transaction, hold: Hold, record: UsageRecord, *additiona
         raise HoldLost
     for one in additional:
         usage.record(transaction, hold.account, one, success=True, credits=part)
-    remaining, low_credits = int(row[1]), row[2]
+    remaining = int(row[1])
+    low_credits = row[2]
     if low_credits is not None and remaining < low_credits:
         _notify_low_credits(transaction, hold.account, remaining, low_credits)
     return remaining
@@ -228,7 +229,8 @@ def release_all(transaction: Transaction, account: str, hold_ids: Sequence[str])
 
 def release_expired(transaction: Transaction) -> int:
     """Releases expired holds, such as those of servers that have stopped. Returns their number."""
-    released, now = 0, transaction.now
+    released = 0
+    now = transaction.now
     for account in sorted({account for (account,) in transaction.execute_statement(FIND_EXPIRED_HOLDS, now=now)}):
         holds = transaction.execute_statement(END_EXPIRED_HOLDS, account=account, now=now)
         released += _return_credits(transaction, account, holds)

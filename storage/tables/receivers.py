@@ -101,7 +101,8 @@ def claim(
 
     An account gets at most `share`, with those that the server sends to already (`running`, by account).
     """
-    numbers, claimed = Counter(running), list[Receiver]()
+    numbers = Counter(running)
+    claimed = list[Receiver]()
     full = {account for account, number in running.items() if number >= share}
     claim_id = f"{claim_prefix(owner)}{new_id('claim')}"
     another = True
@@ -173,7 +174,15 @@ def _with_messages(transaction: Transaction, row: Receiver, claim_id: str) -> Cl
     rows = transaction.rows(Delivery.select(*own).where(due).order_by(Delivery.next_attempt_at).limit(limit))
     secrets = webhooks.signing_secrets(transaction, {webhook or row.account for _, webhook, *_ in rows})
     messages = [
-        Message(delivery_id, webhook, url, event, body, attempts, secrets.get(webhook or row.account, ()))
+        Message(
+            delivery_id=delivery_id,
+            webhook=webhook,
+            url=url,
+            event=event,
+            body=body,
+            attempts=attempts,
+            secrets=secrets.get(webhook or row.account, ()),
+        )
         for delivery_id, webhook, url, event, body, attempts in rows
     ]
     return ClaimedReceiver(row.account, row.host, claim_id, row.failures, tuple(messages))
