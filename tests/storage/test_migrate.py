@@ -180,7 +180,7 @@ def upgraded(empty_url: str, open_earlier: OpenEarlier, clock: Clock) -> Iterato
 
 
 def charge(database: Database, account: str) -> None:
-    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER, 60), USE)
+    database.run_blocking(ledger.settle, database.run_blocking(ledger.reserve, account, 1, OWNER), USE)
 
 
 def all_rows(database: Database, table: type[Any]) -> list[Any]:

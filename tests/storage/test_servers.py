@@ -21,7 +21,7 @@ from storage.tables import (
     servers,
 )
 from storage.tables.idempotency import Claim, InProgress, StoredResponse
-from storage.tables.jobs import LaneRecord, NewJob
+from storage.tables.jobs import Job
 from storage.tables.ledger import FOREVER, ServerInstance
 from storage.tables.servers import TIMEOUT
 from tests.support.samples.storage import DAY, OWNER, USE, Clock, lose, open_account
@@ -66,19 +66,8 @@ class Work:
 
 
 def _accept(transaction: Transaction, account: str) -> None:
-    job = NewJob(
-        account=account,
-        operation="convert",
-        input_format="png",
-        output_format="jpg",
-        request="{}",
-        inputs=0,
-        size=1,
-        holds=1,
-        max_running=2,
-        lane=LaneRecord(),
-    )
-    jobs.accept(transaction, job)
+    job = Job(account=account, operation="convert", input_format="png", output_format="jpg")
+    jobs.accept(transaction, job, request="{}", size=1, max_running=2)
 
 
 def _held(transaction: Transaction, account: str) -> int:
