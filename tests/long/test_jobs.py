@@ -236,11 +236,9 @@ def test_another_server_takes_the_job_of_a_silent_one(tmp_path: Path, how: signa
         if how is signal.SIGSTOP:
             for pid in process_tree(silent.process.pid):
                 send_signal(pid, signal.SIGCONT)
-            assert eventually(lambda: silent.answers() and httpx.get(f"{silent.url}/readyz").status_code == 200, 60)
-            assert httpx.post(f"{silent.api}/convert", headers=headers, data=form).status_code == 202
-            assert eventually(lambda: charged(url) == 2, 60)
+            silent.process.wait(60)  # as every server whose event loop stood still
         assert ended()["attempts"] == 2
         account = models.Account
         held = account.select(account.credits_held)
         assert eventually(lambda: read(url, lambda transaction: transaction.rows(held)) == [(0,)], 60)
-        assert charged(url) == (2 if how is signal.SIGSTOP else 1)
+        assert charged(url) == 1

@@ -395,6 +395,7 @@ def test_attempts_are_listed_newest_first(database: Database, clock: Clock) -> N
     for message in messages(database):
         attempt(database, clock, message, 500)
     clock.now += 100
+    lose(database)
     for message in messages(database):
         attempt(database, clock, message)
     listed = database.run_blocking(deliveries.list_attempts, webhook, limit=50, cursor=None).values
