@@ -346,7 +346,7 @@ def test_jobs_of_a_server_that_stops_are_run_by_the_next_one(servers: Servers, t
     stopped = Database(f"sqlite:///{tmp_path / 'convertd.db'}")
     found = stopped.run_blocking(jobs_table.read_all, [job["job_id"] for job in jobs])
     stopped.close()
-    assert {(job.status, job.attempts) for job in found} == {("queued", 0)}  # another server need not wait for leases
+    assert {(job.status, job.attempts) for job in found} == {("queued", 0)}  # another server need not wait
     with servers.running(tmp_path) as server:
         site = Site(server, executor)
         site.key = key
